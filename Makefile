@@ -1,0 +1,37 @@
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.stamp-dev
+
+# mypy refuses folders without Python files, so only those that have some are named.
+CODE := $(foreach folder,harness methods spaces studies reports tests,\
+	$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
+
+# One thread a process: the suite runs its processes side by side, and results depend on thread counts.
+export OMP_NUM_THREADS := 1
+
+.PHONY: setup demo test test-long lint clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -e '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/python -m harness benchmark info
+
+test: setup lint
+	$(BIN)/python -m pytest
+
+# The last -m wins over the one in pyproject.toml.
+test-long: setup
+	$(BIN)/python -m pytest -m long
+
+lint: setup
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy $(CODE)
+
+clean:
+	rm -rf build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
