@@ -1,0 +1,250 @@
+"""Finds component files by directory and loads them under private module names.
+
+Ours are `methods/` and `spaces/` beside the `harness` package, the user's are the same folders in the
+current directory. `python -m` puts the current directory first on the path, so a plain import of
+`methods.random` could find anybody's file; here every folder becomes a synthetic package
+(`harness_components.ours.methods`, `harness_components.user.methods`), so nothing shadows anything and
+relative imports within a folder work. A folder's own `__init__.py` is neither needed nor run.
+
+`studies/` is only listed (`study_files`) and loaded file by file (`load_file`). This module knows no
+particular component and imports nothing heavy itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+from harness.errors import BrokenComponent, NameCollision, UserError
+
+ROOT = "harness_components"
+ENTRY_POINT_GROUP = "harness.components"
+
+_LOADED_AT_DISCOVERY = ("methods", "spaces")
+_FOLDERS = ("methods", "spaces", "studies", "reports")
+# The engine's own components: these packages register themselves when imported.
+_BUILT_IN = ("harness.data", "harness.benchmarks")
+_ADVICE = "Repair it, or put an underscore before its name: such files are not loaded."
+_BESIDE_THE_ENGINE = Path(__file__).resolve().parents[1]
+
+
+class _State:
+    """What this process has discovered."""
+
+    def __init__(self, ours: Path) -> None:
+        self.ours = ours
+        self.done: set[tuple[Path, ...]] = set()
+        """The sets of folders whose components are all loaded."""
+        self.packages: dict[Path, str] = {}
+        """Folders and the synthetic packages made of them."""
+        self.foreign: set[str] = set()
+        """Modules that entry points brought in."""
+        self.running = False
+
+
+_state = _State(_BESIDE_THE_ENGINE)
+_lock = threading.RLock()
+
+
+def discover() -> None:
+    """Load all components, once per process and set of folders; while loading, return at once.
+
+    Raises `BrokenComponent` for a file that does not import and `NameCollision` for a name that two
+    files claim. After an error nothing is marked as done: the next lookup raises it again.
+    """
+    with _lock:
+        if _state.running:
+            return
+        ours, user = _folders(_LOADED_AT_DISCOVERY)
+        if (*ours, *user) in _state.done:
+            return
+        _state.running = True
+        try:
+            for name in _BUILT_IN:
+                importlib.import_module(name)
+            for folder in (*ours, *user):
+                for file in _component_files(folder):
+                    _import_file(file, advice=_ADVICE)
+            _import_entry_points()
+            _state.done.add((*ours, *user))
+        finally:
+            _state.running = False
+
+
+def component(path: str) -> ModuleType:
+    """One of our own component modules by its path, e.g. `component("spaces.nasbench201.classes")`."""
+    folder, _, rest = path.partition(".")
+    if folder not in _FOLDERS or not rest:
+        raise UserError(f"{path!r} is no component; expected {', '.join(f'{f}.NAME' for f in _FOLDERS)}")
+    return importlib.import_module(f"{_package(_state.ours / folder)}.{rest}")
+
+
+def study_files() -> list[Path]:
+    """The study files, ours first, then the user's; none of them is loaded."""
+    ours, user = _folders(("studies",))
+    return [file for folder in (*ours, *user) for file in _component_files(folder)]
+
+
+def load_file(path: Path | str) -> ModuleType:
+    """Load any single Python file under a private name; the same file is loaded once."""
+    file = Path(path).resolve()
+    if file.suffix != ".py" or not file.is_file():
+        raise UserError(f"{path} is no Python file" if file.exists() else f"there is no file {path}")
+    return _import_file(file)
+
+
+def reset(ours: Path | None = None) -> None:
+    """Forget every component that discovery loaded, as in a new process (for tests).
+
+    `ours` puts another folder in the place of the one beside the engine.
+    """
+    from harness.registries import REGISTRIES
+
+    global _state
+    with _lock:
+        private = {name for name in sys.modules if name.partition(".")[0] == ROOT} | _state.foreign
+        for registry in REGISTRIES.values():
+            for name, entry in [*registry.entries.items()]:
+                if entry.module in private:
+                    del registry.entries[name]
+        for name in private:
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        _state = _State(ours.resolve() if ours else _BESIDE_THE_ENGINE)
+
+
+@contextmanager
+def fresh(ours: Path | None = None) -> Iterator[None]:
+    """A `reset` for the length of a block; afterwards all is as it was, down to the objects."""
+    from harness.registries import REGISTRIES
+
+    global _state
+    state, modules = _state, {name: m for name, m in sys.modules.items() if name.partition(".")[0] == ROOT}
+    modules.update({name: sys.modules[name] for name in state.foreign if name in sys.modules})
+    entries = {kind: dict(registry.entries) for kind, registry in REGISTRIES.items()}
+    reset(ours)
+    try:
+        yield
+    finally:
+        reset()
+        _state = state
+        sys.modules.update(modules)
+        for kind, registry in REGISTRIES.items():
+            # What the engine itself registered meanwhile stays: its modules are not loaded again.
+            registry.entries = {**entries[kind], **registry.entries}
+
+
+def _folders(names: tuple[str, ...]) -> tuple[list[Path], list[Path]]:
+    """Those of our folders, and of the user's, that exist; ours are not also the user's."""
+    ours = [_state.ours / name for name in names]
+    here = _current_directory()
+    user = [(here / name).resolve() for name in names] if here else []
+    taken = {folder.resolve() for folder in ours}
+    return (
+        [folder for folder in ours if folder.is_dir()],
+        [folder for folder in user if folder.is_dir() and folder not in taken],
+    )
+
+
+def _current_directory() -> Path | None:
+    try:
+        return Path.cwd().resolve()
+    except FileNotFoundError:  # it was deleted under us: then the user has no components
+        return None
+
+
+def _component_files(folder: Path) -> list[Path]:
+    """The modules of a folder, a package by its `__init__.py`; private ones and tests are left out."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(("_", ".", "test_")) or path.name in ("tests", "conftest.py"):
+            continue
+        if path.is_dir() and (path / "__init__.py").is_file():
+            found.append(path / "__init__.py")
+        elif path.suffix == ".py" and path.is_file() and not path.stem.endswith("_test"):
+            found.append(path)
+    return found
+
+
+def _import_file(file: Path, advice: str = "") -> ModuleType:
+    module = file.parent if file.name == "__init__.py" else file.with_suffix("")
+    rival = module.with_suffix(".py") if file.name == "__init__.py" else module / "__init__.py"
+    if rival.is_file():  # Python would take the package and never look at the file
+        raise NameCollision(f"two components are both named {module.name!r}: {file} and {rival}. Rename one.")
+    try:
+        return importlib.import_module(f"{_package(module.parent)}.{module.name}")
+    except (NameCollision, BrokenComponent):
+        raise
+    except (Exception, SystemExit) as error:
+        raise BrokenComponent.during_import(file, error, advice=advice) from error
+
+
+def _package(folder: Path) -> str:
+    """The synthetic package whose modules are the files of `folder`."""
+    if folder not in _state.packages:
+        if folder.parent == _state.ours and folder.name in _FOLDERS:
+            # All at once, so that a study finds our reports as `..reports`.
+            for name in _FOLDERS:
+                _make_package(f"{ROOT}.ours.{name}", _state.ours / name)
+        else:
+            plain = f"{ROOT}.user.{folder.name}"
+            is_user = folder.name in _FOLDERS and folder.parent == _current_directory()
+            # A process that changes its directory may meet a second project: the first keeps the name.
+            digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+            free = is_user and plain not in sys.modules
+            _make_package(plain if free else f"{ROOT}.folder_{digest}", folder)
+    return _state.packages[folder]
+
+
+def _make_package(name: str, folder: Path | None) -> None:
+    parent, _, _ = name.rpartition(".")
+    if parent and parent not in sys.modules:
+        _make_package(parent, None)
+    package = ModuleType(name)
+    package.__path__ = [str(folder)] if folder else []
+    package.__package__ = name
+    package.__spec__ = ModuleSpec(name, None, is_package=True)
+    sys.modules[name] = package
+    if parent:
+        setattr(sys.modules[parent], name.rpartition(".")[2], package)
+    if folder:
+        _state.packages[folder] = name
+
+
+def _import_entry_points() -> None:
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        before = set(sys.modules)
+        try:
+            importlib.import_module(point.module)
+        except (NameCollision, BrokenComponent):
+            raise
+        except (Exception, SystemExit) as error:
+            source = point.dist.name if point.dist else "an installed package"
+            advice = f"It is the entry point {point.name!r} of {source}: repair or uninstall that."
+            file, within = _source(point.module)
+            raise BrokenComponent.during_import(file, error, advice=advice, within=within) from error
+        finally:
+            top = point.module.partition(".")[0]
+            _state.foreign |= {n for n in set(sys.modules) - before if n.partition(".")[0] == top}
+
+
+def _source(module: str) -> tuple[Path, Path]:
+    """The file of an installed module, and what counts as its own code: its package, or that file alone."""
+    top, *rest = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None or spec.origin is None:
+        return Path(module), Path(module)
+    origin = Path(spec.origin)
+    if not rest:
+        return origin, origin.parent if spec.submodule_search_locations else origin
+    return origin.parent.joinpath(*rest).with_suffix(".py"), origin.parent

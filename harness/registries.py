@@ -1,0 +1,43 @@
+"""The registries themselves: one instance a kind, and how the engine reaches every component.
+
+Looking something up brings in the component files first (`harness.discovery`). This module must not
+import a component, nor anything heavy: component files import it to register themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from harness.registry import Registry
+
+if TYPE_CHECKING:
+    from harness.space import Space
+
+
+def _discover() -> None:
+    from harness.discovery import discover
+
+    discover()
+
+
+METHODS: Registry[Any] = Registry("method", _discover)
+SPACES: Registry[type[Space]] = Registry("space", _discover)
+DATASETS: Registry[Any] = Registry("data set", _discover)
+BENCHMARKS: Registry[Any] = Registry("benchmark", _discover)
+SCHEDULES: Registry[Any] = Registry("learning-rate schedule", _discover)
+CLUSTER_RULES: Registry[Any] = Registry("cluster rule", _discover)
+SAMPLERS: Registry[Any] = Registry("sampler", _discover)
+STUDIES: Registry[Any] = Registry("study", _discover)
+
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    "methods": METHODS,
+    "spaces": SPACES,
+    "datasets": DATASETS,
+    "benchmarks": BENCHMARKS,
+    "schedules": SCHEDULES,
+    "cluster-rules": CLUSTER_RULES,
+    "samplers": SAMPLERS,
+    "studies": STUDIES,
+}
+"""All of them, by the word that the command line uses."""

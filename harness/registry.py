@@ -1,0 +1,141 @@
+"""One generic registry: names for things that live in files the engine does not know.
+
+Used for methods, spaces, data sets and all other kinds alike (`harness.registries` holds the
+instances). It knows neither what it holds nor where the files are found: whoever creates a registry
+may hand it a function that is called before every lookup and brings the components in.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Generic, TypeVar, overload
+
+from harness.errors import BrokenComponent, InvalidConfiguration, NameCollision, UnknownName
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """One name: where it was registered, what it says of itself, and the thing (or where to import it)."""
+
+    name: str
+    file: Path
+    line: int
+    module: str
+    """The module that registered it, by its name in `sys.modules`."""
+    package: str | None
+    """The package that a relative `lazy` target starts from."""
+    summary: str = ""
+    lazy: str | None = None
+    thing: T | None = None
+
+    @property
+    def origin(self) -> str:
+        """The place of the registration, as `file:line`."""
+        return f"{self.file}:{self.line}"
+
+
+class Registry(Generic[T]):
+    """Names to things of one kind.
+
+    `before_lookup` runs before each `get`, `names`, `items` and `in`, never on registration: it may
+    import files that register, and must return at once when called while it runs.
+    """
+
+    def __init__(self, kind: str, before_lookup: Callable[[], None] | None = None) -> None:
+        self.kind = kind
+        self.entries: dict[str, Entry[T]] = {}
+        """What is registered so far, without any lookup's preparation."""
+        self._before_lookup = before_lookup or (lambda: None)
+
+    @overload
+    def register(self, name: str, *, summary: str = "") -> Callable[[T], T]: ...
+
+    @overload
+    def register(self, name: str, *, lazy: str, summary: str = "") -> None: ...
+
+    def register(self, name: str, *, lazy: str | None = None, summary: str = "") -> Callable[[T], T] | None:
+        """Register the decorated thing, or with `lazy="module:attribute"` one to import when asked for.
+
+        The summary is the thing's first docstring line unless given. A lazy module may be relative to
+        the registering file's package (`".networks:Supernet"`). Raises `NameCollision` when the name is
+        taken from another place; the same place may register again (a file that is loaded twice).
+        """
+        if not isinstance(name, str) or not name:
+            raise InvalidConfiguration(
+                f'a {self.kind} is registered under a name: @register("name"), not @register'
+            )
+        if lazy is not None and not all(lazy.partition(":")):
+            raise InvalidConfiguration(f'{self.kind} {name!r}: lazy={lazy!r} is not "module:attribute"')
+        entry = self._entry(name, sys._getframe(1))
+        if lazy is not None:
+            self._add(replace(entry, lazy=lazy, summary=summary))
+            return None
+
+        def add(thing: T) -> T:
+            self._add(replace(entry, thing=thing, summary=summary or _first_line(thing)))
+            return thing
+
+        return add
+
+    def get(self, name: str) -> T:
+        """The thing of that name. Raises `UnknownName` with a suggestion and the known names."""
+        self._before_lookup()
+        if name not in self.entries:
+            raise UnknownName.among(self.kind, name, self.entries)
+        entry = self.entries[name]
+        if entry.lazy is not None:
+            entry = self.entries[name] = replace(entry, thing=_import(self.kind, entry), lazy=None)
+        return entry.thing  # type: ignore[return-value]  # None is a thing only where T admits it
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        self._before_lookup()
+        return sorted(self.entries)
+
+    def items(self) -> list[tuple[str, Entry[T]]]:
+        """All names with their entries, sorted; lazy targets are not imported."""
+        self._before_lookup()
+        return sorted(self.entries.items())
+
+    def __contains__(self, name: object) -> bool:
+        self._before_lookup()
+        return name in self.entries
+
+    def _entry(self, name: str, caller: FrameType) -> Entry[T]:
+        # The caller's frame gives the line at no cost; a class's own line would need its source parsed.
+        scope = caller.f_globals
+        file = Path(caller.f_code.co_filename)
+        return Entry(name, file, caller.f_lineno, scope.get("__name__", ""), scope.get("__package__"))
+
+    def _add(self, entry: Entry[T]) -> None:
+        known = self.entries.get(entry.name)
+        if known is not None and (known.file, known.line) != (entry.file, entry.line):
+            raise NameCollision(
+                f"two {self.kind} registrations are named {entry.name!r}: {known.origin} and {entry.origin}. "
+                "Rename one of them."
+            )
+        self.entries[entry.name] = entry
+
+
+def _import(kind: str, entry: Entry[T]) -> T:
+    module, _, attribute = (entry.lazy or "").partition(":")
+    try:
+        found: T = getattr(importlib.import_module(module, entry.package), attribute)
+    except (NameCollision, BrokenComponent):
+        raise
+    except (Exception, SystemExit) as error:
+        advice = f"It is the target {entry.lazy!r} of the {kind} {entry.name!r}."
+        raise BrokenComponent.during_import(entry.file, error, advice=advice) from error
+    return found
+
+
+def _first_line(thing: object) -> str:
+    lines = (getattr(thing, "__doc__", None) or "").strip().splitlines()
+    return lines[0].strip() if lines else ""
