@@ -1,0 +1,61 @@
+"""The command line: `harness COMMAND`, one file of this folder a command.
+
+A command is a module here whose attribute `command` is a click command of the module's name; it is
+found by listing the folder and imported when it is asked for. Command modules import click and
+`harness.errors` only, everything else inside the function: `--help` must answer at once.
+
+A command's integer return value is the exit status. Errors are printed here, and only here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Sequence
+
+import click
+
+from harness import __version__
+from harness.errors import HarnessError, UnknownName, UserError
+
+
+class _Commands(click.Group):
+    """The commands of this folder."""
+
+    # Once the command `list` is imported, that name means its module here, not the builtin.
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            raise UnknownName.among("command", cmd_name, self.list_commands(ctx))
+        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="harness")
+def group() -> None:
+    """Benchmark neural architecture search: run studies, ask for results, rebuild tables."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status.
+
+    0: done. 1: something failed. 2: the request was wrong. 130: interrupted.
+    """
+    try:
+        status = group.main(arguments, prog_name="harness", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except HarnessError as error:
+        click.echo(f"error: {error}", err=True)
+        return 2 if isinstance(error, UserError) else 1
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return 130
+    finally:
+        sys.stdout.flush()
+    return status if isinstance(status, int) else 0

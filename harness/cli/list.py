@@ -1,0 +1,65 @@
+"""`harness list`: what is registered, from which file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.errors import BrokenComponent, UnknownName
+
+Row = tuple[str, str, str]
+
+
+@click.command("list")
+@click.argument("kind", required=False)
+def command(kind: str | None) -> None:
+    """List the known methods, spaces, studies and other components.
+
+    KIND shows only one kind: methods, spaces, datasets, benchmarks, schedules, cluster-rules, samplers
+    or studies. Each line is a name, what it is, and the file it comes from.
+    """
+    from harness.registries import REGISTRIES
+
+    if kind is not None and kind not in REGISTRIES:
+        raise UnknownName.among("kind of component", kind, REGISTRIES)
+    for one in [kind] if kind else REGISTRIES:
+        rows = _study_rows() if one == "studies" else _registered_rows(one)
+        click.echo(one)
+        click.echo("\n".join(_aligned(rows)) if rows else "  none")
+
+
+def _registered_rows(kind: str) -> list[Row]:
+    from harness.registries import REGISTRIES
+
+    return [
+        (name, entry.summary, f"{_shown(entry.file)}:{entry.line}")
+        for name, entry in REGISTRIES[kind].items()
+    ]
+
+
+def _study_rows() -> list[Row]:
+    """Studies are files: their docstrings are read without running them."""
+    import ast
+
+    from harness.discovery import study_files
+
+    rows = []
+    for file in study_files():
+        try:
+            docstring = ast.get_docstring(ast.parse(file.read_bytes(), str(file))) or ""
+        except SyntaxError as error:
+            raise BrokenComponent.during_import(file, error) from error
+        name = file.parent.name if file.name == "__init__.py" else file.stem
+        rows.append((name, docstring.partition("\n")[0], _shown(file)))
+    return rows
+
+
+def _shown(file: Path) -> str:
+    here = Path.cwd().resolve()
+    return str(file.relative_to(here) if file.is_relative_to(here) else file)
+
+
+def _aligned(rows: list[Row]) -> list[str]:
+    names, summaries = (max(len(row[column]) for row in rows) for column in (0, 1))
+    return [f"  {name:<{names}}  {summary:<{summaries}}  {file}" for name, summary, file in rows]

@@ -1,0 +1,162 @@
+"""The command line: quick help, exit statuses, messages without tracebacks, and `harness list`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import __version__, cli, discovery
+
+REPOSITORY = Path(cli.__file__).resolve().parents[2]
+
+# A command file such as stands in harness/cli/, for every way a command can end.
+ENDING = """
+import click
+from harness.errors import Diverged, InvalidConfiguration
+
+@click.command("ending")
+@click.argument("how")
+def command(how):
+    '''End in some way.'''
+    if how == "interrupt":
+        raise KeyboardInterrupt
+    if how == "user":
+        raise InvalidConfiguration("train.epochs must be at least 1")
+    if how == "failed":
+        raise Diverged(3, float("inf"))
+    return int(how) if how.isdigit() else None
+"""
+
+
+@pytest.fixture
+def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Adds the command `ending` as a file of a further commands folder."""
+    folder = tmp_path / "commands"
+    folder.mkdir()
+    (folder / "ending.py").write_text(ENDING)
+    monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(folder)])
+    yield
+    sys.modules.pop("harness.cli.ending", None)
+    vars(cli).pop("ending", None)
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "message"),
+    [
+        ("fine", 0, ""),
+        ("3", 3, ""),
+        ("user", 2, "error: train.epochs must be at least 1\n"),
+        ("failed", 1, "error: training diverged at step 3: the loss is inf\n"),
+        ("interrupt", 130, "interrupted\n"),
+    ],
+)
+def test_how_a_command_ends_is_the_exit_status(
+    ending: None, how: str, status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["ending", how]) == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.lstrip("\n") == message  # click ends a terminal's ^C line first
+
+
+def test_a_new_file_in_the_folder_is_a_command_with_its_summary(
+    ending: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["--help"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "ending End in some way." in lines
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["lits"]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: no command is named 'lits'; did you mean 'list'? Known: ")
+
+
+def test_a_wrong_option_exits_2_with_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", "--no-such-option"]) == 2
+    assert "Usage: harness list" in capsys.readouterr().err
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+def test_help_is_quick_and_imports_nothing_heavy(tmp_path: Path) -> None:
+    script = (
+        "import json, sys, time; from harness.cli import main; status = main(['--help']); "
+        "heavy = {'torch', 'numpy', 'pandas', 'sacred', 'harness.discovery'} & set(sys.modules); "
+        "print(json.dumps([status, sorted(heavy), time.process_time()]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    status, heavy, seconds = json.loads(done.stdout.splitlines()[-1])
+    assert (status, heavy) == (0, [])
+    assert seconds < 0.5  # processor time: a busy machine does not count against it
+
+
+def test_the_module_runs_as_a_program_in_a_users_project(tmp_path: Path) -> None:
+    """`python -m` puts the project first on the path; errors reach the shell as status and message."""
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "random.py").write_text("import torch_of_nobody\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "list"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    file = tmp_path / "methods" / "random.py"
+    assert done.stderr.startswith(f"error: {file}:1 does not import: ModuleNotFoundError")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty project of a user, with nothing of ours beside the engine."""
+    (tmp_path / "ours").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with discovery.fresh(ours=tmp_path / "ours"):
+        yield tmp_path
+
+
+def test_list_shows_name_summary_and_origin(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "methods").mkdir()
+    (project / "methods" / "mine.py").write_text(
+        "from harness.registries import METHODS\n\n\n"
+        "@METHODS.register('mine')\nclass Mine:\n    '''A method of my own.'''\n"
+    )
+    (project / "studies").mkdir()
+    (project / "studies" / "table.py").write_text("'''One table.\n\nMore.'''\nraise AssertionError\n")
+    assert cli.main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["methods", "  mine  A method of my own.  methods/mine.py:4"]
+    assert lines[-2:] == ["studies", "  table  One table.  studies/table.py"]
+
+
+def test_list_takes_one_kind(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", "methods"]) == 0
+    assert capsys.readouterr().out == "methods\n  none\n"
+    assert cli.main(["list", "metods"]) == 2
+    assert "did you mean 'methods'?" in capsys.readouterr().err
+
+
+def test_list_names_a_study_that_is_no_python(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "studies").mkdir()
+    (project / "studies" / "table.py").write_text("x = 1\nif x\n")
+    assert cli.main(["list", "studies"]) == 2
+    assert f"{project / 'studies' / 'table.py'}:2 does not import" in capsys.readouterr().err
