@@ -1,0 +1,46 @@
+"""Ground truth: tables of stand-alone accuracy, one interface for all of them.
+
+A benchmark is registered as a function without arguments that gives a `Benchmark`. The tables that the
+project computed itself lie in `tables/`, each with how it was made. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.registries import BENCHMARKS, SPACES
+from harness.space import Architecture, Space
+
+TABLES = Path(__file__).with_name("tables")
+
+
+class Benchmark(ABC):
+    """The accuracy (percent) of every architecture of a space, per data set and split."""
+
+    name: str
+    space: Space
+    datasets: tuple[str, ...]
+    splits: tuple[str, ...] = ("valid", "test")
+
+    @abstractmethod
+    def accuracies(self, dataset: str, split: str = "test") -> npt.NDArray[np.float64]:
+        """All of them, in the order of the space's numbers. Raises `UnknownName`."""
+
+    def accuracy(self, architecture: Architecture, dataset: str, split: str = "test") -> float:
+        """One of them."""
+        return float(self.accuracies(dataset, split)[self.space.index(architecture)])
+
+
+@BENCHMARKS.register("digits")
+@lru_cache(maxsize=1)
+def digits() -> Benchmark:
+    """NAS-Bench-201 on the embedded digits, computed by `harness benchmark build` (embedded)."""
+    from harness.benchmarks.table import Table, TableBenchmark
+
+    table = Table.read(TABLES / "digits.npz")
+    return TableBenchmark("digits", SPACES.get(table.provenance["space"])(), table)

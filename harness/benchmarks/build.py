@@ -1,0 +1,206 @@
+"""Builds a table of ground truth: trains every class of equal networks of a space, on all cores.
+
+The work is cut into pieces of a few classes. Each finished piece is one small file, written atomically,
+so any interruption costs at most the pieces under way; the next call goes on with what is missing.
+Pieces carry the plan they belong to: those of another plan are refused, never mixed. Every row is a
+function of the plan alone, whatever the order and the number of workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.benchmarks.table import Table
+from harness.errors import DataError
+from harness.registries import DATASETS, SPACES
+from harness.seeds import derive
+from harness.space import Space
+from harness.stages.standalone import StandaloneRecipe, train_standalone
+
+CLASSES_A_PIECE = 24
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that determines a table's numbers (on one kind of CPU)."""
+
+    space: str
+    dataset: str
+    data_checksum: str
+    recipe: StandaloneRecipe
+    seeds: int
+    seed: int
+
+    @classmethod
+    def make(cls, space: str, dataset: str, recipe: StandaloneRecipe, seeds: int, seed: int) -> Plan:
+        return cls(space, dataset, DATASETS.get(dataset)().checksum(), recipe, seeds, seed)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Plan:
+        return cls(**{**document, "recipe": StandaloneRecipe(**document["recipe"])})
+
+    def json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def class_numbers(space: Space) -> list[int]:
+    """The representatives of all classes of equal networks, ascending."""
+    return sorted({space.index(space.network_class(architecture)) for architecture in space})
+
+
+def pieces(plan: Plan, space: Space) -> dict[int, list[int]]:
+    """Class numbers by piece. Shuffled, so that an unfinished table is a fair sample of the space."""
+    numbers = class_numbers(space)
+    random.Random(derive(plan.seed, "pieces")).shuffle(numbers)
+    starts = range(0, len(numbers), CLASSES_A_PIECE)
+    return {piece: numbers[start : start + CLASSES_A_PIECE] for piece, start in enumerate(starts)}
+
+
+def train_rows(plan: Plan, numbers: list[int], done: Callable[[], None] = lambda: None) -> list[list[Any]]:
+    """Rows [class number, correct on valid per seed, correct on test per seed], trained now."""
+    space = SPACES.get(plan.space)()
+    dataset = DATASETS.get(plan.dataset)()
+    rows = []
+    for number in numbers:
+        correct = train_standalone(
+            space, space.architecture(number), dataset, plan.recipe, plan.seed, copies=plan.seeds
+        )
+        rows.append([number, list(correct.valid), list(correct.test)])
+        done()
+    return rows
+
+
+def piece_file(work: Path, piece: int) -> Path:
+    return work / f"piece-{piece:05d}.json"
+
+
+def read_piece(work: Path, piece: int, plan: Plan) -> list[list[Any]] | None:
+    """The rows of a finished piece, or None when it is not there. Raises `DataError` on a foreign one."""
+    path = piece_file(work, piece)
+    try:
+        document = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise DataError(f"{path}: not a piece of a table ({error}); delete it to have it made again") from error
+    if document.get("plan") != plan.json():
+        raise DataError(f"{path}: belongs to another plan; give this build a folder of its own (--work)")
+    rows: list[list[Any]] = document["rows"]
+    return rows
+
+
+def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], work: str) -> tuple[int, int]:
+    """Train and store one piece; runs in a worker process. Gives the piece and its number of classes."""
+    import torch
+
+    torch.set_num_threads(1)
+    plan = Plan.from_json(plan_document)
+    rows = train_rows(plan, numbers)
+    path = piece_file(Path(work), piece)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    text = json.dumps({"plan": plan.json(), "environment": environment(), "rows": rows}, separators=(",", ":"))
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    return piece, len(numbers)
+
+
+def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
+    """Make all missing pieces with `jobs` processes; yields (classes done, classes in all) as they finish."""
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import get_context
+
+    space = SPACES.get(plan.space)()
+    work.mkdir(parents=True, exist_ok=True)
+    planned = pieces(plan, space)
+    total = sum(map(len, planned.values()))
+    missing = {piece: numbers for piece, numbers in planned.items() if read_piece(work, piece, plan) is None}
+    finished = total - sum(map(len, missing.values()))
+    yield finished, total
+    if not missing:
+        return
+    # Workers allocate and free the same small tensors over and over: keeping freed memory saves a tenth.
+    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**31))
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**31))
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    try:
+        futures = [
+            pool.submit(make_piece, plan.json(), piece, numbers, str(work)) for piece, numbers in missing.items()
+        ]
+        for future in as_completed(futures):
+            finished += future.result()[1]
+            yield finished, total
+    finally:
+        # On an interruption the workers are not waited for: what they had under way is made again.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def assemble(plan: Plan, work: Path) -> Table:
+    """The table, when all its pieces are there."""
+    space = SPACES.get(plan.space)()
+    dataset = DATASETS.get(plan.dataset)()
+    rows: list[list[Any]] = []
+    environments: set[str] = set()
+    for piece in pieces(plan, space):
+        found = read_piece(work, piece, plan)
+        if found is None:
+            raise DataError(f"{piece_file(work, piece)} is missing: run the build again to finish it")
+        rows += found
+        environments.add(json.dumps(json.loads(piece_file(work, piece).read_text())["environment"], sort_keys=True))
+    rows.sort()
+    provenance = {
+        **plan.json(),
+        "images": {split: len(getattr(dataset, split)) for split in ("train", "valid", "test")},
+        "environments": [json.loads(text) for text in sorted(environments)],
+        "command": command(plan),
+    }
+    return Table(
+        np.array([row[0] for row in rows], np.int32),
+        np.array([row[1] for row in rows], np.uint16),
+        np.array([row[2] for row in rows], np.uint16),
+        provenance,
+    )
+
+
+def command(plan: Plan) -> str:
+    """The command line that makes this table."""
+    recipe = " ".join(f"--{key.replace('_', '-')} {value}" for key, value in asdict(plan.recipe).items())
+    return (
+        f"python -m harness benchmark build --space {plan.space} --data {plan.dataset} "
+        f"--seeds {plan.seeds} --seed {plan.seed} {recipe}"
+    )
+
+
+def environment() -> dict[str, str]:
+    """What exact repetition depends on: the kind of CPU, and torch's version and instruction set."""
+    import torch
+
+    return {
+        "cpu": cpu_model(),
+        "machine": platform.machine(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        "threads": "1",
+    }
+
+
+def cpu_model() -> str:
+    """The CPU's model name as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    wanted = ("model name", "cpu family", "model\t")
+    found = {line.split(":")[0].strip(): line.split(":")[1].strip() for line in lines if line.startswith(wanted)}
+    return " ".join(f"{value}" if key == "model name" else f"{key} {value}" for key, value in sorted(found.items()))

@@ -1,0 +1,169 @@
+"""A computed table on disk: correct answers per class of equal networks and seed, with its provenance.
+
+One compressed `.npz` file without pickles: `classes` (the representative's number), `valid` and
+`test` (classes × seeds, correct answers), and `provenance` as JSON text, which says how the numbers
+were made, on what, and their checksum. Whole counts, so that nothing is lost by rounding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.benchmarks import Benchmark
+from harness.benchmarks.selection import equal_width
+from harness.errors import DataError, UnknownName
+from harness.space import Space
+
+Counts = npt.NDArray[np.uint16]
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a build made. Rows are sorted by class number."""
+
+    classes: npt.NDArray[np.int32]
+    valid: Counts
+    test: Counts
+    provenance: dict[str, Any]
+
+    def checksum(self) -> str:
+        digest = hashlib.sha256()
+        for array, kind in ((self.classes, "<i4"), (self.valid, "<u2"), (self.test, "<u2")):
+            digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
+        return digest.hexdigest()
+
+    def write(self, path: Path) -> None:
+        """Write the file in one piece: readers see the old one or the new one."""
+        provenance = {**self.provenance, "format": FORMAT, "checksum": self.checksum()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.npz")
+        with temporary.open("wb") as file:
+            np.savez_compressed(
+                file,
+                classes=self.classes.astype("<i4"),
+                valid=self.valid.astype("<u2"),
+                test=self.test.astype("<u2"),
+                provenance=np.array(json.dumps(provenance, sort_keys=True)),
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Table:
+        """The table in that file. Raises `DataError` when it is missing, damaged or of a newer format."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                provenance = json.loads(str(stored["provenance"]))
+                table = cls(stored["classes"], stored["valid"], stored["test"], provenance)
+        except FileNotFoundError as error:
+            raise DataError(f"{path}: no such table; make it with `harness benchmark build`") from error
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+            raise DataError(f"{path}: not a readable benchmark table ({error})") from error
+        if provenance.get("format", 0) > FORMAT:
+            raise DataError(f"{path}: made by a newer version (format {provenance['format']}, known: {FORMAT})")
+        if table.checksum() != provenance.get("checksum"):
+            raise DataError(f"{path}: damaged, its numbers do not match their checksum")
+        return table
+
+    @property
+    def seeds(self) -> int:
+        return int(self.valid.shape[1])
+
+
+class TableBenchmark(Benchmark):
+    """A computed table as ground truth: each architecture has the mean accuracy of its class's seeds."""
+
+    def __init__(self, name: str, space: Space, table: Table) -> None:
+        self.name = name
+        self.space = space
+        self.table = table
+        self.datasets = (table.provenance["dataset"],)
+        rows = {int(number): row for row, number in enumerate(table.classes)}
+        try:
+            self._rows = np.array([rows[space.index(space.network_class(a))] for a in space])
+        except KeyError as error:
+            raise DataError(
+                f"benchmark {name}: architecture {space.architecture(error.args[0])} is missing; the table holds "
+                f"{len(table.classes)} classes"
+            ) from error
+        images = table.provenance["images"]
+        self._seeds = {
+            split: getattr(table, split)[self._rows].astype(np.float64) * (100 / images[split]) for split in self.splits
+        }
+        self._means = {split: values.mean(1) for split, values in self._seeds.items()}
+
+    def accuracies(self, dataset: str, split: str = "test") -> npt.NDArray[np.float64]:
+        self._check(dataset, split)
+        return self._means[split]
+
+    def by_seed(self, dataset: str, split: str = "test") -> npt.NDArray[np.float64]:
+        """Architectures × seeds."""
+        self._check(dataset, split)
+        return self._seeds[split]
+
+    def _check(self, dataset: str, split: str) -> None:
+        if dataset not in self.datasets:
+            raise UnknownName.among(f"data set of benchmark {self.name}", dataset, self.datasets)
+        if split not in self.splits:
+            raise UnknownName.among("split", split, self.splits)
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How well a table orders architectures: agreement of its seeds, span, and the selected set."""
+
+    lowest: float
+    highest: float
+    median: float
+    seed_deviation: float
+    selected: int
+    split_half_selected: float
+    """Kendall's τ between the two halves of the seeds on the selected set, mean over all ways to halve."""
+    split_half_all: float
+    seed_pair_selected: float
+
+
+def reliability(benchmark: TableBenchmark, bins: int = 400) -> Reliability:
+    """What the table's own seeds say about it (test split)."""
+    from itertools import combinations
+
+    from scipy.stats import kendalltau
+
+    dataset = benchmark.datasets[0]
+    seeds = benchmark.by_seed(dataset)
+    means = benchmark.accuracies(dataset)
+    selected = equal_width(means, bins)
+    count = seeds.shape[1]
+    everyone = set(range(count))
+    halves = [
+        (sorted(half), sorted(everyone - set(half)))
+        for half in combinations(range(count), count // 2)
+        if 0 in half
+    ]
+
+    def agreement(rows: npt.NDArray[np.int64], pairs: list[tuple[list[int], list[int]]]) -> float:
+        values = [kendalltau(seeds[rows][:, a].mean(1), seeds[rows][:, b].mean(1)).statistic for a, b in pairs]
+        return float(np.mean(values)) if values else float("nan")
+
+    pairs = [([a], [b]) for a, b in combinations(range(count), 2)]
+    return Reliability(
+        lowest=float(means.min()),
+        highest=float(means.max()),
+        median=float(np.median(means)),
+        seed_deviation=float(seeds.std(1, ddof=1).mean()) if count > 1 else float("nan"),
+        selected=len(selected),
+        split_half_selected=agreement(selected, halves),
+        split_half_all=agreement(np.arange(len(means)), halves),
+        seed_pair_selected=agreement(selected, pairs),
+    )

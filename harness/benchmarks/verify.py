@@ -1,0 +1,70 @@
+"""Trains rows of a computed table again and says whether they come out as stored."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from harness.benchmarks.build import Plan, environment, train_rows
+from harness.benchmarks.table import Table
+
+
+@dataclass(frozen=True)
+class VerifiedRow:
+    """One class: correct answers on the test images, stored and trained again."""
+
+    number: int
+    stored: list[int]
+    again: list[int]
+    exact: bool
+    within: bool
+    same_machine: bool
+
+
+def table_plan(table: Table) -> Plan:
+    """The plan that a table says it was made by."""
+    return Plan.from_json({key: table.provenance[key] for key in Plan.__dataclass_fields__})
+
+
+def verify_rows(table: Table, sample: int, seed: int, jobs: int) -> Iterator[VerifiedRow]:
+    """Retrain `sample` random rows, in `jobs` processes; yields them as they come."""
+    plan = table_plan(table)
+    same = environment() in table.provenance["environments"]
+    rows = random.Random(seed).sample(range(len(table.classes)), min(sample, len(table.classes)))
+    numbers = [int(table.classes[row]) for row in rows]
+    spread = _pooled_deviation(table)
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        trained = pool.map(_train_one, [plan.json()] * len(numbers), numbers)
+        for row, (number, valid, test) in zip(rows, trained, strict=True):
+            stored = table.test[row].tolist()
+            distance = abs(np.mean(stored) - np.mean(test))
+            yield VerifiedRow(
+                number=number,
+                stored=stored,
+                again=test,
+                exact=stored == test and table.valid[row].tolist() == valid,
+                # Two means of k seeds differ by less than four of their standard errors.
+                within=bool(distance <= 4 * spread * np.sqrt(2 / table.seeds)),
+                same_machine=same,
+            )
+
+
+def _train_one(plan: dict[str, Any], number: int) -> tuple[int, list[int], list[int]]:
+    import torch
+
+    torch.set_num_threads(1)
+    ((number, valid, test),) = train_rows(Plan.from_json(plan), [number])
+    return number, valid, test
+
+
+def _pooled_deviation(table: Table) -> float:
+    """The deviation between seeds, pooled over all classes, in correct answers."""
+    if table.seeds < 2:
+        return float(table.test.max())
+    return float(np.sqrt(table.test.astype(np.float64).var(1, ddof=1).mean()))

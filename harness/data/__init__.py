@@ -1,0 +1,84 @@
+"""Data sets: what one is, and the embedded one. Imports neither torch nor any image library.
+
+A data set is registered as a function without arguments that loads it. The device-resident loader
+(`harness.data.loader`) turns it into batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import DataError
+from harness.registries import DATASETS
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images as N×channels×height×width bytes, and their labels."""
+
+    images: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.images.ndim != 4 or self.images.dtype != np.uint8:
+            raise DataError(f"images must be N×C×H×W bytes, not {self.images.dtype} of shape {self.images.shape}")
+        if self.labels.shape != self.images.shape[:1]:
+            raise DataError(f"{len(self.images)} images have labels of shape {self.labels.shape}")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def head(self, count: int | None) -> Split:
+        """The first `count` images; all of them for None."""
+        return self if count is None else Split(self.images[:count], self.labels[:count])
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Three splits and how images are normalised (on the scale 0 to 255) and augmented.
+
+    `train` trains the supernet, `valid` ranks architectures, `test` is only for stand-alone networks.
+    """
+
+    name: str
+    classes: int
+    train: Split
+    valid: Split
+    test: Split
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    crop_padding: int = 0
+    flip: bool = False
+
+    @property
+    def image_channels(self) -> int:
+        return self.train.images.shape[1]
+
+    @property
+    def image_size(self) -> int:
+        return self.train.images.shape[2]
+
+    def checksum(self) -> str:
+        """SHA-256 of all images and labels: two data sets of one name must agree in it."""
+        digest = hashlib.sha256()
+        for split in (self.train, self.valid, self.test):
+            digest.update(np.ascontiguousarray(split.images).tobytes())
+            digest.update(np.ascontiguousarray(split.labels, dtype="<i8").tobytes())
+        return digest.hexdigest()
+
+
+LoadDataSet = Callable[[], DataSet]
+
+
+@DATASETS.register("digits")
+def digits() -> DataSet:
+    """Handwritten digits at random places under noise, 1×10×10, 10 classes (embedded)."""
+    from harness.data.digits import Recipe, make
+
+    parts = {name: Split(images, labels.astype(np.int64)) for name, (images, labels) in make(Recipe()).items()}
+    return DataSet("digits", 10, parts["train"], parts["valid"], parts["test"], mean=(80.0,), std=(60.0,))

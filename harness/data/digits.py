@@ -1,0 +1,71 @@
+"""The embedded data set: handwritten digits at random places of a larger canvas, under noise.
+
+The 1,797 real 8×8 digits (UCI "Optical Recognition of Handwritten Digits", the copy that scikit-learn
+carries, CC BY 4.0) are packaged as `digits.npz`, so no other library is needed. Plain digits are too
+easy to tell architectures apart; each image here is a digit at a random position under noise, if asked
+for over strokes of other digits. (Clutter makes the task too hard for a training of seconds: 23 % at
+best after 64 steps, where a clean background spans 8 to 79 %.) Every image is a function of the recipe
+alone. Splits are made by digit: no digit of the training images stands in a validation or test image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+
+SOURCE = Path(__file__).with_name("digits.npz")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the images are made. The version changes whenever equal numbers give other images."""
+
+    canvas: int = 10
+    noise: float = 0.1
+    clutter: int = 0
+    clutter_size: int = 4
+    train: int = 1536
+    valid: int = 512
+    test: int = 1000
+    seed: int = 20250
+    version: int = 1
+
+
+def make(recipe: Recipe) -> dict[str, tuple[Bytes, Bytes]]:
+    """The splits `train`, `valid`, `test` as (images N×1×canvas×canvas, labels)."""
+    with np.load(SOURCE) as stored:
+        digits, labels = stored["images"], stored["labels"]
+    order = np.random.default_rng(recipe.seed).permutation(len(digits))
+    parts = {"train": order[:1000], "valid": order[1000:1400], "test": order[1400:]}
+    splits = {}
+    for number, (split, members) in enumerate(parts.items()):
+        chance = np.random.default_rng([recipe.seed, number])
+        splits[split] = _images(digits, labels, members, getattr(recipe, split), recipe, chance)
+    return splits
+
+
+def _images(
+    digits: Bytes, labels: Bytes, members: npt.NDArray[np.int64], count: int, recipe: Recipe, chance: np.random.Generator
+) -> tuple[Bytes, Bytes]:
+    chosen = members[np.arange(count) % len(members)]
+    side = digits.shape[1]
+    canvas = np.zeros((count, recipe.canvas, recipe.canvas), np.float32)
+    for image, digit in enumerate(chosen):
+        for _ in range(recipe.clutter):
+            size = recipe.clutter_size
+            top, left = chance.integers(0, side - size + 1, 2)
+            patch = digits[chance.choice(members), top : top + size, left : left + size]
+            y, x = chance.integers(0, recipe.canvas - size + 1, 2)
+            place = canvas[image, y : y + size, x : x + size]
+            np.maximum(place, patch, out=place)
+        y, x = chance.integers(0, recipe.canvas - side + 1, 2)
+        place = canvas[image, y : y + side, x : x + side]
+        np.maximum(place, digits[digit], out=place)
+    canvas = canvas / 16 + recipe.noise * chance.standard_normal(canvas.shape, np.float32)
+    pixels = np.clip(np.rint(canvas * 160 + 48), 0, 255).astype(np.uint8)
+    return pixels[:, None], labels[chosen]

@@ -1,0 +1,134 @@
+"""Batches for training and evaluation, made on the device from one uint8 tensor.
+
+The batch of a step is a function of (seed, step): the order of an epoch and the augmentation of
+sample i in epoch e each come from a generator of their own, seeded by name. So an interrupted run
+that goes on at step t sees the same batches, and the loader's whole state is a step number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from harness.data import DataSet, Split
+from harness.seeds import derive
+
+
+class Batch(NamedTuple):
+    """Normalised images (channels_last), labels, and which samples they are."""
+
+    images: Tensor
+    labels: Tensor
+    indices: Tensor
+
+
+class Loader(Protocol):
+    """What training needs of data. Streaming sets implement the same two members."""
+
+    @property
+    def steps_per_epoch(self) -> int: ...
+
+    def batch(self, step: int) -> Batch:
+        """The batch of that step, counted from the start of training."""
+        ...
+
+
+class DeviceLoader:
+    """Shuffled, augmented batches of a split that lives on the device.
+
+    `order` may replace the shuffled order of an epoch (methods that resample data use it): it is given
+    the epoch and returns the indices in order.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        dataset: DataSet,
+        batch_size: int,
+        seed: int,
+        device: torch.device | str = "cpu",
+        order: Callable[[int], Sequence[int] | None] | None = None,
+    ) -> None:
+        self.device = torch.device(device)
+        self.batch_size = batch_size
+        self.seed = seed
+        self.padding = dataset.crop_padding
+        self.flip = dataset.flip
+        self.own_order = order
+        self.labels = torch.from_numpy(split.labels).to(self.device)
+        images = torch.from_numpy(split.images).to(self.device)
+        self.height, self.width = images.shape[2:]
+        # Padded once with black, as torchvision pads before it normalises; crops are windows of this.
+        self.padded = torch.nn.functional.pad(images, (self.padding,) * 4)
+        self.normalise = Normalise(dataset, self.device)
+        self._epoch: tuple[int, Tensor, Tensor, Tensor] | None = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self.labels) // self.batch_size)
+
+    def batch(self, step: int) -> Batch:
+        epoch, position = divmod(step, self.steps_per_epoch)
+        order, offsets, flips = self._plan(epoch)
+        indices = order[position * self.batch_size : (position + 1) * self.batch_size]
+        images = self.normalise(self._cut(indices, offsets, flips))
+        return Batch(images, self.labels[indices], indices)
+
+    def _plan(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The epoch's order, and for each sample its crop offset and whether it is mirrored."""
+        if self._epoch is None or self._epoch[0] != epoch:
+            count = len(self.labels)
+            chosen = self.own_order(epoch) if self.own_order else None
+            if chosen is None:
+                order = torch.randperm(count, generator=_generator(self.seed, "order", epoch))
+            else:
+                order = torch.as_tensor(chosen, dtype=torch.long)
+            augment = _generator(self.seed, "augment", epoch)
+            offsets = torch.randint(2 * self.padding + 1, (count, 2), generator=augment)
+            flips = torch.rand(count, generator=augment) < (0.5 if self.flip else 0.0)
+            self._epoch = epoch, order.to(self.device), offsets.to(self.device), flips.to(self.device)
+        return self._epoch[1:]
+
+    def _cut(self, indices: Tensor, offsets: Tensor, flips: Tensor) -> Tensor:
+        """Each sample's window of its padded image, mirrored where it should be."""
+        if self.padding:
+            windows = self.padded.unfold(2, self.height, 1).unfold(3, self.width, 1)
+            chosen = offsets[indices]
+            images = windows[indices, :, chosen[:, 0], chosen[:, 1]]
+        else:
+            images = self.padded[indices]
+        if self.flip:
+            images = torch.where(flips[indices, None, None, None], images.flip(3), images)
+        return images
+
+
+class Normalise:
+    """Bytes to floats with the data set's mean and deviation, in channels_last order."""
+
+    def __init__(self, dataset: DataSet, device: torch.device | str) -> None:
+        std = torch.tensor(dataset.std, device=device).view(1, -1, 1, 1)
+        mean = torch.tensor(dataset.mean, device=device).view(1, -1, 1, 1)
+        self.scale, self.shift = 1 / std, -mean / std
+
+    def __call__(self, images: Tensor) -> Tensor:
+        floats = images.to(torch.float32, memory_format=torch.channels_last)
+        return floats.mul_(self.scale).add_(self.shift)
+
+
+def in_order(
+    split: Split, dataset: DataSet, batch_size: int, device: torch.device | str = "cpu"
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """A split once, in its own order and without augmentation, as (images, labels)."""
+    normalise = Normalise(dataset, device)
+    for start in range(0, len(split), batch_size):
+        images = torch.from_numpy(split.images[start : start + batch_size]).to(device)
+        labels = torch.from_numpy(split.labels[start : start + batch_size]).to(device)
+        yield normalise(images), labels
+
+
+def _generator(seed: int, *names: str | int) -> torch.Generator:
+    # Always a CPU generator: the same numbers on every device.
+    return torch.Generator().manual_seed(derive(seed, *names))

@@ -1,0 +1,101 @@
+"""Momentum separation: one `torch.optim.SGD` per cluster over the same parameters, made when first needed.
+
+Weights are shared, momentum buffers are not: a step updates only the buffer of its cluster (Eq. 8).
+With one cluster this is plain SGD. SGD itself skips parameters without gradient, so parameters of
+inactive operations are left alone, and each optimiser allocates buffers only for what it has touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness.errors import InvalidConfiguration
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """Settings of SGD. `inactive` says what happens to parameters that a step does not use.
+
+    "untouched": their gradient is None and they stay as they are (Algorithms 1 to 3 update W(α)).
+    "decay": their gradient is zero once they have had one, so weight decay and momentum go on (the
+    released code under its pinned version of torch).
+    """
+
+    learning_rate: float = 0.025
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 5e-4
+    clip: float | None = 5.0
+    inactive: str = "untouched"
+
+    def __post_init__(self) -> None:
+        if self.learning_rate <= 0:
+            raise InvalidConfiguration(f"optimiser.learning_rate must be above 0, not {self.learning_rate}")
+        if not 0 <= self.momentum < 1:
+            raise InvalidConfiguration(f"optimiser.momentum must be in [0, 1), not {self.momentum}")
+        if self.weight_decay < 0:
+            raise InvalidConfiguration(f"optimiser.weight_decay must not be negative, not {self.weight_decay}")
+        if self.clip is not None and self.clip <= 0:
+            raise InvalidConfiguration(f"optimiser.clip must be above 0, or null for no clipping, not {self.clip}")
+        if self.inactive not in ("untouched", "decay"):
+            raise InvalidConfiguration(f"optimiser.inactive must be 'untouched' or 'decay', not {self.inactive!r}")
+
+
+class SeparatedMomentum:
+    """The optimisers of one supernet, by cluster."""
+
+    def __init__(self, parameters: Iterable[torch.nn.Parameter], settings: Optimiser) -> None:
+        self.parameters = list(parameters)
+        self.settings = settings
+        self.optimisers: dict[int, torch.optim.SGD] = {}
+
+    def of(self, cluster: int) -> torch.optim.SGD:
+        """The cluster's optimiser."""
+        if cluster not in self.optimisers:
+            settings = self.settings
+            self.optimisers[cluster] = torch.optim.SGD(
+                self.parameters,
+                lr=settings.learning_rate,
+                momentum=settings.momentum,
+                # Without momentum there is nothing to look ahead along, and torch refuses the pair.
+                nesterov=settings.nesterov and settings.momentum > 0,
+                weight_decay=settings.weight_decay,
+                foreach=True,
+            )
+        return self.optimisers[cluster]
+
+    def clear_gradients(self) -> None:
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                if self.settings.inactive == "untouched":
+                    parameter.grad = None
+                else:
+                    parameter.grad.zero_()
+
+    def step(self, cluster: int, learning_rate: float, weight_decay: float | None = None) -> None:
+        """Clip the gradients and update weights and the cluster's momentum."""
+        if self.settings.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip, foreach=True)
+        optimiser = self.of(cluster)
+        (group,) = optimiser.param_groups
+        group["lr"] = learning_rate
+        group["weight_decay"] = self.settings.weight_decay if weight_decay is None else weight_decay
+        optimiser.step()
+
+    def state(self) -> dict[str, Any]:
+        """All momentum buffers, and which parameters have had a gradient (matters for "decay")."""
+        return {
+            "optimisers": {cluster: optimiser.state_dict() for cluster, optimiser in self.optimisers.items()},
+            "touched": [parameter.grad is not None for parameter in self.parameters],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.optimisers.clear()
+        for cluster, stored in state["optimisers"].items():
+            self.of(int(cluster)).load_state_dict(stored)
+        for parameter, touched in zip(self.parameters, state["touched"], strict=True):
+            parameter.grad = torch.zeros_like(parameter) if touched else None

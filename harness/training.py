@@ -1,0 +1,111 @@
+"""The training of one supernet: its state, and the default step. The loop is `stages/train.py`.
+
+Knows paths only as tuples, and how gradients of several paths become one update; which paths there
+are is the method's business.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from harness.data.loader import Batch
+from harness.errors import InvalidConfiguration
+from harness.method import Clustering, Factor, Part, PathSource, one_cluster
+from harness.momentum import SeparatedMomentum
+from harness.space import Architecture, Space
+
+WEIGHTINGS = {
+    "algorithm-2": "gradients times their learning rates go into the momentum, weight decay with them",
+    "loss": "losses times their decay factors, the learning rate and weight decay constant (released code)",
+}
+
+
+@dataclass
+class SupernetTraining:
+    """One supernet in training. Methods read this, and may replace `descend` by steps of their own."""
+
+    space: Space
+    part: Part
+    network: torch.nn.Module
+    momentum: SeparatedMomentum
+    clustering: Clustering
+    source: PathSource
+    factor: Factor
+    factor_depends_on_path: bool
+    chance: random.Random
+    """Decides the paths."""
+    total_steps: int
+    first_step: int = 1
+    """What t is at the first step: 1 in the paper's algorithms, 0 in the released code."""
+    weighting: str = "algorithm-2"
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.weighting not in WEIGHTINGS:
+            raise InvalidConfiguration(f"train.weighting is {self.weighting!r}; allowed: {', '.join(WEIGHTINGS)}")
+        if self.first_step not in (0, 1):
+            raise InvalidConfiguration(f"train.first_step must be 0 or 1, not {self.first_step}")
+
+    def rate_factors(self, paths: Sequence[Architecture], step: int) -> list[float]:
+        """Each path's learning rate at that step (counted from 0), relative to the initial one (Eq. 3)."""
+        progress = (step + self.first_step) / self.total_steps
+        return [self.factor(path, progress) for path in paths]
+
+    def descend(self, batch: Batch, paths: Sequence[Architecture], step: int) -> Tensor:
+        """Train all paths on the batch and update once; gives their losses.
+
+        One path: its own learning rate. Several paths: their gradients are summed. Where the schedule
+        tells paths apart, each gradient is weighted by its path's rate (Algorithm 2). Since the initial
+        rate η⁰ is constant, "g·η_k into the momentum, W ← W − μ" equals weights η_k/η⁰ with a constant
+        rate η⁰; written so, the norm is clipped on the scale of gradients. Weight decay then is part of
+        what is weighted: its weight is the mean of the paths'.
+        """
+        settings = self.momentum.settings
+        cluster = one_cluster(self.clustering, paths)
+        factors = self.rate_factors(paths, step)
+        weighted = len(paths) > 1 and self.factor_depends_on_path
+        self.network.train()
+        self.momentum.clear_gradients()
+        losses = []
+        for path, factor in zip(paths, factors, strict=True):
+            loss = self.loss(batch, path)
+            losses.append(loss.detach())
+            if loss.requires_grad:  # a path that is zero throughout may train nothing
+                (loss * factor if weighted else loss).backward()  # type: ignore[no-untyped-call]
+        if not weighted:
+            self.momentum.step(cluster, settings.learning_rate * factors[0])
+        elif self.weighting == "loss":
+            self.momentum.step(cluster, settings.learning_rate)
+        else:
+            mean = sum(factors) / len(factors)
+            self.momentum.step(cluster, settings.learning_rate, settings.weight_decay * mean)
+        return torch.stack(losses)
+
+    def loss(self, batch: Batch, path: Architecture) -> Tensor:
+        """The training loss of one path."""
+        return functional.cross_entropy(
+            self.network(batch.images, path), batch.labels, label_smoothing=self.label_smoothing
+        )
+
+    def state(self) -> dict[str, Any]:
+        """All that goes on changing: weights, momentum, the sampler's memory, the random state."""
+        return {
+            "network": self.network.state_dict(),
+            "momentum": self.momentum.state(),
+            "source": self.source.state(),
+            "chance": self.chance.getstate(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.network.load_state_dict(state["network"])
+        self.momentum.restore(state["momentum"])
+        self.source.restore(state["source"])
+        version, internal, gauss = state["chance"]
+        self.chance.setstate((version, tuple(internal), gauss))

@@ -1,0 +1,103 @@
+"""Cluster rules for momentum separation: which subnets share a momentum buffer (Eq. 7)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from math import prod
+
+from harness.errors import InvalidConfiguration
+from harness.method import Clustering, ClusterRule, Fixed
+from harness.registries import CLUSTER_RULES
+from harness.seeds import derive
+from harness.space import Architecture, Space
+
+
+@CLUSTER_RULES.register("none")
+@dataclass(frozen=True)
+class NoClusters(ClusterRule):
+    """One momentum buffer for all subnets: no separation."""
+
+    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+        return Clustering(1, lambda path: 0)
+
+
+@CLUSTER_RULES.register("operation")
+@dataclass(frozen=True)
+class ByOperation(ClusterRule):
+    """By the operation at one edge, or at several (in NAS-Bench-201: 5, 25, 125, 625 clusters)."""
+
+    edges: int = 1
+    """How many edges, drawn once a run from those that are not fixed."""
+    at: tuple[int, ...] | None = None
+    """The edges themselves, instead of drawing them."""
+
+    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+        free = _open_decisions(space, fixed)
+        if self.at is not None:
+            for decision in self.at:
+                if decision not in free:
+                    raise InvalidConfiguration(
+                        f"clusters.at: decision {decision} cannot tell subnets apart here; possible: {free}"
+                    )
+            if len(set(self.at)) != len(self.at) or not self.at:
+                raise InvalidConfiguration(f"clusters.at must name different decisions, not {list(self.at)}")
+            return _by_decisions(space, self.at)
+        if not 1 <= self.edges <= len(free):
+            raise InvalidConfiguration(f"clusters.edges must be 1 to {len(free)} in {space.name}, not {self.edges}")
+        return _by_decisions(space, tuple(sorted(chance.sample(free, self.edges))))
+
+
+@CLUSTER_RULES.register("first-layer")
+@dataclass(frozen=True)
+class ByFirstLayer(ClusterRule):
+    """By the operation of the first searchable layer (the paper's rule for macro spaces)."""
+
+    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+        return _by_decisions(space, (_open_decisions(space, fixed)[0],))
+
+
+@CLUSTER_RULES.register("last-layer")
+@dataclass(frozen=True)
+class ByLastLayer(ClusterRule):
+    """By the operation of the last searchable layer."""
+
+    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+        return _by_decisions(space, (_open_decisions(space, fixed)[-1],))
+
+
+@CLUSTER_RULES.register("random")
+@dataclass(frozen=True)
+class Random(ClusterRule):
+    """Each subnet assigned at random, once a run, to one of n clusters."""
+
+    clusters: int = 5
+
+    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+        subnets = prod(count for decision, count in enumerate(space.choices) if decision not in fixed)
+        if not 1 <= self.clusters <= subnets:
+            raise InvalidConfiguration(
+                f"clusters.clusters must be 1 to the number of subnets, {subnets}, not {self.clusters}"
+            )
+        salt = chance.getrandbits(63)
+        # Hashed, not stored: works on spaces that cannot be enumerated.
+        return Clustering(self.clusters, lambda path: derive(salt, *path) % self.clusters, decisions=None)
+
+
+def _open_decisions(space: Space, fixed: Fixed) -> list[int]:
+    free = [d for d, choices in enumerate(space.choices) if choices > 1 and d not in fixed]
+    if not free:
+        raise InvalidConfiguration(f"no decision of {space.name} is left open to cluster by")
+    return free
+
+
+def _by_decisions(space: Space, decisions: tuple[int, ...]) -> Clustering:
+    """One cluster per combination of choices at the decisions, numbered in mixed radix."""
+
+    def of(path: Architecture) -> int:
+        number = 0
+        for decision in decisions:
+            number = number * space.choices[decision] + path[decision]
+        return number
+
+    return Clustering(prod(space.choices[d] for d in decisions), of, decisions)

@@ -1,0 +1,37 @@
+"""FSNAS, few-shot NAS (Zhao et al., 2021): the space is split at one decision into K sub-supernets.
+
+Each sub-supernet has weights, momentum and clusters of its own and is trained as SPOS trains one
+(Algorithm 3). Ranking takes each architecture from its own sub-supernet.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.errors import InvalidConfiguration
+from harness.method import Method, Part
+from harness.registries import METHODS
+from harness.space import Architecture, Space
+
+if TYPE_CHECKING:
+    from harness.training import SupernetTraining
+
+
+@METHODS.register("fsnas")
+@dataclass(frozen=True)
+class FSNAS(Method):
+    """Few-shot: one sub-supernet per operation of one decision."""
+
+    split: int | None = None
+    """The decision to split at; None draws it once a run, as the paper says (the released code: 0)."""
+
+    def parts(self, space: Space, chance: random.Random) -> tuple[Part, ...]:
+        split = chance.randrange(len(space.choices)) if self.split is None else self.split
+        if not 0 <= split < len(space.choices):
+            raise InvalidConfiguration(f"method.split must be 0 to {len(space.choices) - 1} in {space.name}, not {split}")
+        return tuple(Part({split: choice}) for choice in range(space.choices[split]))
+
+    def paths(self, training: SupernetTraining) -> list[Architecture]:
+        return [training.source.draw(training.chance)]

@@ -1,0 +1,60 @@
+"""Samplers of single paths: uniform, and in proportion to complexity."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+from harness.errors import InvalidConfiguration
+from harness.method import Fixed, PathSource, Sampler
+from harness.registries import SAMPLERS
+from harness.space import Architecture, Space
+
+
+@SAMPLERS.register("uniform")
+@dataclass(frozen=True)
+class Uniform(Sampler):
+    """Every decision uniform and independent."""
+
+    uniform: ClassVar[bool] = True
+
+    def bind(self, space: Space, fixed: Fixed) -> PathSource:
+        return _UniformSource(space, fixed)
+
+
+class _UniformSource(PathSource):
+    def __init__(self, space: Space, fixed: Fixed) -> None:
+        self.space, self.fixed = space, fixed
+
+    def draw(self, chance: random.Random) -> Architecture:
+        return self.space.sample(chance, self.fixed)
+
+
+@SAMPLERS.register("by-complexity")
+@dataclass(frozen=True)
+class ByComplexity(Sampler):
+    """P(α) in proportion to C(α): larger subnets more often (Table G)."""
+
+    complexity: str = "parameters"
+
+    def bind(self, space: Space, fixed: Fixed) -> PathSource:
+        if self.complexity not in space.complexity_counts:
+            raise InvalidConfiguration(
+                f"sampler.complexity is {self.complexity!r}; {space.name} knows {', '.join(space.complexity_counts)}"
+            )
+        return _ByComplexitySource(space, fixed, self.complexity)
+
+
+class _ByComplexitySource(PathSource):
+    """Exact by rejection: a uniform path is kept with probability C(α)/C_max."""
+
+    def __init__(self, space: Space, fixed: Fixed, count: str) -> None:
+        self.space, self.fixed, self.count = space, fixed, count
+        self.largest = space.complexity_range(count)[1]
+
+    def draw(self, chance: random.Random) -> Architecture:
+        while True:
+            path = self.space.sample(chance, self.fixed)
+            if chance.random() * self.largest < self.space.complexity(path, self.count):
+                return path

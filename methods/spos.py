@@ -1,0 +1,22 @@
+"""SPOS, single-path one-shot (Guo et al., 2020): one random path a step (Algorithm 1 with CaLR and MS)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.method import Method
+from harness.registries import METHODS
+from harness.space import Architecture
+
+if TYPE_CHECKING:
+    from harness.training import SupernetTraining
+
+
+@METHODS.register("spos")
+@dataclass(frozen=True)
+class SPOS(Method):
+    """Single-path one-shot: one path a step."""
+
+    def paths(self, training: SupernetTraining) -> list[Architecture]:
+        return [training.source.draw(training.chance)]

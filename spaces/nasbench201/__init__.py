@@ -1,0 +1,100 @@
+"""The NAS-Bench-201 search space: one cell of four nodes, six edges, five operations an edge.
+
+Edges in order 1←0, 2←0, 2←1, 3←0, 3←1, 3←2. The same cell stands in every place of the network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from harness.errors import InvalidConfiguration
+from harness.registries import SPACES
+from harness.space import Architecture, NetworkSettings, Space
+
+from . import classes
+from .cell import EDGES, OPERATIONS
+from .counts import COUNTS
+
+if TYPE_CHECKING:
+    import torch
+
+
+@SPACES.register("nasbench201")
+class NasBench201(Space):
+    """Cell of 4 nodes and 6 edges with 5 operations each: 15,625 architectures."""
+
+    name = "nasbench201"
+    choices = (len(OPERATIONS),) * len(EDGES)
+    complexity_counts = tuple(COUNTS)
+
+    def parse(self, text: str) -> Architecture:
+        """The benchmark's string, `|op~0|+|op~0|op~1|+|op~0|op~1|op~2|`, as a tuple."""
+        found = re.findall(r"([^|+~]+)~(\d+)", text)
+        expected = [str(source) for _, source in EDGES]
+        if [source for _, source in found] != expected or _skeleton(text) != "||+|||+||||":
+            raise InvalidConfiguration(
+                f"{text!r} is no NAS-Bench-201 architecture; expected |op~0|+|op~0|op~1|+|op~0|op~1|op~2|"
+            )
+        for operation, _ in found:
+            if operation not in OPERATIONS:
+                raise InvalidConfiguration(
+                    f"{text!r}: unknown operation {operation!r}; the operations are {', '.join(OPERATIONS)}"
+                )
+        return tuple(OPERATIONS.index(operation) for operation, _ in found)
+
+    def format(self, architecture: Architecture) -> str:
+        self.check(architecture)
+        nodes: dict[int, str] = {}
+        for (target, source), choice in zip(EDGES, architecture, strict=True):
+            nodes[target] = nodes.get(target, "|") + f"{OPERATIONS[choice]}~{source}|"
+        return "+".join(nodes[target] for target in sorted(nodes))
+
+    def complexity(self, architecture: Architecture, count: str = "parameters") -> int:
+        if count not in COUNTS:
+            raise InvalidConfiguration(f"complexity {count!r} is unknown; allowed: {', '.join(COUNTS)}")
+        return COUNTS[count](self.check(architecture))
+
+    def function_class(self, architecture: Architecture) -> Architecture:
+        """One of 7,548 (see `classes.supernet_key`)."""
+        return _function_classes()[self.check(architecture)]
+
+    def network_class(self, architecture: Architecture) -> Architecture:
+        """One of 5,044 (see `classes.network_key`)."""
+        return _network_classes()[self.check(architecture)]
+
+    def supernet(self, settings: NetworkSettings) -> torch.nn.Module:
+        from .networks import Supernet
+
+        return Supernet(settings)
+
+    def standalone(self, architecture: Architecture, settings: NetworkSettings) -> torch.nn.Module:
+        from .networks import StandaloneNetwork
+
+        return StandaloneNetwork(self.check(architecture), settings)
+
+
+def _skeleton(text: str) -> str:
+    """What is left of an architecture string when the operations are taken out."""
+    return re.sub(r"[^|+~]+~\d+", "", text)
+
+
+@lru_cache(maxsize=None)
+def _function_classes() -> dict[Architecture, Architecture]:
+    return _first_of_each((a, classes.supernet_key(a)) for a in NasBench201())
+
+
+@lru_cache(maxsize=None)
+def _network_classes() -> dict[Architecture, Architecture]:
+    # Equal functions of the supernet are equal networks: the slow key is needed once per function.
+    functions = _function_classes()
+    keys = {a: classes.network_key(a) for a in set(functions.values())}
+    return _first_of_each((a, keys[functions[a]]) for a in NasBench201())
+
+
+def _first_of_each(keyed: Iterable[tuple[Architecture, object]]) -> dict[Architecture, Architecture]:
+    """Each architecture with the first one that has the same key."""
+    first: dict[object, Architecture] = {}
+    return {architecture: first.setdefault(key, architecture) for architecture, key in keyed}

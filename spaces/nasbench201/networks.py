@@ -1,0 +1,162 @@
+"""NAS-Bench-201 networks: the supernet, and an architecture as a network of its own.
+
+Skeleton: stem, three stages of `depth` cells with a reduction block before the second and the third,
+BN-ReLU, global average, classifier. Channels double and the image halves at each reduction.
+
+Both networks leave out edges that cannot carry anything from input to output, so the parameters there
+get no gradient, and with affine batch normalisation a convolution of a zero node adds no bias.
+`settings.copies` networks run stacked: grouped convolutions over the channels of all copies, which is
+one network to PyTorch and so costs little more than one. Activations are in channels_last order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from harness.space import Architecture, NetworkSettings
+
+from .cell import CONV1X1, CONV3X3, EDGES, NODES, POOL, SKIP, live_edges
+
+KERNELS = {CONV1X1: 1, CONV3X3: 3}
+
+
+class Convolution(nn.Module):
+    """Convolution and batch normalisation; the ReLU before them is applied by the caller, once a node."""
+
+    def __init__(
+        self, channels_in: int, channels_out: int, kernel: int, stride: int, copies: int, affine: bool, tracked: bool
+    ) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(
+            channels_in * copies,
+            channels_out * copies,
+            kernel,
+            stride,
+            padding=kernel // 2,
+            bias=not affine,
+            groups=copies,
+        )
+        self.norm = nn.BatchNorm2d(channels_out * copies, affine=affine, track_running_stats=tracked)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.convolution(x))  # type: ignore[no-any-return]
+
+
+class Reduction(nn.Module):
+    """Halves the image and doubles the channels; its shortcut has no batch normalisation."""
+
+    def __init__(self, channels_in: int, channels_out: int, copies: int, affine: bool, tracked: bool) -> None:
+        super().__init__()
+        self.first = Convolution(channels_in, channels_out, 3, 2, copies, affine, tracked)
+        self.second = Convolution(channels_out, channels_out, 3, 1, copies, affine, tracked)
+        self.shortcut = nn.Conv2d(channels_in * copies, channels_out * copies, 1, bias=False, groups=copies)
+
+    def forward(self, x: Tensor) -> Tensor:
+        main = self.second(torch.relu(self.first(torch.relu(x))))
+        # ceil_mode agrees with the strided convolution on odd sizes and changes nothing on even ones.
+        return main + self.shortcut(functional.avg_pool2d(x, 2, 2, ceil_mode=True))  # type: ignore[no-any-return]
+
+
+class Cell(nn.Module):
+    """The convolutions of one cell, by edge and operation; `forward` runs those of one architecture."""
+
+    def __init__(self, channels: int, operations: list[tuple[int, int]], copies: int, affine: bool, tracked: bool) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleDict(
+            {
+                f"{edge}_{operation}": Convolution(channels, channels, KERNELS[operation], 1, copies, affine, tracked)
+                for edge, operation in operations
+            }
+        )
+
+    def forward(self, x: Tensor, architecture: Architecture) -> Tensor:
+        nodes: list[Tensor | None] = [x] + [None] * (NODES - 1)
+        activated: dict[int, Tensor] = {}
+        pooled: dict[int, Tensor] = {}
+        for edge in live_edges(architecture):
+            target, source = EDGES[edge]
+            operation = architecture[edge]
+            value = nodes[source]
+            assert value is not None  # a live edge starts at a node that was fed
+            if operation == POOL:
+                if source not in pooled:
+                    pooled[source] = functional.avg_pool2d(value, 3, 1, padding=1, count_include_pad=False)
+                value = pooled[source]
+            elif operation != SKIP:
+                if source not in activated:
+                    activated[source] = torch.relu(value)
+                value = self.convolutions[f"{edge}_{operation}"](activated[source])
+            present = nodes[target]
+            nodes[target] = value if present is None else present + value
+        output = nodes[NODES - 1]
+        return torch.zeros_like(x) if output is None else output
+
+
+class Network(nn.Module):
+    """The skeleton, with the cells' operations and the kinds of batch normalisation left open."""
+
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        operations: list[tuple[int, int]],
+        norm: Callable[[str], tuple[bool, bool]],
+    ) -> None:
+        super().__init__()
+        width, copies = settings.width, settings.copies
+        self.copies = copies
+        self.classes = settings.classes
+        self.stem = nn.Conv2d(settings.image_channels * copies, width * copies, 3, padding=1, bias=False, groups=copies)
+        stem_affine, stem_tracked = norm("stem")
+        self.stem_norm = nn.BatchNorm2d(width * copies, affine=stem_affine, track_running_stats=stem_tracked)
+        blocks: list[nn.Module] = []
+        for stage in range(3):
+            channels = width * 2**stage
+            if stage:
+                blocks.append(Reduction(channels // 2, channels, copies, *norm("reduction")))
+            blocks += [Cell(channels, operations, copies, *norm("cell")) for _ in range(settings.depth)]
+        self.blocks = nn.ModuleList(blocks)
+        last_affine, last_tracked = norm("last")
+        self.last_norm = nn.BatchNorm2d(4 * width * copies, affine=last_affine, track_running_stats=last_tracked)
+        # As a grouped 1×1 convolution the classifier stacks like everything else.
+        self.classifier = nn.Conv2d(4 * width * copies, settings.classes * copies, 1, groups=copies)
+        self.to(memory_format=torch.channels_last)
+
+    def run(self, x: Tensor, architecture: Architecture) -> Tensor:
+        x = self.stem_norm(self.stem(x.contiguous(memory_format=torch.channels_last)))
+        for block in self.blocks:
+            x = block(x, architecture) if isinstance(block, Cell) else block(x)
+        x = torch.relu(self.last_norm(x)).mean((2, 3), keepdim=True)
+        logits: Tensor = self.classifier(x).flatten(1)
+        return logits if self.copies == 1 else logits.view(len(logits), self.copies, self.classes)
+
+
+class Supernet(Network):
+    """All architectures of the space over one set of weights."""
+
+    def __init__(self, settings: NetworkSettings) -> None:
+        everywhere = [(edge, operation) for edge in range(len(EDGES)) for operation in KERNELS]
+
+        def norm(place: str) -> tuple[bool, bool]:
+            tracked = settings.batch_norm == "tracked" or (settings.batch_norm == "benchmark" and place != "cell")
+            return tracked, tracked
+
+        super().__init__(settings, everywhere, norm)
+
+    def forward(self, x: Tensor, architecture: Architecture) -> Tensor:
+        return self.run(x, architecture)
+
+
+class StandaloneNetwork(Network):
+    """One architecture as a network of its own, affine batch normalisation with running statistics."""
+
+    def __init__(self, architecture: Architecture, settings: NetworkSettings) -> None:
+        self.architecture = architecture
+        own = [(edge, architecture[edge]) for edge in range(len(EDGES)) if architecture[edge] in KERNELS]
+        super().__init__(settings, own, lambda place: (True, True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.run(x, self.architecture)
