@@ -82,9 +82,7 @@ def _where(folder: Path, error: BaseException) -> tuple[Path, int] | None:
     """The innermost line below `folder` that `error` passed through."""
     import traceback
 
-    places = [
-        (Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
+    places = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         places.append((Path(error.filename), error.lineno or 1))
     inside = [(path, line) for path, line in places if path.is_relative_to(folder)]

@@ -68,9 +68,7 @@ class Registry(Generic[T]):
         taken from another place; the same place may register again (a file that is loaded twice).
         """
         if not isinstance(name, str) or not name:
-            raise InvalidConfiguration(
-                f'a {self.kind} is registered under a name: @register("name"), not @register'
-            )
+            raise InvalidConfiguration(f'a {self.kind} is registered under a name: @register("name"), not @register')
         if lazy is not None and not all(lazy.partition(":")):
             raise InvalidConfiguration(f'{self.kind} {name!r}: lazy={lazy!r} is not "module:attribute"')
         entry = self._entry(name, sys._getframe(1))

@@ -33,7 +33,9 @@ class FairNAS(Method):
                 "could be held to keep them in one cluster; use clusters by operation"
             )
         if not getattr(sampler, "uniform", False):
-            raise InvalidConfiguration("FairNAS draws permutations, not single paths: it takes only the uniform sampler")
+            raise InvalidConfiguration(
+                "FairNAS draws permutations, not single paths: it takes only the uniform sampler"
+            )
 
     def paths_per_step(self, space: Space) -> int:
         return max(space.choices)

@@ -30,7 +30,9 @@ class FSNAS(Method):
     def parts(self, space: Space, chance: random.Random) -> tuple[Part, ...]:
         split = chance.randrange(len(space.choices)) if self.split is None else self.split
         if not 0 <= split < len(space.choices):
-            raise InvalidConfiguration(f"method.split must be 0 to {len(space.choices) - 1} in {space.name}, not {split}")
+            raise InvalidConfiguration(
+                f"method.split must be 0 to {len(space.choices) - 1} in {space.name}, not {split}"
+            )
         return tuple(Part({split: choice}) for choice in range(space.choices[split]))
 
     def paths(self, training: SupernetTraining) -> list[Architecture]:

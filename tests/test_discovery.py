@@ -131,9 +131,7 @@ def test_a_file_and_a_package_of_one_name_are_refused(write: Write) -> None:
         ("import sys\nsys.exit('bye')\n", 2, "SystemExit: bye"),
     ],
 )
-def test_a_broken_file_is_told_with_its_line_every_time(
-    write: Write, text: str, line: int, reason: str
-) -> None:
+def test_a_broken_file_is_told_with_its_line_every_time(write: Write, text: str, line: int, reason: str) -> None:
     file = write("mine/spaces/broken.py", text)
     write("mine/methods/fine.py", METHOD.format(name="fine"))
     for _ in range(2):
@@ -188,9 +186,7 @@ def test_working_beside_the_engine_loads_ours_once(
     assert "harness_components.user" not in sys.modules
 
 
-def test_a_deleted_current_directory_leaves_ours(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deleted_current_directory_leaves_ours(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write("ours/methods/spos.py", METHOD.format(name="spos"))
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -207,9 +203,7 @@ def _install(write: Write, body: str) -> None:
     write("site/my_plugin_of_a_test.py", body)
 
 
-def test_entry_points_bring_their_modules(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entry_points_bring_their_modules(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _install(write, METHOD.format(name="plugged"))
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     assert METHODS.get("plugged").word == "plugged"

@@ -98,10 +98,12 @@ class TableBenchmark(Benchmark):
                 f"{len(table.classes)} classes"
             ) from error
         images = table.provenance["images"]
-        self._seeds = {
+        self._seeds: dict[str, npt.NDArray[np.float64]] = {
             split: getattr(table, split)[self._rows].astype(np.float64) * (100 / images[split]) for split in self.splits
         }
-        self._means = {split: values.mean(1) for split, values in self._seeds.items()}
+        self._means: dict[str, npt.NDArray[np.float64]] = {
+            split: values.mean(1) for split, values in self._seeds.items()
+        }
 
     def accuracies(self, dataset: str, split: str = "test") -> npt.NDArray[np.float64]:
         self._check(dataset, split)
@@ -147,9 +149,7 @@ def reliability(benchmark: TableBenchmark, bins: int = 400) -> Reliability:
     count = seeds.shape[1]
     everyone = set(range(count))
     halves = [
-        (sorted(half), sorted(everyone - set(half)))
-        for half in combinations(range(count), count // 2)
-        if 0 in half
+        (sorted(half), sorted(everyone - set(half))) for half in combinations(range(count), count // 2) if 0 in half
     ]
 
     def agreement(rows: npt.NDArray[np.int64], pairs: list[tuple[list[int], list[int]]]) -> float:

@@ -43,7 +43,14 @@ def build(
     """
     import os
 
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     from harness.benchmarks.build import Plan, assemble
     from harness.benchmarks.build import build as build_pieces
@@ -87,8 +94,8 @@ def info(name: str) -> None:
         "command": made["command"],
         "machines": "; ".join(f"{e['cpu']}, torch {e['torch']}, {e['threads']} thread" for e in made["environments"]),
         "checksum": made["checksum"],
-        "test accuracy": f"{worth.lowest:.2f} to {worth.highest:.2f} %, span {worth.highest - worth.lowest:.2f} points, "
-        f"median {worth.median:.2f}; deviation between seeds {worth.seed_deviation:.2f}",
+        "test accuracy": f"{worth.lowest:.2f} to {worth.highest:.2f} %, "
+        f"span {worth.highest - worth.lowest:.2f} points, median {worth.median:.2f}; deviation between seeds {worth.seed_deviation:.2f}",
         "selected": f"{worth.selected} non-empty bins of 400 (equal width)",
         "split-half τ": f"{worth.split_half_selected:.3f} on the selected, {worth.split_half_all:.3f} on all",
         "seed-to-seed τ": f"{worth.seed_pair_selected:.3f} on the selected",

@@ -32,10 +32,7 @@ def command(kind: str | None) -> None:
 def _registered_rows(kind: str) -> list[Row]:
     from harness.registries import REGISTRIES
 
-    return [
-        (name, entry.summary, f"{_shown(entry.file)}:{entry.line}")
-        for name, entry in REGISTRIES[kind].items()
-    ]
+    return [(name, entry.summary, f"{_shown(entry.file)}:{entry.line}") for name, entry in REGISTRIES[kind].items()]
 
 
 def _study_rows() -> list[Row]:

@@ -57,11 +57,11 @@ class DataSet:
 
     @property
     def image_channels(self) -> int:
-        return self.train.images.shape[1]
+        return int(self.train.images.shape[1])
 
     @property
     def image_size(self) -> int:
-        return self.train.images.shape[2]
+        return int(self.train.images.shape[2])
 
     def checksum(self) -> str:
         """SHA-256 of all images and labels: two data sets of one name must agree in it."""

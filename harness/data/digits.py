@@ -50,7 +50,12 @@ def make(recipe: Recipe) -> dict[str, tuple[Bytes, Bytes]]:
 
 
 def _images(
-    digits: Bytes, labels: Bytes, members: npt.NDArray[np.int64], count: int, recipe: Recipe, chance: np.random.Generator
+    digits: Bytes,
+    labels: Bytes,
+    members: npt.NDArray[np.int64],
+    count: int,
+    recipe: Recipe,
+    chance: np.random.Generator,
 ) -> tuple[Bytes, Bytes]:
     chosen = members[np.arange(count) % len(members)]
     side = digits.shape[1]

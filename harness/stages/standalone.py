@@ -70,9 +70,7 @@ def train_standalone(
         torch.manual_seed(derive(seed, "standalone weights", number))
         network = space.standalone(architecture, settings).to(device)
     loaders = [
-        DeviceLoader(
-            dataset.train, dataset, recipe.batch_size, derive(seed, "standalone data", number, copy), device
-        )
+        DeviceLoader(dataset.train, dataset, recipe.batch_size, derive(seed, "standalone data", number, copy), device)
         for copy in range(copies)
     ]
     optimiser = torch.optim.SGD(
@@ -94,13 +92,11 @@ def train_standalone(
         # The mean over all copies, times their number: each copy sees the gradient of its own mean.
         loss = functional.cross_entropy(logits, labels.flatten()) * copies
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     if not math.isfinite(last := loss.item()):
         raise Diverged(steps - 1, last)
-    return Correct(
-        *(count_correct(network, split, dataset, copies, device) for split in (dataset.valid, dataset.test))
-    )
+    return Correct(*(count_correct(network, split, dataset, copies, device) for split in (dataset.valid, dataset.test)))
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from harness.errors import InvalidConfiguration
@@ -81,12 +81,12 @@ def _skeleton(text: str) -> str:
     return re.sub(r"[^|+~]+~\d+", "", text)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _function_classes() -> dict[Architecture, Architecture]:
     return _first_of_each((a, classes.supernet_key(a)) for a in NasBench201())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _network_classes() -> dict[Architecture, Architecture]:
     # Equal functions of the supernet are equal networks: the slow key is needed once per function.
     functions = _function_classes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from harness.space import Architecture
 
@@ -15,7 +15,7 @@ EDGES = ((1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2))
 """(target, source) in the benchmark's order."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def live_edges(architecture: Architecture) -> tuple[int, ...]:
     """The edges that carry something from the cell's input to its output.
 

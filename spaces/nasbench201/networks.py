@@ -64,7 +64,9 @@ class Reduction(nn.Module):
 class Cell(nn.Module):
     """The convolutions of one cell, by edge and operation; `forward` runs those of one architecture."""
 
-    def __init__(self, channels: int, operations: list[tuple[int, int]], copies: int, affine: bool, tracked: bool) -> None:
+    def __init__(
+        self, channels: int, operations: list[tuple[int, int]], copies: int, affine: bool, tracked: bool
+    ) -> None:
         super().__init__()
         self.convolutions = nn.ModuleDict(
             {
