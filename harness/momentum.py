@@ -8,41 +8,11 @@ inactive operations are left alone, and each optimiser allocates buffers only fo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from harness.errors import InvalidConfiguration
-
-
-@dataclass(frozen=True)
-class Optimiser:
-    """Settings of SGD. `inactive` says what happens to parameters that a step does not use.
-
-    "untouched": their gradient is None and they stay as they are (Algorithms 1 to 3 update W(α)).
-    "decay": their gradient is zero once they have had one, so weight decay and momentum go on (the
-    released code under its pinned version of torch).
-    """
-
-    learning_rate: float = 0.025
-    momentum: float = 0.9
-    nesterov: bool = True
-    weight_decay: float = 5e-4
-    clip: float | None = 5.0
-    inactive: str = "untouched"
-
-    def __post_init__(self) -> None:
-        if self.learning_rate <= 0:
-            raise InvalidConfiguration(f"optimiser.learning_rate must be above 0, not {self.learning_rate}")
-        if not 0 <= self.momentum < 1:
-            raise InvalidConfiguration(f"optimiser.momentum must be in [0, 1), not {self.momentum}")
-        if self.weight_decay < 0:
-            raise InvalidConfiguration(f"optimiser.weight_decay must not be negative, not {self.weight_decay}")
-        if self.clip is not None and self.clip <= 0:
-            raise InvalidConfiguration(f"optimiser.clip must be above 0, or null for no clipping, not {self.clip}")
-        if self.inactive not in ("untouched", "decay"):
-            raise InvalidConfiguration(f"optimiser.inactive must be 'untouched' or 'decay', not {self.inactive!r}")
+from harness.config import Optimiser as Optimiser
 
 
 class SeparatedMomentum:

@@ -75,7 +75,8 @@ class Space(ABC):
         """The same architecture, if it is one of this space; otherwise an error that says why not."""
         if len(architecture) != len(self.choices):
             raise InvalidConfiguration(
-                f"{architecture} has {len(architecture)} decisions; an architecture of {self.name} has {len(self.choices)}"
+                f"{architecture} has {len(architecture)} decisions; "
+                f"an architecture of {self.name} has {len(self.choices)}"
             )
         for decision, (choice, count) in enumerate(zip(architecture, self.choices, strict=True)):
             if not 0 <= choice < count:
@@ -115,11 +116,8 @@ class Space(ABC):
 
     def neighbour(self, architecture: Architecture, changes: int, chance: random.Random) -> Architecture:
         """An architecture that differs in exactly `changes` decisions, drawn uniformly."""
-        free = [decision for decision, count in enumerate(self.choices) if count > 1]
-        if not 0 <= changes <= len(free):
-            raise InvalidConfiguration(f"{self.name} can change 0 to {len(free)} decisions, not {changes}")
         changed = list(self.check(architecture))
-        for decision in chance.sample(free, changes):
+        for decision in chance.sample(self._changeable(changes), changes):
             step = chance.randrange(1, self.choices[decision])
             changed[decision] = (changed[decision] + step) % self.choices[decision]
         return tuple(changed)
@@ -127,13 +125,20 @@ class Space(ABC):
     def neighbours(self, architecture: Architecture, changes: int) -> Iterator[Architecture]:
         """All architectures that differ in exactly `changes` decisions."""
         self.check(architecture)
-        for decisions in itertools.combinations(range(len(self.choices)), changes):
+        for decisions in itertools.combinations(self._changeable(changes), changes):
             others = ([c for c in range(self.choices[d]) if c != architecture[d]] for d in decisions)
             for replacement in itertools.product(*others):
                 changed = list(architecture)
                 for decision, choice in zip(decisions, replacement, strict=True):
                     changed[decision] = choice
                 yield tuple(changed)
+
+    def _changeable(self, changes: int) -> list[int]:
+        """The decisions that have another choice, if there are at least `changes` of them."""
+        free = [decision for decision, count in enumerate(self.choices) if count > 1]
+        if not 0 <= changes <= len(free):
+            raise InvalidConfiguration(f"{self.name} can change 0 to {len(free)} decisions, not {changes}")
+        return free
 
     def function_class(self, architecture: Architecture) -> Architecture:
         """The representative of the architectures that are the same function of the supernet's weights."""

@@ -95,7 +95,8 @@ def info(name: str) -> None:
         "machines": "; ".join(f"{e['cpu']}, torch {e['torch']}, {e['threads']} thread" for e in made["environments"]),
         "checksum": made["checksum"],
         "test accuracy": f"{worth.lowest:.2f} to {worth.highest:.2f} %, "
-        f"span {worth.highest - worth.lowest:.2f} points, median {worth.median:.2f}; deviation between seeds {worth.seed_deviation:.2f}",
+        f"span {worth.highest - worth.lowest:.2f} points, "
+        f"median {worth.median:.2f}; deviation between seeds {worth.seed_deviation:.2f}",
         "selected": f"{worth.selected} non-empty bins of 400 (equal width)",
         "split-half τ": f"{worth.split_half_selected:.3f} on the selected, {worth.split_half_all:.3f} on all",
         "seed-to-seed τ": f"{worth.seed_pair_selected:.3f} on the selected",

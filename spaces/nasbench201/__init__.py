@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from harness.errors import InvalidConfiguration
@@ -21,6 +21,9 @@ from .counts import COUNTS
 if TYPE_CHECKING:
     import torch
 
+_FORM = "|op~0|+|op~0|op~1|+|op~0|op~1|op~2|"
+_STRING = re.compile(re.escape(_FORM).replace("op", "([^|+~]+)"))
+
 
 @SPACES.register("nasbench201")
 class NasBench201(Space):
@@ -32,18 +35,15 @@ class NasBench201(Space):
 
     def parse(self, text: str) -> Architecture:
         """The benchmark's string, `|op~0|+|op~0|op~1|+|op~0|op~1|op~2|`, as a tuple."""
-        found = re.findall(r"([^|+~]+)~(\d+)", text)
-        expected = [str(source) for _, source in EDGES]
-        if [source for _, source in found] != expected or _skeleton(text) != "||+|||+||||":
-            raise InvalidConfiguration(
-                f"{text!r} is no NAS-Bench-201 architecture; expected |op~0|+|op~0|op~1|+|op~0|op~1|op~2|"
-            )
-        for operation, _ in found:
+        found = _STRING.fullmatch(text)
+        if not found:
+            raise InvalidConfiguration(f"{text!r} is no NAS-Bench-201 architecture; expected {_FORM}")
+        for operation in found.groups():
             if operation not in OPERATIONS:
                 raise InvalidConfiguration(
                     f"{text!r}: unknown operation {operation!r}; the operations are {', '.join(OPERATIONS)}"
                 )
-        return tuple(OPERATIONS.index(operation) for operation, _ in found)
+        return tuple(OPERATIONS.index(operation) for operation in found.groups())
 
     def format(self, architecture: Architecture) -> str:
         self.check(architecture)
@@ -74,11 +74,6 @@ class NasBench201(Space):
         from .networks import StandaloneNetwork
 
         return StandaloneNetwork(self.check(architecture), settings)
-
-
-def _skeleton(text: str) -> str:
-    """What is left of an architecture string when the operations are taken out."""
-    return re.sub(r"[^|+~]+~\d+", "", text)
 
 
 @cache

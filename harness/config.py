@@ -1,0 +1,237 @@
+"""The run configuration as typed values: defaults, validation, canonical JSON. Imports no torch.
+
+A configuration is read from plain JSON types (`RunConfig.from_json`); every mistake in it, nested ones
+too, is an `InvalidConfiguration` that says where it is and what is allowed. Components (method,
+schedule, cluster rule, sampler) are named, with their options beside the name; the options are the
+fields of the component's dataclass, so a new component needs no edit here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from harness.errors import InvalidConfiguration, UserError
+from harness.registries import CLUSTER_RULES, METHODS, SAMPLERS, SCHEDULES
+from harness.registry import Registry
+
+T = TypeVar("T")
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise `InvalidConfiguration` unless the condition holds."""
+    if not holds:
+        raise InvalidConfiguration(message)
+
+
+@dataclass(frozen=True)
+class Component:
+    """A component by name, with its options."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def build(self, registry: Registry[Any], where: str) -> Any:
+        """The component itself. Raises `UnknownName` or `InvalidConfiguration`."""
+        return read(registry.get(self.name), dict(self.options), where, also="name")
+
+
+@dataclass(frozen=True)
+class Network:
+    """The supernet's size; what width and depth mean is the space's business."""
+
+    width: int = 16
+    depth: int = 5
+    batch_norm: str = "batch-statistics"
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and with what batches, and the points where the paper and its code differ."""
+
+    epochs: int = 250
+    batch_size: int = 64
+    first_step: int = 1
+    """t of the first step: 1 in the paper's algorithms, 0 in the released code."""
+    weighting: str = "algorithm-2"
+    """How paths of one step with different learning rates are combined; see `harness.training`."""
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.epochs >= 1, f"train.epochs must be at least 1, not {self.epochs}")
+        require(self.batch_size >= 1, f"train.batch_size must be at least 1, not {self.batch_size}")
+        require(self.first_step in (0, 1), f"train.first_step must be 0 or 1, not {self.first_step}")
+        require(
+            self.weighting in ("algorithm-2", "loss"),
+            f"train.weighting is {self.weighting!r}; allowed: algorithm-2, loss",
+        )
+        require(0 <= self.label_smoothing < 1, f"train.label_smoothing must be in [0, 1), not {self.label_smoothing}")
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """Settings of SGD. `inactive` says what happens to parameters that a step does not use.
+
+    "untouched": their gradient is None and they stay as they are (Algorithms 1 to 3 update W(α)).
+    "decay": their gradient is zero once they have had one, so weight decay and momentum go on (the
+    released code under its pinned version of torch).
+    """
+
+    learning_rate: float = 0.025
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 5e-4
+    clip: float | None = 5.0
+    inactive: str = "untouched"
+
+    def __post_init__(self) -> None:
+        require(self.learning_rate > 0, f"optimiser.learning_rate must be above 0, not {self.learning_rate}")
+        require(0 <= self.momentum < 1, f"optimiser.momentum must be in [0, 1), not {self.momentum}")
+        require(self.weight_decay >= 0, f"optimiser.weight_decay must not be negative, not {self.weight_decay}")
+        require(
+            self.clip is None or self.clip > 0,
+            f"optimiser.clip must be above 0, or null for no clipping, not {self.clip}",
+        )
+        require(
+            self.inactive in ("untouched", "decay"),
+            f"optimiser.inactive is {self.inactive!r}; allowed: untouched, decay",
+        )
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Which architectures are ranked, on what, and how the ranking is judged.
+
+    `candidates`: "all", or how many random ones (the same for every run, whatever the truth says).
+    The architectures that the selection rule picks are always ranked too.
+    """
+
+    images: int | None = None
+    """How many validation images; null for all."""
+    batch_size: int = 256
+    candidates: int | None = None
+    """How many random architectures compete for top-1; null for the whole space."""
+    selection: str = "equal-width"
+    bins: int = 400
+
+    def __post_init__(self) -> None:
+        require(self.images is None or self.images >= 1, f"rank.images must be at least 1, not {self.images}")
+        require(self.batch_size >= 1, f"rank.batch_size must be at least 1, not {self.batch_size}")
+        require(
+            self.candidates is None or self.candidates >= 1,
+            f"rank.candidates must be at least 1, or null for all, not {self.candidates}",
+        )
+        require(
+            self.selection in ("equal-width", "equal-count"),
+            f"rank.selection is {self.selection!r}; allowed: equal-width, equal-count",
+        )
+        require(self.bins >= 2, f"rank.bins must be at least 2, not {self.bins}")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that one run is determined by."""
+
+    space: str = "nasbench201"
+    dataset: str = "digits"
+    benchmark: str = "digits"
+    method: Component = Component("spos")
+    schedule: Component = Component("cosine")
+    clusters: Component = Component("none")
+    sampler: Component = Component("uniform")
+    network: Network = Network()
+    train: Training = Training()
+    optimiser: Optimiser = Optimiser()
+    rank: Ranking = Ranking()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        # Building the components checks their names and options, before anything runs.
+        for key, registry in COMPONENTS.items():
+            getattr(self, key).build(registry, key)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> RunConfig:
+        return read(cls, document, "")
+
+    def json(self) -> dict[str, Any]:
+        """Plain JSON types, components flattened to their name and all their options."""
+        plain = dataclasses.asdict(self)
+        for key, registry in COMPONENTS.items():
+            component: Component = getattr(self, key)
+            plain[key] = {"name": component.name, **dataclasses.asdict(component.build(registry, key))}
+        document: dict[str, Any] = json.loads(json.dumps(plain))
+        return document
+
+    def canonical(self) -> str:
+        """Canonical JSON: equal configurations give equal text."""
+        return json.dumps(self.json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+COMPONENTS: dict[str, Registry[Any]] = {
+    "method": METHODS,
+    "schedule": SCHEDULES,
+    "clusters": CLUSTER_RULES,
+    "sampler": SAMPLERS,
+}
+
+
+def read(cls: type[T], document: object, where: str, also: str | None = None) -> T:
+    """A dataclass from plain JSON types. Raises `InvalidConfiguration` on any key or type that does not fit."""
+    if not isinstance(document, Mapping):
+        raise InvalidConfiguration(f"{where or 'the configuration'} must be a set of keys, not {document!r}")
+    hints = get_type_hints(cls)
+    allowed = [f.name for f in dataclasses.fields(cls) if f.init]  # type: ignore[arg-type]
+    for key in document:
+        if key not in allowed:
+            raise _unknown_key(f"{where}.{key}" if where else str(key), key, [*([also] if also else []), *allowed])
+    values = {
+        key: _value(hints[key], value, f"{where}.{key}" if where else str(key)) for key, value in document.items()
+    }
+    return cls(**values)
+
+
+def _unknown_key(path: str, key: object, allowed: list[str]) -> UserError:
+    import difflib
+
+    near = difflib.get_close_matches(str(key), allowed, n=1)
+    suggestion = f"; did you mean {near[0]!r}?" if near else "."
+    return InvalidConfiguration(f"no configuration key {path!r}{suggestion} Allowed: {', '.join(allowed)}")
+
+
+def _value(kind: Any, value: Any, where: str) -> Any:
+    """`value` as the type `kind`, or an error."""
+    if kind is Component:
+        return _component(value, where)
+    if dataclasses.is_dataclass(kind):
+        return value if isinstance(value, kind) else read(kind, value, where)  # type: ignore[arg-type]
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        kinds = [other for other in get_args(kind) if other is not type(None)]
+        if value is None and len(kinds) < len(get_args(kind)):
+            return None
+        return _value(kinds[0], value, where) if len(kinds) == 1 else value
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_value(get_args(kind)[0], item, where) for item in value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    fits = isinstance(value, typing.cast(type, origin or kind)) and not (isinstance(value, bool) and kind is not bool)
+    if not fits or (isinstance(value, float) and value != value):
+        name = getattr(origin or kind, "__name__", str(kind))
+        raise InvalidConfiguration(f"{where} must be of type {name}, not {value!r}")
+    return value
+
+
+def _component(value: Any, where: str) -> Component:
+    if isinstance(value, Component):
+        return value
+    if isinstance(value, str):
+        return Component(value)
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        return Component(value["name"], {key: option for key, option in value.items() if key != "name"})
+    raise InvalidConfiguration(f"{where} must be a name, or keys with a name and its options, not {value!r}")

@@ -1,0 +1,93 @@
+"""What a cell cost: wall time, passes, images, peak memory. Measured, never part of a result."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+
+@dataclass
+class Meter:
+    """Counts from its creation on.
+
+    Memory is the device's own peak on CUDA; on a CPU it is how far the resident set grew over its size
+    at the start, so a cell should run in a fresh process.
+    """
+
+    device: torch.device
+    passes: int = 0
+    """Forward-backward passes of single paths."""
+    images: int = 0
+    """Images that these passes saw."""
+    evaluations: int = 0
+    """Architectures evaluated."""
+    started: float = field(default_factory=time.perf_counter)
+    resident: int = field(default_factory=lambda: _status("VmRSS"))
+    stages: dict[str, float] = field(default_factory=dict)
+    """Wall seconds by stage."""
+
+    def __post_init__(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        else:
+            _forget_peak()
+
+    def stage(self, name: str) -> None:
+        """Everything since the last call belongs to stage `name`."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self.stages[name] = self.seconds - sum(self.stages.values())
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    @property
+    def peak_memory(self) -> int:
+        """Bytes."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        return max(0, _peak() - self.resident)
+
+    def json(self) -> dict[str, object]:
+        return {
+            "wall_seconds": self.seconds,
+            "stage_seconds": dict(self.stages),
+            "passes": self.passes,
+            "images": self.images,
+            "evaluations": self.evaluations,
+            "peak_memory_bytes": self.peak_memory,
+            "memory_kind": "allocated on device" if self.device.type == "cuda" else "growth of the resident set",
+            "device": str(self.device),
+        }
+
+
+def _status(field_name: str) -> int:
+    """A field of this process's status, in bytes; 0 where the system has none."""
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(field_name + ":"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def _forget_peak() -> None:
+    """Start the resident set's high-water mark anew, where the system can."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak() -> int:
+    high = _status("VmHWM")
+    if high:
+        return high
+    # Kilobytes on Linux, bytes on macOS.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

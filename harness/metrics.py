@@ -1,0 +1,21 @@
+"""Measures of a ranking. Pure functions of arrays; knows no space and no run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import InvalidConfiguration
+
+Values = Sequence[float] | npt.NDArray[np.float64]
+
+
+def kendall_tau(predicted: Values, truth: Values) -> float:
+    """Kendall's τ-b of two rankings: ties count for neither side. NaN where one of them is constant."""
+    from scipy.stats import kendalltau
+
+    if len(predicted) != len(truth):
+        raise InvalidConfiguration(f"{len(predicted)} predictions cannot be compared with {len(truth)} accuracies")
+    return float(kendalltau(predicted, truth, variant="b").statistic)

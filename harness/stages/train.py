@@ -1,0 +1,147 @@
+"""The training stage: a configuration in, trained supernets out.
+
+The loop can be read from top to bottom; what a step does is the method's business. All randomness
+comes from the configuration's seed by name: initial weights, data order, paths, clusters, split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from harness.config import COMPONENTS, RunConfig
+from harness.cost import Meter
+from harness.data import DataSet
+from harness.data.loader import DeviceLoader
+from harness.errors import Diverged
+from harness.method import ClusterRule, Method, Part, Sampler, Schedule
+from harness.momentum import SeparatedMomentum
+from harness.registries import SPACES
+from harness.seeds import chance, derive
+from harness.space import Architecture, NetworkSettings, Space
+from harness.training import SupernetTraining
+
+
+@dataclass(frozen=True)
+class Supernets:
+    """The supernets of a run, by the part of the space that each covers."""
+
+    space: Space
+    parts: tuple[Part, ...]
+    networks: tuple[torch.nn.Module, ...]
+
+    def part_of(self, architecture: Architecture) -> int:
+        """Which supernet holds the architecture."""
+        return next(number for number, part in enumerate(self.parts) if architecture in part)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training is, after each epoch."""
+
+    part: int
+    parts: int
+    epoch: int
+    epochs: int
+    loss: float
+
+
+def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | str = "cpu") -> Supernets:
+    """The supernets of that configuration with their initial weights: the untrained reference, too."""
+    space = SPACES.get(config.space)()
+    method: Method = config.method.build(COMPONENTS["method"], "method")
+    parts = method.parts(space, chance(config.seed, "split"))
+    settings = NetworkSettings(
+        width=config.network.width,
+        depth=config.network.depth,
+        batch_norm=config.network.batch_norm,
+        classes=dataset.classes,
+        image_channels=dataset.image_channels,
+        image_size=dataset.image_size,
+    )
+    networks = []
+    for number in range(len(parts)):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(config.seed, "weights", number))
+            networks.append(space.supernet(settings).to(device))
+    return Supernets(space, parts, tuple(networks))
+
+
+def prepare(config: RunConfig, supernets: Supernets, steps_per_epoch: int) -> tuple[Method, list[SupernetTraining]]:
+    """The method, and one training per supernet. Refuses combinations that cannot be trained."""
+    space = supernets.space
+    method: Method = config.method.build(COMPONENTS["method"], "method")
+    schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
+    rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
+    sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
+    factor = schedule.bind(space)
+    trainings = []
+    for number, (part, network) in enumerate(zip(supernets.parts, supernets.networks, strict=True)):
+        clustering = rule.bind(space, part.fixed, chance(config.seed, "clusters"))
+        method.check(space, clustering, sampler)
+        trainings.append(
+            SupernetTraining(
+                space=space,
+                part=part,
+                network=network,
+                momentum=SeparatedMomentum(network.parameters(), config.optimiser),
+                clustering=clustering,
+                source=sampler.bind(space, part.fixed),
+                factor=factor,
+                factor_depends_on_path=schedule.depends_on_path,
+                chance=chance(config.seed, "paths", number),
+                total_steps=config.train.epochs * steps_per_epoch,
+                first_step=config.train.first_step,
+                weighting=config.train.weighting,
+                label_smoothing=config.train.label_smoothing,
+            )
+        )
+    return method, trainings
+
+
+def train(
+    config: RunConfig,
+    dataset: DataSet,
+    meter: Meter,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> Supernets:
+    """Train all supernets of the configuration. Raises `Diverged` when a loss is not finite."""
+    supernets = build_supernets(config, dataset, meter.device)
+    steps_per_epoch = -(-len(dataset.train) // config.train.batch_size)
+    method, trainings = prepare(config, supernets, steps_per_epoch)
+    for number, training in enumerate(trainings):
+        loader = DeviceLoader(
+            dataset.train,
+            dataset,
+            config.train.batch_size,
+            derive(config.seed, "data", number),
+            meter.device,
+            order=method.data_order,
+        )
+        for epoch in range(config.train.epochs):
+            losses = []
+            for step in range(epoch * steps_per_epoch, (epoch + 1) * steps_per_epoch):
+                batch = loader.batch(step)
+                path_losses = method.train_step(training, batch, step)
+                losses.append(path_losses)
+                meter.passes += len(path_losses)
+                meter.images += len(path_losses) * len(batch.labels)
+            mean = check_finite(losses, epoch * steps_per_epoch)
+            report(Progress(number, len(trainings), epoch + 1, config.train.epochs, mean))
+    meter.stage("train")
+    return supernets
+
+
+def check_finite(losses: list[torch.Tensor], first_step: int) -> float:
+    """The mean of an epoch's losses; `Diverged` with the first step whose loss is not finite.
+
+    Looked at once an epoch, so that no step waits for the device.
+    """
+    by_step = torch.stack([step.sum() / len(step) for step in losses]).cpu()
+    bad = torch.nonzero(~torch.isfinite(by_step)).flatten()
+    if len(bad):
+        position = int(bad[0])
+        raise Diverged(first_step + position, float(by_step[position]))
+    return float(by_step.mean())
