@@ -54,3 +54,7 @@ def _check(accuracies: Accuracies, bins: int) -> None:
         raise InvalidConfiguration(f"the number of bins must be at least 1, not {bins}")
     if not len(accuracies):
         raise InvalidConfiguration("no accuracies to select from")
+    # A hole in the table would make every edge a NaN, and the selection whatever comes of it.
+    unusable = np.flatnonzero(~np.isfinite(accuracies))
+    if len(unusable):
+        raise InvalidConfiguration(f"accuracy {unusable[0]} is {accuracies[unusable[0]]}; all must be finite")
