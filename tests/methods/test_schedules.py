@@ -1,0 +1,157 @@
+"""The schedules' numbers, against the released code's and against the equations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.discovery import component
+from harness.errors import InvalidConfiguration
+from harness.registries import SPACES
+from harness.space import Architecture, Space
+
+schedules = component("methods.schedules")
+
+SMALLEST: Architecture = (0,) * 6
+LARGEST: Architecture = (3,) * 6
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    return SPACES.get("nasbench201")()
+
+
+def released(gamma_prime: float = 4.0, function: str = "log") -> Any:
+    return schedules.CaLR(gamma_prime, function, "parameters-released")
+
+
+def test_calr_has_the_released_coefficients(space: Space) -> None:
+    slope, offset = released().coefficients(space)
+    assert (round(slope, 5), round(offset, 5)) == (-1.23265, 17.79933)
+    assert round(math.exp((1 - offset) / slope) / 1e6, 3) == 0.830  # where γ = 1
+
+
+def test_calr_has_the_released_decay_ratios(space: Space) -> None:
+    ratio = released().decay_ratio(space)
+    gammas = [ratio((3,) * n3 + (0,) * (6 - n3)) for n3 in range(7)]
+    assert [round(gamma, 3) for gamma in gammas] == [4, 2.195, 1.492, 1.047, 0.721, 0.463, 0.25]
+
+
+def test_calr_mostly_decays_faster_than_linear(space: Space) -> None:
+    shares = {}
+    for gamma_prime in (4.0, 3.0, 2.0):
+        ratio = released(gamma_prime).decay_ratio(space)
+        values = [ratio(architecture) for architecture in space]
+        assert len(values) == 15_625
+        shares[gamma_prime] = round(100 * sum(value > 1 for value in values) / len(values))
+        if gamma_prime == 4:
+            assert round(sum(values) / len(values), 2) == 2.18
+    assert shares == {4.0: 97, 3.0: 90, 2.0: 66}
+
+
+@pytest.mark.parametrize("count", ["parameters", "parameters-released", "flops"])
+@pytest.mark.parametrize("gamma_prime", [2.0, 3.0, 4.0])
+@pytest.mark.parametrize("function", ["log", "linear", "exp"])
+def test_the_smallest_subnet_decays_fastest(space: Space, function: str, gamma_prime: float, count: str) -> None:
+    ratio = schedules.CaLR(gamma_prime, function, count).decay_ratio(space)
+    assert ratio(SMALLEST) == pytest.approx(gamma_prime, rel=1e-9)
+    assert ratio(LARGEST) == pytest.approx(1 / gamma_prime, rel=1e-9)
+
+
+@pytest.mark.parametrize("function", ["log", "linear", "exp", "reversed"])
+def test_decay_ratios_are_monotonic_in_complexity(space: Space, function: str) -> None:
+    by_size = sorted({space.complexity(a, "parameters-released"): a for a in space}.items())
+    ratio = released(function=function).decay_ratio(space)
+    gammas = [ratio(architecture) for _, architecture in by_size]
+    steps = [after - before for before, after in zip(gammas, gammas[1:], strict=False)]
+    assert all(step > 0 for step in steps) if function == "reversed" else all(step < 0 for step in steps)
+
+
+def test_the_functions_are_what_they_are_called(space: Space) -> None:
+    """γ is affine in g(C): the share of the way from γ′ to 1/γ′ is that of g(C) between its ends."""
+    path = (3, 2, 3, 0, 1, 4)
+    low, here, high = (space.complexity(a, "parameters-released") for a in (SMALLEST, path, LARGEST))
+    functions: dict[str, Callable[[float], float]] = {
+        "log": math.log,
+        "linear": float,
+        "exp": lambda c: math.exp(c / 1e6),
+    }
+    for name, g in functions.items():
+        share = (g(here) - g(low)) / (g(high) - g(low))
+        assert released(function=name).decay_ratio(space)(path) == pytest.approx(4 + share * (1 / 4 - 4)), name
+
+
+def test_reversed_goes_the_other_way_round(space: Space) -> None:
+    """Table 4: γ ∝ −log(k − C) with k = C_min + C_max, so the largest subnet decays fastest."""
+    ratio = released(function="reversed").decay_ratio(space)
+    assert ratio(SMALLEST) == pytest.approx(1 / 4)
+    assert ratio(LARGEST) == pytest.approx(4)
+    slope, offset = released().coefficients(space)
+    for path in [(3, 0, 0, 0, 0, 0), (2, 3, 1, 4, 3, 0)]:
+        mirrored = 72_752 + 1_524_272 - space.complexity(path, "parameters-released")
+        assert ratio(path) == pytest.approx(slope * math.log(mirrored) + offset)
+
+
+def test_calr_gives_each_path_its_own_rate(space: Space) -> None:
+    schedule = released()
+    factor = schedule.bind(space)
+    assert schedule.depends_on_path
+    for path, gamma in [(SMALLEST, 4.0), (LARGEST, 0.25)]:
+        assert factor(path, 0.0) == 1.0
+        assert factor(path, 0.5) == pytest.approx(0.5**gamma)
+        assert factor(path, 1.0) == 0.0
+
+
+def test_calr_counts_as_it_is_told(space: Space) -> None:
+    path = (2,) * 6
+    by_count = {c: schedules.CaLR(4.0, "log", c).decay_ratio(space)(path) for c in space.complexity_counts}
+    assert len(set(by_count.values())) == len(space.complexity_counts) == 3
+
+
+@pytest.mark.parametrize(
+    ("schedule", "values"),
+    [
+        (schedules.Constant(), (1.0, 1.0, 1.0)),
+        (schedules.Cosine(), (1.0, 0.5, 0.0)),
+        (schedules.Cosine(final=0.04), (1.0, 0.52, 0.04)),
+        (schedules.Polynomial(), (1.0, 0.5, 0.0)),
+        (schedules.Polynomial(power=3), (1.0, 0.125, 0.0)),
+        (schedules.Polynomial(power=0.25), (1.0, 0.5**0.25, 0.0)),
+    ],
+)
+def test_schedules_without_regard_to_the_path(space: Space, schedule: Any, values: tuple[float, ...]) -> None:
+    factor = schedule.bind(space)
+    assert not schedule.depends_on_path
+    for path in (SMALLEST, LARGEST):
+        assert [factor(path, progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(list(values), abs=1e-12)
+
+
+def test_cosine_is_a_cosine_and_no_line(space: Space) -> None:
+    factor = schedules.Cosine().bind(space)
+    assert factor(SMALLEST, 1 / 3) == pytest.approx(0.75)
+    assert factor(SMALLEST, 2 / 3) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("CaLR", {"gamma_prime": 0.0}, "gamma_prime must be above 0, not 0"),
+        ("CaLR", {"gamma_prime": -4.0}, "gamma_prime must be above 0, not -4"),
+        ("CaLR", {"function": "sqrt"}, "'sqrt'; allowed: log, linear, exp, reversed"),
+        ("Cosine", {"final": -0.1}, r"final must be in \[0, 1\]"),
+        ("Cosine", {"final": 1.1}, r"final must be in \[0, 1\]"),
+        ("Polynomial", {"power": 0.0}, "power must be above 0"),
+        ("Polynomial", {"power": -1.0}, "power must be above 0"),
+    ],
+)
+def test_bad_values_are_refused(kind: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidConfiguration, match=message):
+        getattr(schedules, kind)(**options)
+
+
+def test_an_unknown_count_is_refused_before_training(space: Space) -> None:
+    with pytest.raises(InvalidConfiguration, match="'latency'.*parameters, parameters-released, flops"):
+        schedules.CaLR(complexity="latency").bind(space)
