@@ -29,6 +29,8 @@ class Split:
             raise DataError(f"images must be N×C×H×W bytes, not {self.images.dtype} of shape {self.images.shape}")
         if self.labels.shape != self.images.shape[:1]:
             raise DataError(f"{len(self.images)} images have labels of shape {self.labels.shape}")
+        if self.labels.dtype != np.int64:  # the loss takes no other
+            raise DataError(f"labels must be int64, not {self.labels.dtype}")
 
     def __len__(self) -> int:
         return len(self.images)
@@ -55,6 +57,24 @@ class DataSet:
     crop_padding: int = 0
     flip: bool = False
 
+    def __post_init__(self) -> None:
+        shape = self.train.images.shape[1:]
+        for split in ("train", "valid", "test"):
+            images, labels = getattr(self, split).images, getattr(self, split).labels
+            if images.shape[1:] != shape:
+                raise DataError(f"{self.name}: images of {split} are {images.shape[1:]}, those of train {shape}")
+            outside = labels[(labels < 0) | (labels >= self.classes)]
+            if len(outside):
+                raise DataError(f"{self.name}: labels of {split} must be 0 to {self.classes - 1}, not {outside[0]}")
+        if not len(self.mean) == len(self.std) == shape[0]:
+            raise DataError(
+                f"{self.name}: {shape[0]} channels need as many means and deviations, not {self.mean} and {self.std}"
+            )
+        if min(self.std) <= 0:
+            raise DataError(f"{self.name}: deviations must be above 0, not {self.std}")
+        if self.crop_padding < 0:
+            raise DataError(f"{self.name}: crop_padding must not be negative, not {self.crop_padding}")
+
     @property
     def image_channels(self) -> int:
         return int(self.train.images.shape[1])
@@ -77,7 +97,7 @@ LoadDataSet = Callable[[], DataSet]
 
 @DATASETS.register("digits")
 def digits() -> DataSet:
-    """Handwritten digits at random places under noise, 1×10×10, 10 classes (embedded)."""
+    """Handwritten digits under strong noise, 1×8×8, 10 classes (embedded)."""
     from harness.data.digits import Recipe, make
 
     parts = {name: Split(images, labels.astype(np.int64)) for name, (images, labels) in make(Recipe()).items()}

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from harness.data import DataSet, Split
+from harness.errors import DataError
 from harness.seeds import derive
 
 
@@ -40,7 +41,7 @@ class DeviceLoader:
     """Shuffled, augmented batches of a split that lives on the device.
 
     `order` may replace the shuffled order of an epoch (methods that resample data use it): it is given
-    the epoch and returns the indices in order.
+    the epoch and returns as many indices as there are samples, repetitions allowed, or None.
     """
 
     def __init__(
@@ -86,6 +87,9 @@ class DeviceLoader:
                 order = torch.randperm(count, generator=_generator(self.seed, "order", epoch))
             else:
                 order = torch.as_tensor(chosen, dtype=torch.long)
+                # Anything else would leave some steps without images, or images without a step.
+                if len(order) != count or not ((order >= 0) & (order < count)).all():
+                    raise DataError(f"the order of epoch {epoch} must be {count} indices from 0 to {count - 1}")
             augment = _generator(self.seed, "augment", epoch)
             offsets = torch.randint(2 * self.padding + 1, (count, 2), generator=augment)
             flips = torch.rand(count, generator=augment) < (0.5 if self.flip else 0.0)
