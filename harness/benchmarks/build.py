@@ -9,9 +9,12 @@ function of the plan alone, whatever the order and the number of workers.
 from __future__ import annotations
 
 import json
+import multiprocessing
+import multiprocessing.connection
 import os
 import platform
 import random
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -116,6 +119,18 @@ def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], wo
     return piece, len(numbers)
 
 
+def end_with_parent() -> None:
+    """In a worker: end at once when the process that started it is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
     """Make all missing pieces with `jobs` processes; yields (classes done, classes in all) as they finish."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -133,7 +148,7 @@ def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
     # Workers allocate and free the same small tensors over and over: keeping freed memory saves a tenth.
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**31))
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**31))
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent)
     try:
         futures = [
             pool.submit(make_piece, plan.json(), piece, numbers, str(work)) for piece, numbers in missing.items()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.benchmarks.build import Plan, environment, train_rows
+from harness.benchmarks.build import Plan, end_with_parent, environment, train_rows
 from harness.benchmarks.table import Table
 
 
@@ -39,7 +39,7 @@ def verify_rows(table: Table, sample: int, seed: int, jobs: int) -> Iterator[Ver
     rows = random.Random(seed).sample(range(len(table.classes)), min(sample, len(table.classes)))
     numbers = [int(table.classes[row]) for row in rows]
     spread = _pooled_deviation(table)
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         trained = pool.map(_train_one, [plan.json()] * len(numbers), numbers)
         for row, (number, valid, test) in zip(rows, trained, strict=True):
             stored = table.test[row].tolist()

@@ -56,7 +56,6 @@ def train_standalone(
     device: torch.device | str = "cpu",
 ) -> Correct:
     """Train `copies` networks of one architecture and count their correct answers."""
-    number = space.index(architecture)
     settings = NetworkSettings(
         width=recipe.width,
         depth=recipe.depth,
@@ -66,11 +65,11 @@ def train_standalone(
         batch_norm="tracked",
         copies=copies,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, "standalone weights", number))
-        network = space.standalone(architecture, settings).to(device)
+    network = space.standalone(architecture, settings)
+    initialise(network, seed)
+    network.to(device)
     loaders = [
-        DeviceLoader(dataset.train, dataset, recipe.batch_size, derive(seed, "standalone data", number, copy), device)
+        DeviceLoader(dataset.train, dataset, recipe.batch_size, derive(seed, "standalone data", copy), device)
         for copy in range(copies)
     ]
     optimiser = torch.optim.SGD(
@@ -97,6 +96,19 @@ def train_standalone(
     if not math.isfinite(last := loss.item()):
         raise Diverged(steps - 1, last)
     return Correct(*(count_correct(network, split, dataset, copies, device) for split in (dataset.valid, dataset.test)))
+
+
+def initialise(network: torch.nn.Module, seed: int) -> None:
+    """Initial weights, each module's from a seed of its own by name.
+
+    So two architectures share the initial weights of all that they have in common, and the data order:
+    what a seed does to both of them cancels in their comparison.
+    """
+    with torch.random.fork_rng(devices=[]):
+        for name, module in network.named_modules():
+            if callable(reset := getattr(module, "reset_parameters", None)):
+                torch.manual_seed(derive(seed, "standalone weights", name))
+                reset()
 
 
 @torch.no_grad()
