@@ -28,11 +28,13 @@ class FSNAS(Method):
     """The decision to split at; None draws it once a run, as the paper says (the released code: 0)."""
 
     def parts(self, space: Space, chance: random.Random) -> tuple[Part, ...]:
-        split = chance.randrange(len(space.choices)) if self.split is None else self.split
-        if not 0 <= split < len(space.choices):
-            raise InvalidConfiguration(
-                f"method.split must be 0 to {len(space.choices) - 1} in {space.name}, not {split}"
-            )
+        # A decision with one choice splits nothing.
+        possible = [decision for decision, choices in enumerate(space.choices) if choices > 1]
+        if not possible:
+            raise InvalidConfiguration(f"FSNAS cannot split {space.name}: none of its decisions has a second choice")
+        split = chance.choice(possible) if self.split is None else self.split
+        if split not in possible:
+            raise InvalidConfiguration(f"method.split must be one of {possible} in {space.name}, not {split}")
         return tuple(Part({split: choice}) for choice in range(space.choices[split]))
 
     def paths(self, training: SupernetTraining) -> list[Architecture]:
