@@ -7,6 +7,7 @@ inactive operations are left alone, and each optimiser allocates buffers only fo
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -57,7 +58,10 @@ class SeparatedMomentum:
         optimiser.step()
 
     def state(self) -> dict[str, Any]:
-        """All momentum buffers, and which parameters have had a gradient (matters for "decay")."""
+        """All momentum buffers, and which parameters have had a gradient (matters for "decay").
+
+        The buffers are those in use, as in `torch.optim`: store them before the next step.
+        """
         return {
             "optimisers": {cluster: optimiser.state_dict() for cluster, optimiser in self.optimisers.items()},
             "touched": [parameter.grad is not None for parameter in self.parameters],
@@ -66,6 +70,7 @@ class SeparatedMomentum:
     def restore(self, state: dict[str, Any]) -> None:
         self.optimisers.clear()
         for cluster, stored in state["optimisers"].items():
-            self.of(int(cluster)).load_state_dict(stored)
+            # A copy: torch takes buffers over as they are, and two supernets must not share them.
+            self.of(int(cluster)).load_state_dict(copy.deepcopy(stored))
         for parameter, touched in zip(self.parameters, state["touched"], strict=True):
             parameter.grad = torch.zeros_like(parameter) if touched else None
