@@ -6,6 +6,7 @@ thread counts, on one kind of hardware). `cost` is measured.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -48,8 +49,9 @@ def run_cell(
     """Train the configuration's supernets, rank, and compare with the ground truth."""
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
+    ranked = _ranked(config, benchmark)  # before training: a benchmark that does not fit is refused at once
     supernets = train(config, dataset, meter, report)
-    predictions = predict(supernets, _ranked(config, benchmark), dataset, config.rank, meter)
+    predictions = predict(supernets, ranked, dataset, config.rank, meter)
     return Outcome(_result(config, predictions, supernets, benchmark), meter.json(), predictions, supernets)
 
 
@@ -91,7 +93,8 @@ def _ranked(config: RunConfig, benchmark: Benchmark) -> list[Architecture]:
 def _result(config: RunConfig, predictions: Predictions, supernets: Supernets, benchmark: Benchmark) -> dict[str, Any]:
     judgement = judge(predictions, supernets, benchmark, config.dataset, config.rank)
     return {
-        "kendall_tau": judgement.kendall_tau,
+        # Null where it is undefined: NaN is no JSON, and not equal to itself.
+        "kendall_tau": None if math.isnan(judgement.kendall_tau) else judgement.kendall_tau,
         "selected": judgement.selected,
         "top1": list(judgement.top1),
         "top1_accuracy": judgement.top1_accuracy,

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from harness.errors import InvalidConfiguration, UserError
-from harness.registries import CLUSTER_RULES, METHODS, SAMPLERS, SCHEDULES
+from harness.errors import InvalidConfiguration, UnknownName, UserError
+from harness.registries import BENCHMARKS, CLUSTER_RULES, DATASETS, METHODS, SAMPLERS, SCHEDULES, SPACES
 from harness.registry import Registry
+from harness.space import NetworkSettings
 
 T = TypeVar("T")
 
@@ -48,6 +50,9 @@ class Network:
     width: int = 16
     depth: int = 5
     batch_norm: str = "batch-statistics"
+
+    def __post_init__(self) -> None:
+        NetworkSettings(width=self.width, depth=self.depth, batch_norm=self.batch_norm)  # checks them
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,19 @@ class Ranking:
 
 
 @dataclass(frozen=True)
+class Observe:
+    """What is measured while training goes on. A stored run without it must be trained again to have it."""
+
+    kendall_tau_every: int = 0
+    """Kendall's τ on the selected architectures after every so many epochs; 0 for never."""
+
+    def __post_init__(self) -> None:
+        require(
+            self.kendall_tau_every >= 0, f"observe.kendall_tau_every must not be negative, not {self.kendall_tau_every}"
+        )
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """Everything that one run is determined by."""
 
@@ -148,12 +166,25 @@ class RunConfig:
     train: Training = Training()
     optimiser: Optimiser = Optimiser()
     rank: Ranking = Ranking()
+    observe: Observe = Observe()
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # Building the components checks their names and options, before anything runs.
-        for key, registry in COMPONENTS.items():
-            getattr(self, key).build(registry, key)
+        # Checked before anything runs, and typed and complete whichever way it was made: configurations
+        # that mean the same are equal, as objects and as text.
+        for key, kind in get_type_hints(RunConfig).items():
+            value = getattr(self, key)
+            if key in COMPONENTS:
+                component = _component(value, key)
+                value = Component(component.name, dataclasses.asdict(component.build(COMPONENTS[key], key)))
+            elif isinstance(value, kind) and dataclasses.is_dataclass(value):
+                value = read(kind, vars(value), key)
+            else:
+                value = _value(kind, value, key)
+            object.__setattr__(self, key, value)
+        for key, registry in NAMES.items():
+            if (name := getattr(self, key)) not in registry:
+                raise UnknownName.among(registry.kind, name, registry.names())
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> RunConfig:
@@ -162,9 +193,8 @@ class RunConfig:
     def json(self) -> dict[str, Any]:
         """Plain JSON types, components flattened to their name and all their options."""
         plain = dataclasses.asdict(self)
-        for key, registry in COMPONENTS.items():
-            component: Component = getattr(self, key)
-            plain[key] = {"name": component.name, **dataclasses.asdict(component.build(registry, key))}
+        for key in COMPONENTS:
+            plain[key] = {"name": plain[key]["name"], **plain[key]["options"]}
         document: dict[str, Any] = json.loads(json.dumps(plain))
         return document
 
@@ -179,6 +209,7 @@ COMPONENTS: dict[str, Registry[Any]] = {
     "clusters": CLUSTER_RULES,
     "sampler": SAMPLERS,
 }
+NAMES: dict[str, Registry[Any]] = {"space": SPACES, "dataset": DATASETS, "benchmark": BENCHMARKS}
 
 
 def read(cls: type[T], document: object, where: str, also: str | None = None) -> T:
@@ -190,6 +221,10 @@ def read(cls: type[T], document: object, where: str, also: str | None = None) ->
     for key in document:
         if key not in allowed:
             raise _unknown_key(f"{where}.{key}" if where else str(key), key, [*([also] if also else []), *allowed])
+    for option in dataclasses.fields(cls):  # type: ignore[arg-type]
+        required = option.default is dataclasses.MISSING and option.default_factory is dataclasses.MISSING
+        if option.init and required and option.name not in document:
+            raise InvalidConfiguration(f"{where}.{option.name} is missing" if where else f"{option.name} is missing")
     values = {
         key: _value(hints[key], value, f"{where}.{key}" if where else str(key)) for key, value in document.items()
     }
@@ -218,10 +253,12 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return _value(kinds[0], value, where) if len(kinds) == 1 else value
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(_value(get_args(kind)[0], item, where) for item in value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not abs(value) <= sys.float_info.max:  # an integer, too, may be beyond all floats
+            raise InvalidConfiguration(f"{where} must be a finite number, not {value!r}")
+        return float(value) + 0.0  # -0.0 is 0.0
     fits = isinstance(value, typing.cast(type, origin or kind)) and not (isinstance(value, bool) and kind is not bool)
-    if not fits or (isinstance(value, float) and value != value):
+    if not fits:
         name = getattr(origin or kind, "__name__", str(kind))
         raise InvalidConfiguration(f"{where} must be of type {name}, not {value!r}")
     return value

@@ -42,7 +42,7 @@ class Meter:
         """Everything since the last call belongs to stage `name`."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        self.stages[name] = self.seconds - sum(self.stages.values())
+        self.stages[name] = self.stages.get(name, 0.0) + self.seconds - sum(self.stages.values())
 
     @property
     def seconds(self) -> float:

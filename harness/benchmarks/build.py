@@ -86,19 +86,26 @@ def piece_file(work: Path, piece: int) -> Path:
     return work / f"piece-{piece:05d}.json"
 
 
-def read_piece(work: Path, piece: int, plan: Plan) -> list[list[Any]] | None:
-    """The rows of a finished piece, or None when it is not there. Raises `DataError` on a foreign one."""
+def read_piece(work: Path, piece: int, plan: Plan, numbers: list[int]) -> list[list[Any]] | None:
+    """The rows of a finished piece, or None when it is not there.
+
+    Raises `DataError` when it is damaged, of another plan, or not about the classes `numbers`.
+    """
     path = piece_file(work, piece)
     try:
         document = json.loads(path.read_text())
+        theirs, rows = document["plan"], document["rows"]
+        classes = [number for number, valid, test in rows]
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: not a piece of a table ({error}); delete it to have it made again") from error
-    if document.get("plan") != plan.json():
+    if theirs != plan.json():
         raise DataError(f"{path}: belongs to another plan; give this build a folder of its own (--work)")
-    rows: list[list[Any]] = document["rows"]
-    return rows
+    if classes != numbers:
+        raise DataError(f"{path}: holds other classes than planned; delete it to have it made again")
+    found: list[list[Any]] = rows
+    return found
 
 
 def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], work: str) -> tuple[int, int]:
@@ -140,7 +147,7 @@ def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
     work.mkdir(parents=True, exist_ok=True)
     planned = pieces(plan, space)
     total = sum(map(len, planned.values()))
-    missing = {piece: numbers for piece, numbers in planned.items() if read_piece(work, piece, plan) is None}
+    missing = {piece: numbers for piece, numbers in planned.items() if read_piece(work, piece, plan, numbers) is None}
     finished = total - sum(map(len, missing.values()))
     yield finished, total
     if not missing:
@@ -167,8 +174,8 @@ def assemble(plan: Plan, work: Path) -> Table:
     dataset = DATASETS.get(plan.dataset)()
     rows: list[list[Any]] = []
     environments: set[str] = set()
-    for piece in pieces(plan, space):
-        found = read_piece(work, piece, plan)
+    for piece, numbers in pieces(plan, space).items():
+        found = read_piece(work, piece, plan, numbers)
         if found is None:
             raise DataError(f"{piece_file(work, piece)} is missing: run the build again to finish it")
         rows += found

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from harness.benchmarks import Benchmark
 from harness.benchmarks.selection import equal_width
 from harness.errors import DataError, UnknownName
+from harness.metrics import kendall_tau
 from harness.space import Space
 
 Counts = npt.NDArray[np.uint16]
@@ -68,12 +68,18 @@ class Table:
                 table = cls(stored["classes"], stored["valid"], stored["test"], provenance)
         except FileNotFoundError as error:
             raise DataError(f"{path}: no such table; make it with `harness benchmark build`") from error
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
-            raise DataError(f"{path}: not a readable benchmark table ({error})") from error
-        if provenance.get("format", 0) > FORMAT:
+        except Exception as error:  # what numpy, zipfile and zlib raise on damaged bytes is of many kinds
+            raise DataError(f"{path}: not a readable benchmark table ({error or type(error).__name__})") from error
+        if not isinstance(provenance, dict) or not isinstance(provenance.get("format"), int):
+            raise DataError(f"{path}: not a benchmark table, it does not say its format")
+        if provenance["format"] > FORMAT:
             raise DataError(f"{path}: made by a newer version (format {provenance['format']}, known: {FORMAT})")
         if table.checksum() != provenance.get("checksum"):
             raise DataError(f"{path}: damaged, its numbers do not match their checksum")
+        if table.valid.ndim != 2 or table.valid.shape != table.test.shape or len(table.valid) != len(table.classes):
+            raise DataError(
+                f"{path}: {table.classes.shape} classes, but {table.valid.shape} and {table.test.shape} counts"
+            )
         return table
 
     @property
@@ -140,8 +146,6 @@ def reliability(benchmark: TableBenchmark, bins: int = 400) -> Reliability:
     """What the table's own seeds say about it (test split)."""
     from itertools import combinations
 
-    from scipy.stats import kendalltau
-
     dataset = benchmark.datasets[0]
     seeds = benchmark.by_seed(dataset)
     means = benchmark.accuracies(dataset)
@@ -149,11 +153,14 @@ def reliability(benchmark: TableBenchmark, bins: int = 400) -> Reliability:
     count = seeds.shape[1]
     everyone = set(range(count))
     halves = [
-        (sorted(half), sorted(everyone - set(half))) for half in combinations(range(count), count // 2) if 0 in half
+        (sorted(half), sorted(everyone - set(half)))
+        for half in combinations(range(count), count // 2)
+        # An even number of seeds has each division twice, once from either side.
+        if half and (count % 2 or 0 in half)
     ]
 
     def agreement(rows: npt.NDArray[np.int64], pairs: list[tuple[list[int], list[int]]]) -> float:
-        values = [kendalltau(seeds[rows][:, a].mean(1), seeds[rows][:, b].mean(1)).statistic for a, b in pairs]
+        values = [kendall_tau(seeds[rows][:, a].mean(1), seeds[rows][:, b].mean(1)) for a, b in pairs]
         return float(np.mean(values)) if values else float("nan")
 
     pairs = [([a], [b]) for a, b in combinations(range(count), 2)]

@@ -13,6 +13,8 @@ import numpy as np
 
 from harness.benchmarks.build import Plan, end_with_parent, environment, train_rows
 from harness.benchmarks.table import Table
+from harness.errors import DataError
+from harness.registries import DATASETS
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,11 @@ def table_plan(table: Table) -> Plan:
 def verify_rows(table: Table, sample: int, seed: int, jobs: int) -> Iterator[VerifiedRow]:
     """Retrain `sample` random rows, in `jobs` processes; yields them as they come."""
     plan = table_plan(table)
+    if (present := DATASETS.get(plan.dataset)().checksum()) != plan.data_checksum:
+        raise DataError(
+            f"the table was made on other images: data set {plan.dataset!r} had the checksum {plan.data_checksum}, "
+            f"and now has {present}"
+        )
     same = environment() in table.provenance["environments"]
     rows = random.Random(seed).sample(range(len(table.classes)), min(sample, len(table.classes)))
     numbers = [int(table.classes[row]) for row in rows]

@@ -65,7 +65,8 @@ def train_standalone(
         batch_norm="tracked",
         copies=copies,
     )
-    network = space.standalone(architecture, settings)
+    with torch.random.fork_rng(devices=[]):  # modules draw weights when made; those of `initialise` replace them
+        network = space.standalone(architecture, settings)
     initialise(network, seed)
     network.to(device)
     loaders = [

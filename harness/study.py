@@ -1,0 +1,201 @@
+"""Studies, cells and their identity. Imports no torch.
+
+A study is a table: rows of configuration settings, columns of metrics. Expanded under a preset it gives
+requests: a cell (what is trained) with a ranking (what is measured of it). A cell's identity is the
+SHA-256 of the canonical JSON of all that determines the trained weights; what is only measured is not
+part of it, so tables share cells. A study is a view of runs, not their owner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from harness.config import COMPONENTS, RunConfig
+from harness.errors import InvalidConfiguration
+from harness.method import Method
+from harness.presets import Preset
+from harness.registries import SPACES
+from harness.seeds import chance
+
+TRAINING_VERSION = 1
+"""Changes when the engine's training gives other weights for the same configuration."""
+
+MEASURED = ("rank", "benchmark", "observe")
+"""Configuration that says what is measured, not what is trained."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A configuration with its seed, and the cell that it starts from, if any."""
+
+    config: RunConfig
+    parent: str | None = None
+    """The key of the cell whose weights or search this one starts from."""
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that determines the trained weights, as plain JSON types."""
+        document = {key: value for key, value in self.config.json().items() if key not in MEASURED}
+        versions = {"training": TRAINING_VERSION, "space": _version(SPACES.get(self.config.space))}
+        for key, registry in COMPONENTS.items():
+            versions[key] = _version(registry.get(getattr(self.config, key).name))
+        return {"configuration": document, "parent": self.parent, "versions": versions}
+
+    @cached_property
+    def key(self) -> str:
+        """The cell's identity as a hexadecimal number."""
+        return hashlib.sha256(canonical(self.identity()).encode()).hexdigest()
+
+    def json(self) -> dict[str, Any]:
+        return {"config": self.config.json(), "parent": self.parent}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Cell:
+        return cls(RunConfig.from_json(document["config"]), document["parent"])
+
+    @property
+    def ranking_key(self) -> str:
+        """What is asked of the ranking: part of a request, not of the cell's identity."""
+        config = self.config.json()
+        return hashlib.sha256(canonical([config["rank"], config["benchmark"]]).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table: what stands in its label columns, and the settings (dotted keys) behind it."""
+
+    labels: Mapping[str, str | bool]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One metric of a table: its heading, the result it shows, and how."""
+
+    label: str
+    metric: str
+    digits: int = 3
+    best: str | None = "max"
+    """Which value is emboldened within a group of rows: "max", "min" or None."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table as configuration. `group` names the label column whose equal values form a block."""
+
+    name: str
+    title: str
+    rows: Sequence[Row]
+    columns: Sequence[Column]
+    paper: str = ""
+    group: str | None = None
+
+    def __post_init__(self) -> None:
+        labels = [tuple(row.labels) for row in self.rows]
+        if not self.rows or len(set(labels)) != 1:
+            raise InvalidConfiguration(f"study {self.name}: every row needs the same label columns, got {set(labels)}")
+        if self.group is not None and self.group not in labels[0]:
+            raise InvalidConfiguration(f"study {self.name}: group {self.group!r} is none of {list(labels[0])}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run that a study asks for: which row, data set and seed, and the cell itself."""
+
+    study: str
+    row: int
+    dataset: str
+    seed: int
+    cell: Cell
+    overridden: bool
+
+
+def expand(
+    study: Study, preset: Preset, seeds: int | None = None, overrides: Mapping[str, Any] | None = None
+) -> list[Request]:
+    """All requests of a study under a preset.
+
+    An override of a component's option applies to the rows whose component has it; one that fits no row
+    is an error. Raises `InvalidConfiguration` on anything that could not run.
+    """
+    overrides = dict(overrides or {})
+    requests = []
+    unused = {key for key in overrides if _component_option(key)}
+    for number, row in enumerate(study.rows):
+        for dataset in preset.datasets:
+            document = RunConfig().json()
+            apply(document, {"dataset": dataset, "benchmark": dataset})
+            apply(document, preset.settings)
+            apply(document, row.settings)
+            if preset.equal_passes and "train.epochs" not in row.settings:
+                document["train"]["epochs"] = _share(document)
+            fitting = {key: value for key, value in overrides.items() if _fits(document, key, overrides)}
+            unused -= fitting.keys()
+            apply(document, fitting)
+            for seed in range(preset.seeds if seeds is None else seeds):
+                config = RunConfig.from_json({**document, "seed": seed})
+                requests.append(Request(study.name, number, dataset, seed, Cell(config), bool(overrides)))
+    if unused:
+        # Let the configuration itself say what is wrong with the key.
+        document = RunConfig().json()
+        apply(document, {**study.rows[0].settings, **overrides})
+        RunConfig.from_json(document)
+        raise InvalidConfiguration(f"no row of study {study.name} has {', '.join(sorted(unused))}")
+    return requests
+
+
+def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
+    """Set dotted keys of a nested configuration; a component that gets another name loses its options."""
+    for key, value in sorted(settings.items(), key=lambda item: not item[0].endswith(".name")):
+        *outer, last = key.split(".")
+        place = document
+        for depth, part in enumerate(outer):
+            inner = place.get(part)
+            if not isinstance(inner, dict):
+                known = ", ".join(k for k, v in place.items() if isinstance(v, dict))
+                raise InvalidConfiguration(
+                    f"no configuration section {'.'.join(outer[: depth + 1])!r} (in {key}); sections: {known}"
+                )
+            place = inner
+        if last == "name" and outer and outer[0] in COMPONENTS and place.get("name") != value:
+            place.clear()
+        if not outer and last in COMPONENTS and isinstance(value, str):
+            place[last] = {"name": value}
+        else:
+            place[last] = value
+
+
+def canonical(document: Any) -> str:
+    """Canonical JSON: equal documents give equal text."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _share(document: Mapping[str, Any]) -> int:
+    """The epochs that make as many passes as one path a step on one supernet would in `train.epochs`."""
+    config = RunConfig.from_json(document)
+    method: Method = config.method.build(COMPONENTS["method"], "method")
+    space = SPACES.get(config.space)()
+    supernets = len(method.parts(space, chance(config.seed, "split")))
+    return max(1, round(config.train.epochs / (supernets * method.paths_per_step(space))))
+
+
+def _component_option(key: str) -> bool:
+    section, _, option = key.partition(".")
+    return section in COMPONENTS and option not in ("", "name")
+
+
+def _fits(document: Mapping[str, Any], key: str, overrides: Mapping[str, Any]) -> bool:
+    """Whether an override concerns this row: options of components only where the component has them."""
+    if not _component_option(key):
+        return True
+    section, _, option = key.partition(".")
+    name = overrides.get(f"{section}.name", overrides.get(section, document[section]["name"]))
+    return option in getattr(COMPONENTS[section].get(name), "__dataclass_fields__", {})
+
+
+def _version(component: object) -> int:
+    return int(getattr(component, "version", 1))
