@@ -1,0 +1,58 @@
+"""Studies by name or by file. A study file binds `study`, or `studies` if it holds several. Imports no torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.discovery import load_file, study_files
+from harness.errors import NameCollision, UnknownName, UserError
+from harness.study import Study
+
+
+def find_studies(name: str) -> list[Study]:
+    """The studies of a file (`studies/mine.py`, or a known file's name without `.py`), or the one of that name.
+
+    Raises `UnknownName`, `BrokenComponent`, or `UserError` for a file that holds no study.
+    """
+    if name.endswith(".py") or Path(name).name != name:
+        return studies_in(Path(name))
+    # By the file's name first: then a broken neighbour does no harm.
+    named = [file for file in study_files() if _stem(file) == name]
+    if len(named) > 1:
+        raise NameCollision(
+            f"two study files are both named {name!r}: {named[0]} and {named[1]}. Give the path of one."
+        )
+    if named:
+        return studies_in(named[0])
+    known = {study.name: study for study in all_studies()}
+    if name not in known:
+        raise UnknownName.among("study", name, known)
+    return [known[name]]
+
+
+def all_studies() -> list[Study]:
+    """Every known study, ours first. Raises `NameCollision` where two share a name."""
+    places: dict[str, Path] = {}
+    found = []
+    for file in study_files():
+        for study in studies_in(file):
+            if study.name in places:
+                raise NameCollision(
+                    f"two studies are both named {study.name!r}: {places[study.name]} and {file}. Rename one."
+                )
+            places[study.name] = file
+            found.append(study)
+    return found
+
+
+def studies_in(file: Path) -> list[Study]:
+    """What one study file holds. Raises `BrokenComponent` if it does not import, `UserError` if it holds none."""
+    module = load_file(file)
+    bound = [module.study] if hasattr(module, "study") else getattr(module, "studies", None)
+    if not isinstance(bound, list | tuple) or not bound or not all(isinstance(one, Study) for one in bound):
+        raise UserError(f"{file} holds no study: it must bind `study` to a harness.study.Study, or `studies` to a list")
+    return list(bound)
+
+
+def _stem(file: Path) -> str:
+    return file.parent.name if file.name == "__init__.py" else file.stem
