@@ -1,0 +1,94 @@
+"""Conditions on columns, as text from a user: `method.name == 'spos' and kendall_tau > 0.5`.
+
+They are evaluated by pandas, but only after they have been found to be nothing more than comparisons and
+arithmetic of columns and constants: no calls, no attributes, no indexing, no `@`. Imports no pandas.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import InvalidConfiguration, UnknownName
+
+if TYPE_CHECKING:
+    import pandas
+
+_ALLOWED = (
+    *(ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd, ast.Invert),
+    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr),
+    *(ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
+    *(ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple),
+)
+_HINT = "An expression compares columns with values, e.g. \"method.name == 'spos' and kendall_tau > 0.5\"."
+
+
+def select(frame: pandas.DataFrame, expression: str) -> pandas.DataFrame:
+    """The rows for which the expression holds. Raises `InvalidConfiguration`."""
+    columns = [str(column) for column in frame.columns]
+    plain = translate(expression, columns)
+    try:
+        holds: Any = frame.eval(plain, engine="python", parser="pandas")
+    except Exception as error:  # pandas raises what it likes: types that do not compare, its own refusals
+        raise InvalidConfiguration(f"cannot evaluate {expression!r}: {error}. {_HINT}") from error
+    if getattr(holds, "dtype", None) not in ("bool", "boolean"):
+        raise InvalidConfiguration(f"{expression!r} is neither true nor false of a run. {_HINT}")
+    return frame[holds.fillna(False).astype(bool)]
+
+
+def translate(expression: str, columns: Iterable[str]) -> str:
+    """The expression in column names: `method.name` becomes `method_name`, string literals stay as they are.
+
+    Raises `InvalidConfiguration` for anything but comparisons and arithmetic, and for a name that is no
+    column.
+    """
+    columns = list(columns)
+    plain = underscored(expression)
+    try:
+        tree = ast.parse(plain, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise InvalidConfiguration(f"cannot read {expression!r}: {reason}. {_HINT} {_listed(columns)}") from error
+    for node in ast.walk(tree):
+        if not isinstance(node, _ALLOWED):
+            raise InvalidConfiguration(
+                f"{expression!r}: {type(node).__name__} is not allowed in an expression. {_HINT} {_listed(columns)}"
+            )
+        if isinstance(node, ast.Name) and node.id not in columns:
+            raise InvalidConfiguration(str(UnknownName.among("column", node.id, columns)))
+    return plain
+
+
+def underscored(text: str) -> str:
+    """Dotted names with underscores in the place of the dots."""
+    pieces: list[str] = []
+    end = (1, 0)
+    joining = False
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text.strip()).readline):
+            if token.type in (tokenize.NEWLINE, tokenize.NL, tokenize.ENDMARKER):
+                continue
+            if token.type == tokenize.COMMENT:
+                raise InvalidConfiguration(f"{text!r}: a comment is not allowed in an expression. {_HINT}")
+            after_name = bool(pieces) and pieces[-1].isidentifier()
+            if token.string == "." and after_name:
+                joining = True
+            elif joining and token.type == tokenize.NAME:
+                pieces[-1] += f"_{token.string}"
+                joining = False
+            else:
+                gap = pieces and (token.start[0] > end[0] or token.start[1] > end[1])
+                pieces += [" ", token.string] if gap else [token.string]
+                if joining:
+                    raise InvalidConfiguration(f"cannot read {text!r}: a dot must stand between two names. {_HINT}")
+            end = token.end
+    except (tokenize.TokenError, SyntaxError) as error:
+        raise InvalidConfiguration(f"cannot read {text!r}: {error.args[0]}. {_HINT}") from error
+    return "".join(pieces)
+
+
+def _listed(columns: list[str]) -> str:
+    return f"Columns: {', '.join(sorted(columns))}"
