@@ -1,0 +1,198 @@
+"""The local executor with real processes: answers, crashes, stops, and every order of dying."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.executors import Event, Job, Stopping
+from harness.executors.local import ServerFailed, execute
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+# Targets such as harness.experiment:run_job, in a module that imports in no time.
+TARGETS = """
+import os, signal, sys, time
+
+def act(job, progress):
+    progress({"pid": os.getpid(), "server": os.getppid(), "directory": os.getcwd()})
+    if job["act"] == "raise":
+        raise ValueError("two\\nlines")
+    if job["act"] == "exit":
+        sys.exit("enough")
+    if job["act"] == "vanish":
+        os._exit(3)
+    if job["act"] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job["act"] == "talk":
+        for step in range(2000):
+            progress({"step": step, "text": "x" * 1000})
+    if job["act"] == "wait":
+        while not os.path.exists(job["for"]):
+            time.sleep(0.01)
+    if job["act"] == "hang":
+        try:
+            progress({"hanging": True})
+            time.sleep(60)
+        except KeyboardInterrupt:
+            return {"status": "interrupted", "stored": True}
+    if job["act"] == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        progress({"deaf": True})
+        time.sleep(60)
+    return {"status": "done", "echo": job}
+"""
+
+
+@pytest.fixture(autouse=True)
+def targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "targets.py").write_text(TARGETS)
+    (tmp_path / "broken.py").write_text("import no_such_module_at_all\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def run(acts: list[str], workers: int = 2, **options: object) -> Iterator[Event]:
+    jobs = (Job(number, {"act": act}) for number, act in enumerate(acts))
+    return execute(jobs, workers, target="targets:act", **options)  # type: ignore[arg-type]
+
+
+def gone(process: int, within: float = 5.0) -> bool:
+    """Whether a process ends in that time (a zombie has ended)."""
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_every_job_is_answered_once_and_failures_are_their_own() -> None:
+    acts = ["fine", "raise", "die", "fine", "exit", "vanish", "fine"]
+    events = list(run(acts))
+    answers = {event.job.number: event.data for event in events if event.kind == "finished"}
+    assert len([event for event in events if event.kind == "finished"]) == len(acts)
+    assert [answers[n]["status"] for n in range(7)] == ["done", "failed", "failed", "done", "failed", "failed", "done"]
+    assert answers[0]["echo"] == {"act": "fine"}
+    assert answers[1]["error"] == "ValueError: two lines"
+    assert answers[2]["error"] == "killed by signal 9 (SIGKILL)"
+    assert answers[4]["error"] == "SystemExit: enough"
+    assert answers[5]["error"] == "its process ended with exit code 3 before it answered"
+    for number in range(7):
+        assert [event.kind for event in events if event.job.number == number] == ["started", "progress", "finished"]
+
+
+def test_each_job_has_a_fresh_process_of_one_server_in_the_callers_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reports = [event.data for event in run(["fine"] * 4) if event.kind == "progress"]
+    assert len({report["pid"] for report in reports}) == 4
+    assert len({report["server"] for report in reports}) == 1
+    assert {report["directory"] for report in reports} == {str(tmp_path)}
+    assert all(gone(report["pid"]) and gone(report["server"]) for report in reports)
+
+
+def test_no_more_than_the_workers_run_side_by_side_and_jobs_are_drawn_when_there_is_room() -> None:
+    drawn: list[int] = []
+
+    def jobs() -> Iterator[Job]:
+        for number in range(6):
+            drawn.append(number)
+            yield Job(number, {"act": "fine"})
+
+    running, most = 0, 0
+    for event in execute(jobs(), 2, target="targets:act"):
+        running += {"started": 1, "finished": -1}.get(event.kind, 0)
+        most = max(most, running)
+        assert len(drawn) <= 6
+    assert most <= 2
+
+
+def test_long_talk_arrives_whole_and_in_order() -> None:
+    events = list(run(["talk"]))
+    assert [event.data["step"] for event in events if "step" in event.data] == list(range(2000))
+    assert events[-1].data["status"] == "done"
+
+
+def test_one_request_to_stop_lets_jobs_answer_and_starts_nothing_new() -> None:
+    stopping = Stopping()
+    answers = []
+    for event in run(["hang", "hang", "fine", "fine"], stopping=stopping):
+        if "hanging" in event.data and not stopping.asked:
+            stopping.ask()
+        if event.kind == "finished":
+            answers.append((event.job.number, dict(event.data)))
+    assert {"status": "interrupted", "stored": True} in [answer for _, answer in answers]
+    assert {number for number, _ in answers} <= {0, 1}
+
+
+def test_a_second_request_or_the_end_of_the_grace_ends_jobs_that_do_not_listen() -> None:
+    for grace, requests in ((60.0, 2), (0.1, 1)):
+        stopping = Stopping()
+        process = None
+        before = time.monotonic()
+        for event in run(["deaf"], stopping=stopping, grace=grace):
+            process = event.data.get("pid", process)
+            if "deaf" in event.data:
+                for _ in range(requests):
+                    stopping.ask()
+        assert event.data == {"status": "interrupted"}
+        assert time.monotonic() - before < 20
+        assert process is not None and gone(process)
+
+
+def test_closing_the_iterator_ends_all_processes() -> None:
+    events = run(["hang", "hang"])
+    reports = [event.data for event in (next(events) for _ in range(4)) if "pid" in event.data]
+    events.close()  # type: ignore[attr-defined]
+    assert all(gone(report["pid"]) and gone(report["server"]) for report in reports)
+
+
+def test_the_death_of_the_server_loses_neither_the_running_nor_the_waiting(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    documents = [{"act": "wait", "for": str(flag)}, {"act": "fine"}]
+    servers, answers = set(), {}
+    for event in execute([Job(n, d) for n, d in enumerate(documents)], 1, target="targets:act"):
+        if event.kind == "progress":
+            servers.add(event.data["server"])
+            if event.job.number == 0:
+                os.kill(event.data["server"], signal.SIGKILL)
+                assert gone(event.data["server"])
+                flag.touch()
+        if event.kind == "finished":
+            answers[event.job.number] = event.data["status"]
+    assert answers == {0: "done", 1: "done"}
+    assert len(servers) == 2
+
+
+def test_a_target_that_does_not_import_is_reported_with_its_reason() -> None:
+    with pytest.raises(ServerFailed, match="ModuleNotFoundError: No module named 'no_such_module_at_all'"):
+        list(execute([Job(0, {})], 1, target="broken:act"))
+
+
+def test_killing_the_process_that_runs_jobs_leaves_nothing_behind(tmp_path: Path) -> None:
+    script = (
+        "from harness.executors import Job; from harness.executors.local import execute\n"
+        "jobs = [Job(n, {'act': act}) for n, act in enumerate(['hang', 'deaf'])]\n"
+        "for event in execute(jobs, 2, target='targets:act'):\n"
+        "    print(event.data.get('pid', ''), event.data.get('server', ''), flush=True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{tmp_path}"}
+    with subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True) as engine:
+        assert engine.stdout
+        processes: set[int] = set()
+        while len(processes) < 3:
+            processes |= {int(number) for number in engine.stdout.readline().split()}
+        engine.kill()
+    assert all(gone(process) for process in processes)
