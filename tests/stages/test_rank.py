@@ -1,0 +1,201 @@
+"""The ranking stage: predictions against a direct evaluation, and how a ranking is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness.benchmarks.table import Table, TableBenchmark
+from harness.config import Ranking, RunConfig
+from harness.cost import Meter
+from harness.data import DataSet
+from harness.data.loader import in_order
+from harness.errors import UnknownName
+from harness.method import Part
+from harness.registries import BENCHMARKS, DATASETS, SPACES
+from harness.space import Architecture
+from harness.stages.rank import Predictions, candidate_architectures, judge, predict, selected_architectures
+from harness.stages.train import Supernets, train
+
+
+def toy(method: object = "spos", **more: Any) -> RunConfig:
+    return RunConfig.from_json(
+        {
+            "space": "toy",
+            "dataset": "toy",
+            "benchmark": "toy",
+            "method": method,
+            "network": {"width": 4},
+            "train": {"epochs": 12, "batch_size": 16},
+            "optimiser": {"learning_rate": 0.1},
+            **more,
+        }
+    )
+
+
+def meter() -> Meter:
+    return Meter(torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def images(toy_project: Path) -> DataSet:
+    return DATASETS.get("toy")()  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def trained(images: DataSet) -> Supernets:
+    return train(toy(), images, meter())
+
+
+@pytest.fixture(scope="module")
+def few_shot(images: DataSet) -> Supernets:
+    return train(toy({"name": "fsnas", "split": 1}), images, meter())
+
+
+def directly(network: torch.nn.Module, architecture: Architecture, dataset: DataSet, count: int) -> float:
+    """One image after the other."""
+    hits = 0
+    network.eval()
+    with torch.no_grad():
+        for image, label in in_order(dataset.valid.head(count), dataset, 1):
+            hits += int(network(image, architecture).argmax() == label)
+    return 100 * hits / count
+
+
+def ranked(supernets: Supernets, dataset: DataSet, which: Iterable[Architecture], **ranking: Any) -> Predictions:
+    return predict(supernets, which, dataset, Ranking(**ranking), meter())
+
+
+@pytest.mark.parametrize(("ranking", "count"), [({}, 50), ({"images": 13, "batch_size": 4}, 13), ({"images": 999}, 50)])
+def test_predictions_equal_a_direct_evaluation(
+    trained: Supernets, images: DataSet, ranking: dict[str, Any], count: int
+) -> None:
+    found = ranked(trained, images, trained.space, **ranking)
+    assert found == pytest.approx({a: directly(trained.networks[0], a, images, count) for a in trained.space})
+    assert len(set(found.values())) > 3  # a ranking to speak of
+
+
+def test_few_shot_takes_each_architecture_from_its_own_supernet(few_shot: Supernets, images: DataSet) -> None:
+    assert [part.fixed for part in few_shot.parts] == [{1: 0}, {1: 1}]
+    found = ranked(few_shot, images, few_shot.space)
+    assert found == pytest.approx({a: directly(few_shot.networks[a[1]], a, images, 50) for a in few_shot.space})
+    assert found != pytest.approx({a: directly(few_shot.networks[1 - a[1]], a, images, 50) for a in few_shot.space})
+
+
+def test_a_prediction_does_not_depend_on_the_others(trained: Supernets, images: DataSet) -> None:
+    together = ranked(trained, images, trained.space)
+    for architecture, accuracy in together.items():
+        assert ranked(trained, images, [architecture]) == {architecture: accuracy}
+    assert ranked(trained, images, reversed(list(trained.space))) == together
+    assert ranked(trained, images, []) == {}
+
+
+def test_equal_functions_are_evaluated_once_and_equal(few_digits: DataSet) -> None:
+    """On NAS-Bench-201, where equal functions sum their terms in different orders."""
+    config = RunConfig.from_json({"network": {"width": 2, "depth": 1}, "train": {"epochs": 1}})
+    supernets = train(config, few_digits, meter())
+    space = supernets.space
+    members: dict[Architecture, list[Architecture]] = {}
+    for architecture in space:
+        members.setdefault(space.function_class(architecture), []).append(architecture)
+    shared = [group[-3:] for group in members.values() if len(group) > 2][::60]
+    counts = meter()
+    asked = [a for group in shared for a in group]
+    found = predict(supernets, asked, few_digits, Ranking(), counts)
+    assert len(shared) > 5 and counts.evaluations == len(shared)
+    assert list(counts.stages) == ["rank"]
+    for group in shared:
+        assert len({found[architecture] for architecture in group}) == 1
+        assert ranked(supernets, few_digits, [group[-1]]) == {group[-1]: found[group[0]]}
+
+
+def test_the_same_function_of_two_supernets_is_evaluated_twice(few_shot: Supernets, images: DataSet) -> None:
+    counts = meter()
+    predict(few_shot, [(0, 0, 0), (0, 0, 1), (0, 1, 0)], images, Ranking(), counts)
+    assert counts.evaluations == 2
+
+
+def test_progress_counts_up_to_the_number_of_classes(trained: Supernets, images: DataSet) -> None:
+    told: list[tuple[int, int]] = []
+    predict(trained, trained.space, images, Ranking(), meter(), lambda done, total: told.append((done, total)))
+    assert told == [(done, 9) for done in range(1, 10)]
+
+
+def test_candidates_are_a_fixed_sample(toy_project: Path) -> None:
+    space = SPACES.get("toy")()
+    assert candidate_architectures(space, Ranking()) == candidate_architectures(space, Ranking(candidates=12))
+    assert candidate_architectures(space, Ranking()) == list(space)
+    some = candidate_architectures(space, Ranking(candidates=5))
+    assert some == sorted(set(some)) and len(some) == 5
+    assert some == candidate_architectures(space, Ranking(candidates=5, bins=7, selection="equal-count", images=3))
+
+
+def benchmark(truth: list[float]) -> TableBenchmark:
+    """The toy's table with that many correct answers of 60 for each of its nine networks."""
+    known: TableBenchmark = BENCHMARKS.get("toy")()
+    correct = np.array(truth, np.uint16)[:, None]
+    return TableBenchmark("made up", known.space, Table(known.table.classes, correct, correct, known.table.provenance))
+
+
+# Classes in order: (0, *, *), then (1, 0, 0) to (2, 1, 1).
+RISING = [10.0, 20, 30, 40, 50, 51, 52, 53, 54]
+
+
+def judged(predictions: Predictions, truth: list[float], parts: tuple[Part, ...] = (Part({}),), **ranking: Any) -> Any:
+    space = SPACES.get("toy")()
+    return judge(predictions, Supernets(space, parts, ()), benchmark(truth), "toy", Ranking(**ranking))
+
+
+def test_ties_go_to_the_lowest_number_whatever_the_truth_says(toy_project: Path) -> None:
+    space = SPACES.get("toy")()
+    predictions = dict.fromkeys(space, 5.0) | {(1, 0, 1): 9.0, (2, 1, 1): 9.0}
+    judgement = judged(predictions, RISING)
+    assert judgement.top1 == (1, 0, 1)
+    assert judgement.top1_accuracy == pytest.approx(100 * 30 / 60)
+    # In the order of their numbers, not in that in which they were asked for.
+    assert judged(dict(reversed(predictions.items())), RISING).top1 == (1, 0, 1)
+
+
+def test_of_several_supernets_the_winner_with_the_best_truth_counts(toy_project: Path) -> None:
+    space = SPACES.get("toy")()
+    parts = tuple(Part({0: choice}) for choice in range(3))
+    predictions = dict.fromkeys(space, 1.0)
+    predictions |= {(0, 1, 1): 90.0, (1, 1, 1): 60.0, (2, 0, 1): 3.0, (2, 1, 1): 2.0}
+    assert judged(predictions, RISING, parts).top1 == (2, 0, 1)
+    falling = RISING[::-1]
+    assert judged(predictions, falling, parts).top1 == (0, 1, 1)
+    # With one supernet the prediction alone decides.
+    assert judged(predictions, RISING).top1 == (0, 1, 1)
+
+
+def test_only_candidates_compete_for_top1(toy_project: Path) -> None:
+    space = SPACES.get("toy")()
+    candidates = candidate_architectures(space, Ranking(candidates=3))
+    outsider = next(a for a in space if a not in candidates)
+    predictions = {architecture: float(space.index(architecture)) for architecture in space} | {outsider: 99.0}
+    assert judged(predictions, RISING, candidates=3).top1 == candidates[-1]
+    assert judged(predictions, RISING).top1 == outsider
+
+
+def test_tau_is_taken_over_the_selected(toy_project: Path) -> None:
+    """Four bins of accuracy: the best of each are the architectures 4, 5, 6 and 11."""
+    space = SPACES.get("toy")()
+    chosen = selected_architectures(benchmark(RISING), "toy", Ranking(bins=4))
+    assert [space.index(a) for a in chosen] == [4, 5, 6, 11]
+    numbers = {space.architecture(index): float(index) for index in range(12)}
+    assert judged(numbers, RISING, bins=4).kendall_tau == pytest.approx(1)
+    assert judged({a: -value for a, value in numbers.items()}, RISING, bins=4).kendall_tau == pytest.approx(-1)
+    # One of six pairs the wrong way round; what is not selected does not count.
+    swapped = numbers | {(1, 0, 0): 5.5, (2, 0, 0): -7.0}
+    judgement = judged(swapped, RISING, bins=4)
+    assert (judgement.kendall_tau, judgement.selected) == (pytest.approx(4 / 6), 4)
+
+
+def test_another_data_set_than_the_benchmarks_is_refused(toy_project: Path) -> None:
+    with pytest.raises(UnknownName, match="no data set of benchmark made up is named 'digits'"):
+        selected_architectures(benchmark(RISING), "digits", Ranking())

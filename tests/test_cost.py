@@ -1,0 +1,52 @@
+"""Measured costs: memory that grows only with what is allocated, stages that sum to the whole."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+import torch
+
+from harness.cost import Meter
+
+MEGABYTE = 2**20
+
+
+def meter() -> Meter:
+    return Meter(torch.device("cpu"))
+
+
+def test_peak_memory_is_what_was_allocated_since_the_start() -> None:
+    before = torch.ones(64 * MEGABYTE // 4)  # not this meter's
+    counts = meter()
+    assert counts.peak_memory < 8 * MEGABYTE
+    large = torch.ones(128 * MEGABYTE // 4)
+    assert 120 * MEGABYTE < counts.peak_memory < 160 * MEGABYTE
+    del large, before
+    assert 120 * MEGABYTE < counts.peak_memory < 160 * MEGABYTE  # the peak stays
+    assert meter().peak_memory < 8 * MEGABYTE  # and the next meter starts anew
+
+
+def test_stages_sum_up_to_the_whole() -> None:
+    counts = meter()
+    for name in ("train", "rank", "train", "rank"):
+        started = time.perf_counter()
+        while time.perf_counter() - started < 0.01:
+            pass
+        counts.stage(name)
+    assert list(counts.stages) == ["train", "rank"]
+    assert all(seconds >= 0.02 for seconds in counts.stages.values())
+    assert 0.04 <= sum(counts.stages.values()) <= counts.seconds
+    assert counts.seconds - sum(counts.stages.values()) < 0.02
+
+
+def test_costs_are_plain_json() -> None:
+    counts = meter()
+    counts.passes, counts.images, counts.evaluations = 1, 2, 3
+    counts.stage("train")
+    document = counts.json()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert (document["passes"], document["images"], document["evaluations"]) == (1, 2, 3)
+    assert document["stage_seconds"] == counts.stages and document["device"] == "cpu"
+    assert document["wall_seconds"] == pytest.approx(counts.seconds, abs=0.5)
