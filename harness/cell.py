@@ -7,8 +7,9 @@ thread counts, on one kind of hardware). `cost` is measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,7 +18,8 @@ from harness.benchmarks import Benchmark
 from harness.config import RunConfig
 from harness.cost import Meter
 from harness.data import DataSet
-from harness.errors import InvalidConfiguration
+from harness.errors import Diverged, InvalidConfiguration
+from harness.metrics import kendall_tau
 from harness.registries import BENCHMARKS, DATASETS
 from harness.seeds import chance
 from harness.space import Architecture
@@ -33,25 +35,68 @@ REFERENCES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a cell gave."""
+    """What a cell gave. A run that diverged has no predictions."""
 
     result: dict[str, Any]
     cost: dict[str, object]
     predictions: Predictions
-    supernets: Supernets
+    supernets: Supernets | None
 
 
-def run_cell(
-    config: RunConfig,
-    device: torch.device | str = "cpu",
-    report: Callable[[Progress], None] = lambda progress: None,
-) -> Outcome:
+@dataclass(frozen=True)
+class Watch:
+    """Who wants to know how a cell gets on; by default nobody."""
+
+    epoch: Callable[[Progress], None] = lambda progress: None
+    metric: Callable[[str, int, float], None] = lambda name, step, value: None
+    """A point of a curve: its name, step and value, in the order of steps."""
+    ranking: Callable[[int, int], None] = lambda done, total: None
+
+
+def run_cell(config: RunConfig, device: torch.device | str = "cpu", watch: Watch | None = None) -> Outcome:
     """Train the configuration's supernets, rank, and compare with the ground truth."""
+    watch = watch or Watch()
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
     ranked = _ranked(config, benchmark)  # before training: a benchmark that does not fit is refused at once
-    supernets = train(config, dataset, meter, report)
-    predictions = predict(supernets, ranked, dataset, config.rank, meter)
+    observer = TauObserver(config, dataset, benchmark, meter, watch)
+
+    def report(progress: Progress) -> None:
+        watch.metric("train_loss", progress.part * progress.epochs + progress.epoch, progress.loss)
+        watch.epoch(progress)
+
+    try:
+        supernets = train(config, dataset, meter, report, observer)
+    except Diverged as error:
+        meter.stage("train")
+        return Outcome(_diverged(error) | {"observed": observer.points}, meter.json(), {}, None)
+    predictions = predict(supernets, ranked, dataset, config.rank, meter, watch.ranking)
+    result = _result(config, predictions, supernets, benchmark) | {"observed": observer.points}
+    return Outcome(result, meter.json(), predictions, supernets)
+
+
+def rank_again(
+    config: RunConfig,
+    weights: list[dict[str, Any]],
+    known: Mapping[int, float],
+    device: torch.device | str = "cpu",
+    watch: Watch | None = None,
+) -> Outcome:
+    """Rank with the stored weights of a run of this cell what the configuration asks now.
+
+    `known` are predictions that the same weights gave on the same images, by architecture number.
+    """
+    watch = watch or Watch()
+    meter = Meter(torch.device(device))
+    dataset, benchmark = _inputs(config)
+    space = benchmark.space
+    supernets = build_supernets(config, dataset, meter.device)
+    for network, state in zip(supernets.networks, weights, strict=True):
+        network.load_state_dict(state)
+    ranked = _ranked(config, benchmark)
+    missing = [architecture for architecture in ranked if space.index(architecture) not in known]
+    new = predict(supernets, missing, dataset, config.rank, meter, watch.ranking)
+    predictions = {a: new[a] if a in new else known[space.index(a)] for a in ranked}
     return Outcome(_result(config, predictions, supernets, benchmark), meter.json(), predictions, supernets)
 
 
@@ -71,6 +116,57 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
         dice = chance(config.seed, "random reference")
         predictions = {architecture: dice.random() for architecture in ranked}
     return Outcome(_result(config, predictions, supernets, benchmark), meter.json(), predictions, supernets)
+
+
+@dataclass
+class TauObserver:
+    """Kendall's τ on the selected architectures, while training goes on and without disturbing it.
+
+    Several supernets are trained one after the other. τ is that of all of them at the same epoch, so it
+    is known once the last has come to it; its step is the epochs that all had until then.
+    """
+
+    config: RunConfig
+    dataset: DataSet
+    benchmark: Benchmark
+    meter: Meter
+    watch: Watch
+    points: dict[str, list[list[float | int | None]]] = field(default_factory=dict)
+    _predictions: dict[int, Predictions] = field(default_factory=dict)
+
+    def __call__(self, supernets: Supernets, progress: Progress) -> None:
+        every = self.config.observe.kendall_tau_every
+        if not every or progress.epoch % every:
+            return
+        self.meter.stage("train")
+        selected = selected_architectures(self.benchmark, self.config.dataset, self.config.rank)
+        own = [architecture for architecture in selected if supernets.part_of(architecture) == progress.part]
+        with undisturbed(supernets):
+            found = predict(supernets, own, self.dataset, self.config.rank, self.meter, stage="observe")
+        predictions = self._predictions.setdefault(progress.epoch, {})
+        predictions.update(found)
+        if progress.part == progress.parts - 1:
+            truth = self.benchmark.accuracies(self.config.dataset)
+            space = self.benchmark.space
+            tau = kendall_tau([predictions[a] for a in selected], [float(truth[space.index(a)]) for a in selected])
+            step = progress.epoch * progress.parts
+            self.points.setdefault("kendall_tau", []).append([step, finite(tau)])
+            self.watch.metric("kendall_tau", step, tau)
+
+
+@contextmanager
+def undisturbed(supernets: Supernets) -> Iterator[None]:
+    """Afterwards the networks are in the mode they were in, and the global generator where it was."""
+    modes = [network.training for network in supernets.networks]
+    with torch.random.fork_rng(devices=[]):
+        yield
+    for network, mode in zip(supernets.networks, modes, strict=True):
+        network.train(mode)
+
+
+def finite(value: float) -> float | None:
+    """Null where it is undefined: NaN is no JSON, and not equal to itself."""
+    return value if math.isfinite(value) else None
 
 
 def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark]:
@@ -93,10 +189,22 @@ def _ranked(config: RunConfig, benchmark: Benchmark) -> list[Architecture]:
 def _result(config: RunConfig, predictions: Predictions, supernets: Supernets, benchmark: Benchmark) -> dict[str, Any]:
     judgement = judge(predictions, supernets, benchmark, config.dataset, config.rank)
     return {
-        # Null where it is undefined: NaN is no JSON, and not equal to itself.
-        "kendall_tau": None if math.isnan(judgement.kendall_tau) else judgement.kendall_tau,
+        "kendall_tau": finite(judgement.kendall_tau),
         "selected": judgement.selected,
         "top1": list(judgement.top1),
         "top1_accuracy": judgement.top1_accuracy,
         "ranked": len(predictions),
+        "diverged": None,
+    }
+
+
+def _diverged(error: Diverged) -> dict[str, Any]:
+    """The result of a run that has none. The loss is text, for it is no number."""
+    return {
+        "kendall_tau": None,
+        "selected": 0,
+        "top1": None,
+        "top1_accuracy": None,
+        "ranked": 0,
+        "diverged": {"step": error.step, "loss": str(error.loss)},
     }

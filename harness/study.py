@@ -60,8 +60,7 @@ class Cell:
     @property
     def ranking_key(self) -> str:
         """What is asked of the ranking: part of a request, not of the cell's identity."""
-        config = self.config.json()
-        return hashlib.sha256(canonical([config["rank"], config["benchmark"]]).encode()).hexdigest()[:16]
+        return ranking_key(self.config.json())
 
 
 @dataclass(frozen=True)
@@ -172,6 +171,11 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
 def canonical(document: Any) -> str:
     """Canonical JSON: equal documents give equal text."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def ranking_key(config: Mapping[str, Any]) -> str:
+    """What a configuration, as plain JSON types, asks of the ranking."""
+    return hashlib.sha256(canonical([config["rank"], config["benchmark"]]).encode()).hexdigest()[:16]
 
 
 def _share(document: Mapping[str, Any]) -> int:

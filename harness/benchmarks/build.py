@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from harness.benchmarks.table import Table
+from harness.environment import cpu_model
 from harness.errors import DataError
 from harness.registries import DATASETS, SPACES
 from harness.seeds import derive
@@ -215,14 +216,3 @@ def environment() -> dict[str, str]:
         "torch": torch.__version__,
         "threads": "1",
     }
-
-
-def cpu_model() -> str:
-    """The CPU's model name as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or "unknown"
-    wanted = ("model name", "cpu family", "model\t")
-    found = {line.split(":")[0].strip(): line.split(":")[1].strip() for line in lines if line.startswith(wanted)}
-    return " ".join(f"{value}" if key == "model name" else f"{key} {value}" for key, value in sorted(found.items()))

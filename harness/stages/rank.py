@@ -36,8 +36,12 @@ def predict(
     ranking: Ranking,
     meter: Meter,
     report: Callable[[int, int], None] = lambda done, total: None,
+    stage: str = "rank",
 ) -> Predictions:
-    """The accuracy of each architecture on the validation images, with its supernet's weights."""
+    """The accuracy of each architecture on the validation images, with its supernet's weights.
+
+    Its time is booked on `stage`.
+    """
     split = dataset.valid.head(ranking.images)
     batches = list(in_order(split, dataset, ranking.batch_size, meter.device))
     groups: dict[tuple[int, Architecture], list[Architecture]] = {}
@@ -54,7 +58,7 @@ def predict(
         report(done + 1, len(groups))
     meter.evaluations += len(groups)
     accuracies = (torch.stack(correct).cpu().double() * (100 / len(split))).tolist() if correct else []
-    meter.stage("rank")
+    meter.stage(stage)
     return {
         architecture: accuracy
         for members, accuracy in zip(groups.values(), accuracies, strict=True)

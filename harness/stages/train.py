@@ -106,8 +106,12 @@ def train(
     dataset: DataSet,
     meter: Meter,
     report: Callable[[Progress], None] = lambda progress: None,
+    observe: Callable[[Supernets, Progress], None] = lambda supernets, progress: None,
 ) -> Supernets:
-    """Train all supernets of the configuration. Raises `Diverged` when a loss is not finite."""
+    """Train all supernets of the configuration. Raises `Diverged` when a loss is not finite.
+
+    After each epoch `observe` may measure the supernets as they are; it must leave them so.
+    """
     supernets = build_supernets(config, dataset, meter.device)
     steps_per_epoch = -(-len(dataset.train) // config.train.batch_size)
     method, trainings = prepare(config, supernets, steps_per_epoch)
@@ -129,7 +133,9 @@ def train(
                 meter.passes += len(path_losses)
                 meter.images += len(path_losses) * len(batch.labels)
             mean = check_finite(losses, epoch * steps_per_epoch)
-            report(Progress(number, len(trainings), epoch + 1, config.train.epochs, mean))
+            progress = Progress(number, len(trainings), epoch + 1, config.train.epochs, mean)
+            observe(supernets, progress)
+            report(progress)
     meter.stage("train")
     return supernets
 

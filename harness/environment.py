@@ -1,0 +1,96 @@
+"""What a run was made on: packages, the project's commit, Python, CPU, GPUs, host. Imports no torch.
+
+No environment variables and no paths: nothing that is private, nothing that means something on one
+machine only.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from functools import lru_cache
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+@lru_cache(maxsize=1)
+def describe() -> dict[str, Any]:
+    """All of it, as plain JSON types.
+
+    Found out once a process. A server that forks workers calls it before the first fork: the commit is
+    then that of the code which it has imported, whatever happens to the folder later.
+    """
+    commit, dirty = git_state(PROJECT)
+    return {
+        "hostname": platform.node(),
+        "os": [platform.system(), platform.platform()],
+        "python": platform.python_version(),
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "gpus": gpu_names(),
+        "packages": packages(),
+        "commit": commit,
+        "dirty": dirty,
+    }
+
+
+def packages() -> dict[str, str]:
+    """The installed packages and their versions."""
+    found = {}
+    for distribution in distributions():
+        name = distribution.metadata["Name"]
+        if name and name not in found:  # the first on the path is the one that is imported
+            found[name] = distribution.version
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
+def git_state(folder: Path) -> tuple[str | None, bool | None]:
+    """The commit that is checked out, and whether files differ from it (Python files that it lacks count).
+
+    None where there is no repository, no commit yet, or no git.
+    """
+    status = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    if status is None:
+        return None, None
+    lines = status.splitlines()
+    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "(initial)")
+    changed = any(not line.startswith("#") for line in lines)
+    new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", "*.py")
+    return (None if commit == "(initial)" else commit), changed or bool(new)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    # Reading must not take the lock that a commit under way holds.
+    command = ["git", "-C", str(folder), "--no-optional-locks", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+def gpu_names() -> list[str]:
+    """The models of NVIDIA's GPUs as the driver lists them: asking CUDA would spoil later forks."""
+    names = []
+    for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        try:
+            lines = file.read_text(errors="replace").splitlines()
+        except OSError:
+            continue
+        names += [line.split(":", 1)[1].strip() for line in lines if line.startswith("Model:")]
+    return names
+
+
+def cpu_model() -> str:
+    """The CPU's model name as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    wanted = ("model name", "cpu family", "model\t")
+    found = {line.split(":")[0].strip(): line.split(":")[1].strip() for line in lines if line.startswith(wanted)}
+    return " ".join(f"{value}" if key == "model name" else f"{key} {value}" for key, value in sorted(found.items()))

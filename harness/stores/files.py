@@ -1,0 +1,62 @@
+"""Files that are whole or not there: JSON is written beside its place, made durable and moved."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write the document; numbers that are not finite become null."""
+    text = json.dumps(without_nan(document), indent=1, ensure_ascii=False, allow_nan=False)
+    write(path, lambda file: file.write(text.encode() + b"\n"))
+
+
+def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
+    """Make the file by calling `fill` with it. Readers see the old one or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with temporary.open("wb") as file:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def make_durable(folder: Path) -> None:
+    """Survive a power failure: what was moved into the folder stays there."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def without_nan(value: Any) -> Any:
+    """The same document with null for every number that JSON has no word for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(item) for item in value]
+    return value

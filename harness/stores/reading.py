@@ -1,0 +1,162 @@
+"""Reads and verifies one run directory: small files by their checksum, large ones by their size."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import DataError
+from harness.stores.files import sha256
+from harness.stores.owner import is_alive
+from harness.stores.run_directory import (
+    CELL,
+    COMPLETION,
+    METRICS,
+    PREDICTIONS,
+    RANKINGS,
+    RESULT,
+    RUN,
+    SCHEMA,
+)
+from harness.stores.stored import Problem, StoredRun
+from harness.study import ranking_key
+
+SMALL = 1 << 20
+"""Bytes up to which a file's checksum is verified whenever it is read."""
+
+
+class Damaged(DataError):
+    """A file of a run directory is not what it should be."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+def read_run(path: Path, problems: list[Problem]) -> StoredRun:
+    """The run in that directory; rankings that cannot be used become `problems`. Raises `Damaged`."""
+    try:
+        return _read_run(path, problems)
+    except Damaged:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(path, f"not a run directory as it should be ({type(error).__name__}: {error})") from error
+    except OSError as error:
+        raise Damaged(path, f"cannot be read: {error.strerror or error}") from error
+
+
+def _read_run(path: Path, problems: list[Problem]) -> StoredRun:
+    cell = read_small(path / CELL, schema=True)
+    if cell["run_id"] != path.name or cell["key"][:16] != path.name[:16]:
+        raise Damaged(path / CELL, f"is about run {cell['run_id']}, not about {path.name}")
+    complete = (path / COMPLETION).exists()  # asked first: a run that completes meanwhile is read as running
+    run = read_small(path / RUN) if (path / RUN).exists() else {}
+    result = cost = None
+    rankings: dict[str, dict[str, Any]] = {}
+    if complete:
+        verify(path)
+        document = read_small(path / RESULT, schema=True)
+        result, cost = document["result"], document["cost"]
+        status = "done"
+        rankings[ranking_key(cell["cell"]["config"])] = {k: v for k, v in result.items() if k != "observed"}
+        rankings |= read_rankings(path, problems)
+    elif run.get("status") in ("FAILED", "INTERRUPTED"):
+        status = run["status"].lower()
+    else:
+        alive = is_alive(cell["owner"], run.get("heartbeat") or run.get("start_time"))
+        status = "running" if alive else "lost"
+    return StoredRun(
+        id=path.name,
+        path=path,
+        key=cell["key"],
+        attempt=cell["attempt"],
+        cell=cell["cell"],
+        preset=cell["preset"],
+        overrides=cell["overrides"],
+        status=status,
+        result=result,
+        cost=cost,
+        rankings=rankings,
+        start_time=run.get("start_time"),
+        stop_time=run.get("stop_time"),
+        fail_trace=run.get("fail_trace"),
+    )
+
+
+def verify(path: Path) -> None:
+    """Compare a directory with its completion record. Raises `Damaged`."""
+    record = read_small(path / COMPLETION, schema=True)
+    for name in (CELL, RUN, METRICS, RESULT, PREDICTIONS):
+        if name not in record["files"]:
+            raise Damaged(path / COMPLETION, f"says nothing of {name}")
+    for name, size in record["sizes"].items():
+        file = path / name
+        try:
+            actual = file.stat().st_size
+        except FileNotFoundError:
+            raise Damaged(file, "is missing") from None
+        if actual != size:
+            raise Damaged(file, f"has {actual} bytes instead of {size}")
+        if size <= SMALL and sha256(file) != record["files"][name]:
+            raise Damaged(file, "has another checksum than the completion record says")
+    metrics = {name: len(columns["values"]) for name, columns in read_small(path / METRICS).items()}
+    if metrics != record["metrics"]:
+        raise Damaged(path / METRICS, f"has {metrics} points instead of {record['metrics']}")
+
+
+def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, Any]]:
+    """The further rankings of a run by their key."""
+    found = {}
+    for file in sorted((path / RANKINGS).glob("*.json")):
+        if file.name.startswith(".") or file.name.endswith(f".{PREDICTIONS}"):
+            continue
+        try:
+            document = read_small(file, schema=True)
+            for name, checksum in document["files"].items():
+                if _checksum(file.with_name(name)) != checksum:
+                    raise Damaged(file.with_name(name), "has another checksum than its ranking says")
+            found[file.stem] = document["result"]
+        except Damaged as error:
+            problems.append(Problem(error.path, error.reason))
+        except (KeyError, TypeError, AttributeError) as error:
+            problems.append(Problem(file, f"not a ranking as it should be ({type(error).__name__}: {error})"))
+    return found
+
+
+def read_small(path: Path, schema: bool = False) -> dict[str, Any]:
+    """A JSON object. Raises `Damaged` when it is not there, not whole, or of a newer schema."""
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise Damaged(path, "is missing") from None
+    except OSError as error:
+        raise Damaged(path, f"cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise Damaged(path, f"is not whole JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise Damaged(path, "holds no JSON object")
+    if schema:
+        _check_schema(path, document)
+    return document
+
+
+def _check_schema(path: Path, document: Mapping[str, Any]) -> None:
+    version = document.get("schema")
+    if not isinstance(version, int):
+        raise Damaged(path, "does not say its schema")
+    if version > SCHEMA:
+        raise Damaged(path, f"has schema {version}; this version of the harness reads up to {SCHEMA}: update it")
+
+
+def _checksum(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise Damaged(path, f"cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,179 @@
+"""The write side of one run: its directory, from creation to the completion record.
+
+A run counts as done only when `completion.json`, written last, is there and agrees with what lies
+beside it. What the files are called and hold is said here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from harness.errors import DataError, UserError
+from harness.stores.files import make_durable, sha256, without_nan, write, write_json
+from harness.stores.owner import this_process
+
+if TYPE_CHECKING:
+    from harness.study import Cell
+
+SCHEMA = 1
+"""Of all files of ours. Readers refuse a newer one, and say so."""
+
+CELL, CONFIG, RUN, INFO, LOG = "cell.json", "config.json", "run.json", "info.json", "cout.txt"
+METRICS, POINTS = "metrics.json", "metrics.jsonl"
+RESULT, PREDICTIONS, WEIGHTS = "result.json", "predictions.json", "weights.pt"
+COMPLETION, RANKINGS = "completion.json", "rankings"
+
+
+class RunDirectory:
+    """One run's directory; only the process that made it writes to it, until the run is complete."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.id = path.name
+
+    @classmethod
+    def create(cls, store: Path, cell: Cell, preset: str, overrides: Mapping[str, Any]) -> RunDirectory:
+        """The next free attempt's directory, with `cell.json` in it.
+
+        It is made under another name and moved: nobody sees it without `cell.json`, and of two processes
+        one gets the number. Raises `UserError` when the store cannot be written to.
+        """
+        identity = cell.identity()
+        try:
+            store.mkdir(parents=True, exist_ok=True)
+            fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=store))
+            fresh.chmod(0o777 & ~_umask())  # mkdtemp's are private; a store may be shared
+            attempt = 0
+            while True:
+                attempt += 1
+                path = store / f"{cell.key[:16]}-{attempt}"
+                if path.exists():
+                    continue
+                document = {
+                    "schema": SCHEMA,
+                    "key": cell.key,
+                    "attempt": attempt,
+                    "run_id": path.name,
+                    "cell": cell.json(),
+                    "identity": identity,
+                    "preset": preset,
+                    "overrides": dict(overrides),
+                    "owner": this_process(),
+                }
+                write_json(fresh / CELL, document)
+                try:
+                    fresh.rename(path)
+                except OSError:
+                    if not path.exists():
+                        raise
+                    continue  # another process was quicker
+                make_durable(store)
+                return cls(path)
+        except OSError as error:
+            raise UserError(f"cannot write to the store {store}: {error.strerror or error}") from error
+
+    def write(self, name: str, document: Any) -> None:
+        write_json(self.path / name, document)
+
+    def write_result(self, result: Mapping[str, Any], cost: Mapping[str, Any]) -> None:
+        self.write(RESULT, {"schema": SCHEMA, "result": result, "cost": cost})
+
+    def write_weights(self, save: Callable[[IO[bytes]], object]) -> None:
+        write(self.path / WEIGHTS, save)
+
+    def log_metric(self, name: str, step: int, value: float) -> None:
+        """Append a point: it outlives the process from now on, however that ends."""
+        point = {"name": name, "step": step, "value": value, "timestamp": _now()}
+        line = json.dumps(without_nan(point), allow_nan=False) + "\n"
+        with (self.path / POINTS).open("a") as file:
+            file.write(line)
+
+    def gather_metrics(self) -> None:
+        """Turn the points into Sacred's `metrics.json`; the points' file is no longer needed then."""
+        metrics: dict[str, dict[str, list[Any]]] = {}
+        for point in read_points(self.path / POINTS):
+            columns = metrics.setdefault(point["name"], {"steps": [], "values": [], "timestamps": []})
+            columns["steps"].append(point["step"])
+            columns["values"].append(point["value"])
+            columns["timestamps"].append(point["timestamp"])
+        self.write(METRICS, metrics)
+        (self.path / POINTS).unlink(missing_ok=True)
+
+    def complete(self) -> None:
+        """Write the completion record. Raises `DataError` unless Sacred's own record says COMPLETED."""
+        status = json.loads((self.path / RUN).read_text())["status"]
+        if status != "COMPLETED":  # Sacred only logs the errors of its observers
+            raise DataError(f"{self.path / RUN}: the run ended, but its status is {status}; see {LOG}")
+        metrics = json.loads((self.path / METRICS).read_text())
+        files = sorted(p for p in self.path.iterdir() if p.is_file() and not p.name.startswith("."))
+        make_durable(self.path)
+        self.write(
+            COMPLETION,
+            {
+                "schema": SCHEMA,
+                "metrics": {name: len(columns["steps"]) for name, columns in metrics.items()},
+                "files": {path.name: sha256(path) for path in files},
+                "sizes": {path.name: path.stat().st_size for path in files},
+            },
+        )
+        make_durable(self.path)
+
+
+def write_ranking(
+    run: Path,
+    key: str,
+    config: Mapping[str, Any],
+    result: Mapping[str, Any],
+    cost: Mapping[str, Any],
+    predictions: Mapping[str, Any],
+) -> None:
+    """Add a ranking of a done run's weights; its own predictions lie beside it, written first."""
+    folder = run / RANKINGS
+    folder.mkdir(exist_ok=True)
+    own = folder / f"{key}.{PREDICTIONS}"
+    write_json(own, predictions)
+    document = {
+        "schema": SCHEMA,
+        "ranking": {"rank": config["rank"], "benchmark": config["benchmark"]},
+        "result": result,
+        "cost": cost,
+        "files": {own.name: sha256(own)},
+    }
+    write_json(folder / f"{key}.json", document)
+    make_durable(folder)
+
+
+def predictions_document(config: Mapping[str, Any], accuracies: Mapping[int, float]) -> dict[str, Any]:
+    """Predicted accuracies by architecture number, with all that they depend on besides the weights."""
+    return {
+        "schema": SCHEMA,
+        "images": config["rank"]["images"],
+        "batch_size": config["rank"]["batch_size"],
+        "accuracies": {str(number): accuracies[number] for number in sorted(accuracies)},
+    }
+
+
+def read_points(path: Path) -> list[dict[str, Any]]:
+    """The points of a run under way; a last line that is only half there is left out."""
+    try:
+        lines = path.read_text().split("\n")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines[:-1] if line]
+
+
+def _now() -> str:
+    """As Sacred writes times: UTC, without saying so."""
+    return datetime.now(timezone.utc).replace(tzinfo=None).isoformat()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
