@@ -1,0 +1,242 @@
+"""What is stored, as pandas data frames: one row a run, or one row a measured point.
+
+    from harness import results
+    df = results.runs(study="ablation_calr_ms")
+    curve = results.metrics(df, "kendall_tau")
+
+Only runs that are done and not superseded are given unless all are asked for. Nested configuration is
+flattened with underscores (`method_name`, `train_epochs`), so that `df.query` reads well; what a run's
+configuration does not have (γ′ without CaLR) is missing. Imports neither pandas nor torch by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
+
+from harness.config import RunConfig
+from harness.errors import UnknownName, UserError
+from harness.store_option import store_path
+from harness.study import Request, Study, expand
+
+if TYPE_CHECKING:
+    import pandas
+
+    from harness.stores.directory import DirectoryStore, StoredRun
+
+    Store: TypeAlias = DirectoryStore | str | os.PathLike[str] | None
+    """A store, its directory, or None for the usual place (`harness.store_option`)."""
+    Runs: TypeAlias = pandas.DataFrame | str | Iterable[str]
+    """Runs: a data frame with a column `run_id`, one id, or several."""
+
+_RUN = {"run_id": str, "key": str, "attempt": int, "status": str, "superseded": bool, "preset": str, "overridden": bool}
+_RESULT = {
+    "kendall_tau": float,
+    "top1_accuracy": float,
+    "selected": int,
+    "ranked": int,
+    "top1": object,
+    "diverged": bool,
+    "diverged_step": int,
+    "diverged_loss": float,
+}
+_COST = {"wall_seconds": float, "passes": int, "images": int, "evaluations": int, "peak_memory_bytes": int}
+
+
+def runs(
+    study: str | Study | None = None,
+    store: Store = None,
+    preset: str | None = None,
+    where: str | None = None,
+    all: bool = False,
+) -> pandas.DataFrame:
+    """One row a run: what it was asked to do, what came out, what it cost.
+
+    With a study, only the runs whose cell it asks for (under the run's own preset and overrides), the
+    study's row and labels beside them, and the metrics of the ranking that the study asks for. `where`
+    is a condition on the columns. `all` adds what is not done, or superseded.
+    Raises `InvalidConfiguration` for a condition that cannot be evaluated, `UnknownName` for a study.
+    """
+    from harness.expression import select
+
+    opened = open_store(store)
+    chosen = [run for run in opened.runs() if all or (run.status == "done" and not run.superseded)]
+    chosen = [run for run in chosen if preset is None or run.preset == preset]
+    if study is None:
+        table = frame([record(run) for run in chosen])
+    else:
+        asked = study if isinstance(study, Study) else _one_study(study)
+        members = _members(asked, chosen)
+        labels = [{_label(label): value for label, value in row.labels.items()} for row in asked.rows]
+        table = frame(
+            [
+                record(run, request.cell.ranking_key) | {"study": asked.name, "row": request.row} | labels[request.row]
+                for run in chosen
+                if (request := members.get(run.id)) is not None
+            ],
+            extra={"study": str, "row": int} | {label: type(value) for label, value in labels[0].items()},
+        )
+    table.attrs["store"] = str(opened.path)
+    return table if where is None else select(table, where).reset_index(drop=True)
+
+
+def metrics(runs: Runs, name: str, store: Store = None) -> pandas.DataFrame:
+    """A metric over training, in long format: run_id, step, value. Runs that do not have it give no rows.
+
+    Raises `UnknownName` when none of the runs has it.
+    """
+    import pandas
+
+    opened = _store_of(runs, store)
+    rows: list[tuple[str, int, float]] = []
+    known: set[str] = set()
+    for run in _stored(runs, opened):
+        curves = opened.metrics(run)
+        known |= curves.keys()
+        rows += [(run.id, point["step"], point["value"]) for point in curves.get(name, ())]
+    if known and name not in known:
+        raise UnknownName.among("metric", name, known)
+    table = pandas.DataFrame(rows, columns=["run_id", "step", "value"])
+    return table.astype({"run_id": "str", "step": "int64", "value": "float64"})
+
+
+def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
+    """Every predicted accuracy, in long format: run_id, architecture (as its space writes it), predicted."""
+    import pandas
+
+    from harness.registries import SPACES
+
+    opened = _store_of(runs, store)
+    rows: list[tuple[str, str, float]] = []
+    for run in _stored(runs, opened):
+        space = SPACES.get(run.cell["config"]["space"])()
+        predicted = opened.predictions(run)
+        rows += [(run.id, space.format(space.architecture(number)), value) for number, value in predicted.items()]
+    table = pandas.DataFrame(rows, columns=["run_id", "architecture", "predicted"])
+    return table.astype({"run_id": "str", "architecture": "str", "predicted": "float64"})
+
+
+def open_store(store: Store = None) -> DirectoryStore:
+    """The store itself."""
+    from harness.stores.directory import DirectoryStore
+
+    return DirectoryStore(store_path(store)) if store is None or isinstance(store, str | os.PathLike) else store
+
+
+def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
+    """One run as flat columns; the metrics are those of the ranking asked for, or of the run's own."""
+    result = run.result or {}
+    if ranking_key is not None:
+        judged = {key: None for key in _RESULT if key in result and not key.startswith("diverged")}
+        result = {**result, **judged, **run.rankings.get(ranking_key, {})}
+    diverged = result.get("diverged")
+    return {
+        "run_id": run.id,
+        "key": run.key,
+        "attempt": run.attempt,
+        "status": run.status,
+        "superseded": run.superseded,
+        "preset": run.preset,
+        "overridden": bool(run.overrides),
+        **flatten(run.cell["config"]),
+        **flatten({key: value for key, value in result.items() if key not in ("diverged", "observed")}),
+        "diverged": diverged is not None,
+        **flatten({"diverged": diverged or {}}),
+        **flatten(run.cost or {}),
+    }
+
+
+def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested keys joined by underscores."""
+    flat: dict[str, Any] = {}
+    for key, value in document.items():
+        flat |= flatten(value, f"{prefix}{key}_") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None = None) -> pandas.DataFrame:
+    """Flat records as typed columns: those every run has, then those that some have."""
+    import pandas
+
+    kinds = {**_RUN, **(extra or {}), **_configured(), **_RESULT, **_COST}
+    columns = list(dict.fromkeys([*kinds, *(column for one in records for column in one)]))
+    typed = {}
+    for column in columns:
+        values = [one.get(column) for one in records]
+        typed[column] = pandas.Series(values, dtype=_dtype(values, kinds.get(column)))
+    return pandas.DataFrame(typed, columns=columns)
+
+
+def _dtype(values: Sequence[Any], kind: type | None) -> str:
+    """What pandas should call a column: nullable types only where something is missing."""
+    there = [value for value in values if value is not None]
+    missing = len(there) < len(values)
+    if kind is None and there:
+        kinds = {type(value) for value in there}
+        kind = kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object
+    names = {bool: "boolean" if missing else "bool", int: "Int64" if missing else "int64", float: "float64", str: "str"}
+    return names.get(kind or object, "object")
+
+
+def _configured() -> dict[str, type]:
+    """The columns that every configuration has, and their types."""
+    kinds: dict[str, type] = {}
+    for key, kind in get_type_hints(RunConfig).items():
+        if not dataclasses.is_dataclass(kind):
+            kinds[key] = kind
+            continue
+        hints = get_type_hints(kind)
+        # A component's options are its own business; every component has a name.
+        own = {"name": str} if "options" in hints else hints
+        kinds |= {f"{key}_{name}": next(iter(get_args(hint)), hint) for name, hint in own.items()}
+    return kinds
+
+
+def _one_study(name: str) -> Study:
+    from harness.catalogue import find_studies
+
+    found = {study.name: study for study in find_studies(name)}
+    if len(found) > 1 and name not in found:
+        raise UserError(f"{name} holds several studies: {', '.join(found)}. Name one.")
+    return found.get(name) or next(iter(found.values()))
+
+
+def _members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, Request]:
+    """The runs that the study asks for under their own preset and overrides, by id, and the first row that does."""
+    from harness.presets import PRESETS
+
+    groups: dict[tuple[str, str], list[StoredRun]] = {}
+    for run in chosen:
+        groups.setdefault((run.preset, repr(sorted(run.overrides.items()))), []).append(run)
+    members: dict[str, Request] = {}
+    for (preset, _), group in groups.items():
+        if preset not in PRESETS:
+            continue
+        seeds = 1 + max(int(run.cell["config"]["seed"]) for run in group)
+        try:
+            requests = expand(study, PRESETS[preset], seeds, group[0].overrides)
+        except UserError:  # overrides of another study, which this one has no row for
+            continue
+        asked: dict[str, Request] = {}
+        for request in requests:
+            asked.setdefault(request.cell.key, request)
+        members |= {run.id: asked[run.key] for run in group if run.key in asked}
+    return members
+
+
+def _label(label: str) -> str:
+    """A label column's name: `label_calr` for "CaLR"."""
+    return "label_" + "".join(letter if letter.isalnum() else "_" for letter in label.lower())
+
+
+def _store_of(runs: Runs, store: Store) -> DirectoryStore:
+    return open_store(store if store is not None else getattr(runs, "attrs", {}).get("store"))
+
+
+def _stored(runs: Runs, store: DirectoryStore) -> list[StoredRun]:
+    """The runs themselves, in the order given. Raises what `DirectoryStore.find` raises."""
+    ids = [runs] if isinstance(runs, str) else list(getattr(runs, "run_id", runs))
+    known = {run.id: run for run in store.runs()}
+    return [known.get(str(one)) or store.find(str(one)) for one in ids]

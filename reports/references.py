@@ -1,0 +1,91 @@
+"""Reference rows: what predictors give that trained nothing, judged as the preset judges its runs.
+
+They are computed here, seed by seed, and kept in the store (`references/<key>.json`), so that a second
+report is quick and needs no torch. The key holds all that they depend on, the ground truth included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.config import COMPONENTS
+from harness.presets import Preset
+from harness.registries import BENCHMARKS
+from harness.stores.files import write_json
+from harness.study import Cell, Row, Study, canonical, expand
+
+from .tables import Measurement, TableRow, Value, ValueColumn
+
+if TYPE_CHECKING:
+    from harness.stores.directory import DirectoryStore
+
+LABELS = {"untrained": "Untrained supernet", "parameters": "Number of parameters", "random": "Random numbers"}
+VERSION = 1
+"""Changes when a reference's meaning does."""
+
+
+def reference_rows(
+    preset: Preset,
+    store: DirectoryStore,
+    columns: Sequence[ValueColumn],
+    labels: int,
+    place: int,
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> list[TableRow]:
+    """One row a reference, its name in label column `place` of `labels`. Metrics it has not are left empty."""
+    # Components' options concern what is trained, and here nothing is.
+    plain = {key: value for key, value in (overrides or {}).items() if key.partition(".")[0] not in COMPONENTS}
+    asked = expand(Study("references", "", [Row({"": ""})], []), preset, seeds, plain)
+    rows = []
+    for number, (name, label) in enumerate(LABELS.items()):
+        results = {(one.dataset, one.seed): _result(one.cell, name, store) for one in asked}
+        values = []
+        for column in columns:
+            numbers = {
+                seed: result.get(column.metric) for (on, seed), result in results.items() if on == column.dataset
+            }
+            measurements = [
+                Measurement(seed, float(value), f"reference {name}", "done")
+                for seed, value in numbers.items()
+                if value is not None
+            ]
+            values.append(Value(tuple(measurements), column.digits))
+        cells = tuple(label if index == place else None for index in range(labels))
+        rows.append(TableRow(cells, tuple(values), number, name))
+    return rows
+
+
+def _result(cell: Cell, name: str, store: DirectoryStore) -> dict[str, Any]:
+    config = cell.config
+    truth = BENCHMARKS.get(config.benchmark)().accuracies(config.dataset)
+    known_by = [VERSION, name, cell.identity(), cell.ranking_key, hashlib.sha256(truth.tobytes()).hexdigest()]
+    path = store.path / "references" / f"{hashlib.sha256(canonical(known_by).encode()).hexdigest()[:32]}.json"
+    # A damaged or unreadable file is only a reason to compute again.
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        stored: dict[str, Any] = json.loads(path.read_text())["result"]
+        return {**stored}
+    result = _compute(cell, name)
+    # A store that is only readable still gets its report.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"reference": name, "cell": cell.json(), "result": result})
+    return result
+
+
+def _compute(cell: Cell, name: str) -> dict[str, Any]:
+    import torch
+
+    from harness.cell import run_reference
+
+    # One thread: the sums, and so the predictions, do not depend on how many cores there are.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return run_reference(cell.config, name).result
+    finally:
+        torch.set_num_threads(threads)
