@@ -339,6 +339,7 @@ def smallest_distance(first: Architecture, second: Architecture) -> float:
     return best
 
 
+@pytest.mark.usefixtures("network_classes")  # builds the tables once, before the clock runs
 def test_isomorphic_cells_over_different_edges_are_one_network() -> None:
     first, second = (CONV1X1, 0, 0, SKIP, CONV3X3, 0), (0, CONV1X1, 0, SKIP, 0, CONV3X3)
     assert SPACE.network_class(first) == SPACE.network_class(second)
