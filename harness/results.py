@@ -20,6 +20,7 @@ from harness.config import RunConfig
 from harness.errors import UnknownName, UserError
 from harness.store_option import store_path
 from harness.study import Request, Study, expand
+from harness.syntax import flatten
 
 if TYPE_CHECKING:
     import pandas
@@ -140,20 +141,17 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
         "superseded": run.superseded,
         "preset": run.preset,
         "overridden": bool(run.overrides),
-        **flatten(run.cell["config"]),
-        **flatten({key: value for key, value in result.items() if key not in ("diverged", "observed")}),
+        **columns_of(run.cell["config"]),
+        **columns_of({key: value for key, value in result.items() if key not in ("diverged", "observed")}),
         "diverged": diverged is not None,
-        **flatten({"diverged": diverged or {}}),
-        **flatten(run.cost or {}),
+        **columns_of({"diverged": diverged or {}}),
+        **columns_of(run.cost or {}),
     }
 
 
-def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def columns_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """Nested keys joined by underscores."""
-    flat: dict[str, Any] = {}
-    for key, value in document.items():
-        flat |= flatten(value, f"{prefix}{key}_") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
+    return {key.replace(".", "_"): value for key, value in flatten(document).items()}
 
 
 def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None = None) -> pandas.DataFrame:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def scale(preset: Preset, requests: Sequence[Request], overrides: Mapping[str, Any] | None, where: str | None) -> str:
+    """What a caption must say, so that no table can pass for one of another scale."""
     seeds = len({request.seed for request in requests})
     configs = [request.cell.config for request in requests]
     parts = [
@@ -74,6 +75,7 @@ def elsewhere(preset: Preset, found: Sequence[Evidence], overrides: Mapping[str,
 
 
 def damage(store: DirectoryStore) -> list[str]:
+    """What lies in the store and cannot be used; whose cell it was cannot always be told."""
     return sorted(f"Damaged and not counted: {_relative(store, one.path)}: {one.reason}" for one in store.problems)
 
 

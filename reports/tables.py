@@ -131,7 +131,7 @@ def build(
     """
     requests = expand(study, preset, seeds, overrides)
     found = gather(requests, store.runs())
-    counted = _matching(found, where)
+    counted = _matching(found, where, preset.name)
     columns = tuple(
         ValueColumn(column.label, column.metric, dataset, column.digits, column.best)
         for dataset in preset.datasets
@@ -213,18 +213,18 @@ def _emboldened(rows: Sequence[TableRow], columns: Sequence[ValueColumn], group:
     return [replace(row, values=tuple(values)) for row, values in zip(rows, marked, strict=True)]
 
 
-def _matching(found: list[Evidence], where: str | None) -> list[Evidence]:
+def _matching(found: list[Evidence], where: str | None, preset: str) -> list[Evidence]:
     """The evidence that a condition holds of. What has no run is judged by its configuration alone."""
     if where is None:
         return found
     from harness.expression import select
-    from harness.results import flatten, frame, record
+    from harness.results import columns_of, frame, record
 
     records = []
     for one in found:
-        blank = {"status": one.state, "preset": "", "overridden": one.request.overridden, "diverged": False}
+        blank = {"status": one.state, "preset": preset, "overridden": one.request.overridden, "diverged": False}
         known = record(one.run, one.request.cell.ranking_key) if one.run else blank
-        records.append({**known, **flatten(one.request.cell.config.json())})
+        records.append({**known, **columns_of(one.request.cell.config.json())})
     return [found[number] for number in select(frame(records), where).index]
 
 

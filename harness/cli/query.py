@@ -1,0 +1,64 @@
+"""`harness query`: ask the stored runs."""
+
+from __future__ import annotations
+
+import click
+
+from harness.errors import UnknownName
+from harness.store_option import store_option
+
+_COLUMNS = (
+    "run_id,preset,method_name,schedule_name,clusters_name,train_epochs,seed,kendall_tau,top1_accuracy,wall_seconds"
+)
+
+
+@click.command("query")
+@click.argument("expression", required=False)
+@click.option("--study", metavar="STUDY", help="Only runs of this study, with its labels beside them.")
+@click.option("--preset", metavar="P", help="Only runs of this preset.")
+@click.option("--columns", default=_COLUMNS, metavar="A,B,…", help="What to show; `all` for every column.")
+@click.option("--all", "everything", is_flag=True, help="Also runs that are not done, or superseded.")
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@store_option
+def command(
+    expression: str | None,
+    study: str | None,
+    preset: str | None,
+    columns: str,
+    everything: bool,
+    form: str,
+    store: str,
+) -> None:
+    """Show the runs for which EXPRESSION holds, one a line.
+
+    EXPRESSION compares columns with values, e.g. "method.name == 'spos' and kendall_tau > 0.5".
+    """
+    from harness import results
+
+    opened = results.open_store(store)
+    frame = results.runs(study, opened, preset, expression, everything)
+    wanted = (
+        list(frame.columns) if columns == "all" else [name.strip().replace(".", "_") for name in columns.split(",")]
+    )
+    for name in wanted:
+        if name not in frame.columns:
+            raise UnknownName.among("column", name, map(str, frame.columns))
+    shown = frame[wanted]
+    if form == "csv":
+        click.echo(shown.to_csv(index=False, lineterminator="\n"), nl=False)
+    elif form == "json":
+        click.echo(shown.to_json(orient="records", indent=1, date_format="iso", double_precision=15))
+    else:
+        from tabulate import tabulate
+
+        rows = [["" if _missing(value) else value for value in row] for row in shown.itertuples(index=False)]
+        click.echo(tabulate(rows, wanted, tablefmt="simple", floatfmt=".4g"))
+        click.echo(f"{len(shown)} runs")
+    for problem in opened.problems:
+        click.echo(f"damaged and not counted: {problem.path}: {problem.reason}", err=True)
+
+
+def _missing(value: object) -> bool:
+    import pandas
+
+    return pandas.api.types.is_scalar(value) and bool(pandas.isna(value))

@@ -1,0 +1,92 @@
+"""`harness show`: all that is known of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.store_option import store_option
+
+if TYPE_CHECKING:
+    from harness.stores.directory import StoredRun
+
+
+@click.command("show")
+@click.argument("run")
+@store_option
+def command(run: str, store: Path) -> None:
+    """Show one run: configuration, result, cost, metrics, files, and the traceback if it failed.
+
+    RUN is the run's id; a beginning that no other run has is enough.
+    """
+    from harness.stores.directory import DirectoryStore
+
+    opened = DirectoryStore(store)
+    found = opened.find(run)
+    for heading, lines in {
+        f"run {found.id}": _heading(found),
+        "configuration": _flat(found.cell["config"]),
+        "result": _flat({key: value for key, value in (found.result or {}).items() if key != "observed"}),
+        "further rankings": _rankings(found),
+        "cost": _flat(found.cost or {}),
+        "metrics": _metrics(opened.metrics(found)),
+        "files": _files(found.path),
+    }.items():
+        if lines:
+            width = max(map(len, lines))
+            click.echo("\n".join([heading, *(f"  {name:<{width}}  {text}".rstrip() for name, text in lines.items())]))
+    if found.fail_trace:
+        click.echo("traceback")
+        click.echo("".join(found.fail_trace).rstrip())
+
+
+def _heading(run: StoredRun) -> dict[str, str]:
+    lines = {
+        "status": run.status + (", superseded by a newer run of the cell" if run.superseded else ""),
+        "cell": run.key,
+        "attempt": str(run.attempt),
+        "preset": run.preset,
+        "overrides": " ".join(f"{key}={value}" for key, value in run.overrides.items()),
+        "parent": run.cell["parent"] or "",
+        "started": run.start_time or "",
+        "stopped": run.stop_time or "",
+    }
+    return {name: text for name, text in lines.items() if text}
+
+
+def _flat(document: Mapping[str, Any]) -> dict[str, str]:
+    """Nested keys with dots between them, as `with` takes them."""
+    from harness.syntax import flatten
+
+    return {key: "null" if value is None else str(value) for key, value in flatten(document).items()}
+
+
+def _rankings(run: StoredRun) -> dict[str, str]:
+    """The rankings of the run's weights that are not its own."""
+    from harness.study import ranking_key
+
+    own = ranking_key(run.cell["config"])
+    return {
+        key: ", ".join(f"{name} {text}" for name, text in _flat(result).items())
+        for key, result in run.rankings.items()
+        if key != own
+    }
+
+
+def _metrics(metrics: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
+    lines = {}
+    for name, points in metrics.items():
+        values = [point["value"] for point in points if point["value"] is not None]
+        text = f"{len(points)} points"
+        if values:
+            text += f", last {values[-1]:.4g} at step {points[-1]['step']}, from {min(values):.4g} to {max(values):.4g}"
+        lines[name] = text
+    return lines
+
+
+def _files(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {str(path): f"{path.stat().st_size:,} bytes" for path in files}
