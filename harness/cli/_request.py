@@ -1,0 +1,84 @@
+"""What `run`, `plan` and `status` have in common: which cells of which studies are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from harness.errors import UserError
+from harness.store_option import store_option
+
+if TYPE_CHECKING:
+    from harness.plan import Plan
+    from harness.stores.stored import StoredRun
+    from harness.study import Study
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class WithUpdates(click.Command):
+    """A command whose words after `with` are configuration updates: its argument `updates`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        split = args.index("with") if "with" in args else len(args)
+        ctx.params["updates"] = tuple(args[split + 1 :])
+        return super().parse_args(ctx, args[:split])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[with KEY=VALUE…]"]
+
+
+def request_options(command: F) -> F:
+    """STUDY… --all --preset --seeds --only --store."""
+    for option in (
+        store_option,
+        click.option(
+            "--only",
+            multiple=True,
+            metavar="KEY=VALUE,…",
+            help="Only cells with these values, such as method.name=spos,fairnas,seed=0.",
+        ),
+        click.option("--seeds", type=click.IntRange(1), help="How many seeds, from 0 on.  [default: the preset's]"),
+        click.option("--preset", default="demo", show_default=True, help="The scale."),
+        click.option("--all", "everything", is_flag=True, help="All known studies."),
+        click.argument("names", metavar="[STUDY]...", nargs=-1),
+    ):
+        command = option(command)
+    return command
+
+
+def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
+    """The studies that are meant, each once. Raises `UserError` when none is named."""
+    from harness.catalogue import all_studies, find_studies
+    from harness.discovery import study_files
+
+    if everything and names:
+        raise UserError("either name studies or say --all, not both")
+    if not everything and not names:
+        known = ", ".join(file.parent.name if file.name == "__init__.py" else file.stem for file in study_files())
+        raise UserError(f"name a study, by file or by name, or say --all. Known: {known or 'none'}")
+    studies: dict[str, Study] = {}
+    for study in all_studies() if everything else [study for name in names for study in find_studies(name)]:
+        if studies.setdefault(study.name, study) is not study:
+            raise UserError(f"two different studies are both named {study.name!r}; rename one")
+    return list(studies.values())
+
+
+def plan_of(
+    studies: list[Study],
+    runs: list[StoredRun],
+    *,
+    preset: str,
+    seeds: int | None,
+    only: tuple[str, ...],
+    updates: tuple[str, ...],
+) -> Plan:
+    """The plan as the command line asks for it."""
+    from harness.plan import make_plan
+    from harness.presets import get_preset
+    from harness.syntax import parse_only, parse_updates
+
+    overrides = parse_updates(updates)
+    return make_plan(studies, get_preset(preset), runs, seeds=seeds, overrides=overrides, only=parse_only(only))

@@ -1,0 +1,54 @@
+"""`harness plan`: what a run would do, and about how long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
+
+
+@click.command("plan", cls=WithUpdates)
+@request_options
+def command(
+    names: tuple[str, ...],
+    everything: bool,
+    preset: str,
+    seeds: int | None,
+    only: tuple[str, ...],
+    store: Path,
+    updates: tuple[str, ...],
+) -> None:
+    """Show how many cells studies have, how many are shared, done and missing, and what is left to pay.
+
+    STUDY is a study file or the name of a known study.
+    """
+    import os
+
+    from harness.display import duration
+    from harness.plan import STATES, seconds_left
+    from harness.stores.directory import DirectoryStore
+
+    studies = chosen_studies(names, everything)
+    runs = DirectoryStore(store).runs()
+    plan = plan_of(studies, runs, preset=preset, seeds=seeds, only=only, updates=updates)
+    for study in studies:
+        part = plan.of(study)
+        click.echo(f"{study.name}: {study.title}, {len(part.work)} cells, {part.states['done']} done")
+    click.echo(f"in all {len(plan.work)} cells under preset {preset}, {plan.shared} requests shared with another row")
+    for state, meaning in STATES.items():
+        if plan.states[state]:
+            click.echo(f"  {plan.states[state]:5} {state:12} {meaning}")
+    if not any(work.kind(retry=False) for work in plan.work):
+        click.echo("nothing to run")
+        return
+    seconds = seconds_left(plan, runs, preset)
+    if seconds is None:
+        click.echo(f"no estimate: no cell of preset {preset} is done yet")
+    else:
+        cores = os.cpu_count() or 1
+        click.echo(
+            f"about {duration(seconds)} one after the other, {duration(seconds / cores)} with --jobs {cores}, "
+            "judged by the cells that are done"
+        )

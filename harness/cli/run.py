@@ -1,0 +1,162 @@
+"""`harness run`: bring studies to completion."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.executors import Job, Stopping
+    from harness.plan import Plan, Work
+
+
+@click.command("run", cls=WithUpdates)
+@request_options
+@click.option("--jobs", type=click.IntRange(1), help="Cells side by side.  [default: all cores]")
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a cell.")
+@click.option("--retry", type=click.Choice(["failed"]), help="Run cells again that failed before.")
+def command(
+    names: tuple[str, ...],
+    everything: bool,
+    preset: str,
+    seeds: int | None,
+    only: tuple[str, ...],
+    store: Path,
+    updates: tuple[str, ...],
+    jobs: int | None,
+    threads: int,
+    retry: str | None,
+) -> int:
+    """Run every cell of the studies that is not stored yet.
+
+    STUDY is a study file or the name of a known study. Words after `with` change the configuration of all
+    cells, for instance `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if cells failed. Ctrl-C stops
+    cleanly, a second one at once; the same command goes on with what is missing.
+    """
+    import os
+
+    from harness.executors import Job, Stopping
+    from harness.stores.directory import DirectoryStore
+    from harness.syntax import parse_updates
+
+    studies = chosen_studies(names, everything)
+    reader = DirectoryStore(store)
+
+    def plan_now() -> Plan:
+        return plan_of(studies, reader.runs(), preset=preset, seeds=seeds, only=only, updates=updates)
+
+    plan = plan_now()
+    for problem in reader.problems:
+        click.echo(f"not usable: {problem.path}: {problem.reason}", err=True)
+    _check_writable(store)
+    attempted: set[tuple[str, str]] = set()
+    stopping = Stopping()
+    with _on_signals(stopping.ask) as received:
+        while not stopping.asked:
+            todo = [w for w in plan.work if w.kind(retry is not None) and _what(w) not in attempted]
+            if not todo:
+                break
+            attempted |= {_what(work) for work in todo}
+            documents = [
+                {
+                    "kind": work.kind(retry is not None),
+                    "cell": work.cell.json(),
+                    "store": str(store.absolute()),
+                    "preset": preset,
+                    "overrides": parse_updates(updates),
+                    "threads": threads,
+                }
+                for work in todo
+            ]
+            numbered = [Job(number, document, threads) for number, document in enumerate(documents)]
+            _run_all(numbered, todo, jobs or os.cpu_count() or 1, stopping, store)
+            # Read again: what counts is what is stored. A cell may now need one more ranking.
+            plan = plan_now()
+    return _conclude(plan, {key for key, _ in attempted}, received)
+
+
+def _run_all(jobs: list[Job], todo: list[Work], workers: int, stopping: Stopping, store: Path) -> None:
+    from harness.display import Display
+    from harness.executors.local import execute
+    from harness.stores.crash import record_crash
+
+    run_ids: dict[int, str] = {}
+    with Display(len(jobs)) as display:
+        display.say(f"{len(jobs)} cells to run, {min(workers, len(jobs))} side by side, stored in {store}")
+        for event in execute(jobs, workers, stopping=stopping):
+            number = event.job.number
+            display.stopping = bool(stopping.asked)
+            if event.kind == "started":
+                display.started(number, todo[number].label)
+            elif event.kind == "progress":
+                display.progress(number, event.data)
+                if "run_id" in event.data:
+                    run_ids[number] = event.data["run_id"]
+            else:
+                display.finished(number, event.data)
+                if event.data["status"] == "failed" and number in run_ids and jobs[number].document["kind"] == "train":
+                    record_crash(store, run_ids[number], event.data["error"])
+
+
+def _conclude(plan: Plan, attempted: set[str], received: list[int]) -> int:
+    """The summary, and the exit status."""
+    states = plan.states
+    others = ", ".join(f"{count} {state}" for state, count in sorted(states.items()) if state != "done")
+    trained = sum(work.cell.key in attempted and work.state == "done" for work in plan.work)
+    click.echo(
+        f"{states['done']} of {len(plan.work)} cells done, {trained} of them now" + (f"; {others}" if others else "")
+    )
+    failed = [work for work in plan.work if work.state == "failed"]
+    for work in failed:
+        assert work.run is not None
+        reason = (work.run.fail_trace or ["no reason is stored"])[-1].strip().splitlines()[-1]
+        click.echo(f"failed: {work.label} (run {work.run.id}): {reason}", err=True)
+    if any(work.cell.key not in attempted for work in failed):
+        click.echo("cells that failed before are not run again unless asked: --retry failed", err=True)
+    if received:
+        click.echo("stopped; what is done is stored, and the same command goes on with the rest", err=True)
+        return 128 + received[0]
+    unfinished = [w for w in plan.work if w.cell.key in attempted and w.state not in ("done", "failed", "running")]
+    for work in unfinished:
+        click.echo(f"not done: {work.label}: {work.state}", err=True)
+    return 1 if failed or unfinished else 0
+
+
+def _what(work: Work) -> tuple[str, str]:
+    return work.cell.key, work.cell.ranking_key
+
+
+def _check_writable(store: Path) -> None:
+    import tempfile
+
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=store):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write to the store {store}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _on_signals(ask: Callable[[], None]) -> Iterator[list[int]]:
+    """Within, Ctrl-C and SIGTERM call `ask` instead of ending the process; gives the list of those received."""
+    received: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        received.append(number)
+        ask()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

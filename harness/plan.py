@@ -1,0 +1,172 @@
+"""What is there to do: requested cells against stored runs. Imports no torch.
+
+Studies overlap: a cell that several ask for is one piece of work, with the union of what they want
+observed. Nothing here runs or writes anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.config import COMPONENTS, Observe, RunConfig, read
+from harness.errors import InvalidConfiguration
+from harness.method import ClusterRule, Method, Sampler, Schedule
+from harness.presets import Preset
+from harness.registries import SPACES
+from harness.seeds import chance
+from harness.stores.stored import StoredRun
+from harness.study import Cell, Request, Study, expand
+from harness.syntax import Filter, matching
+
+STATES = {
+    "done": "stored, with all that is asked for",
+    "rank": "stored, but other architectures are asked for: its weights are ranked again",
+    "again": "stored, but more is to be observed while it trains: it is trained again",
+    "missing": "never run",
+    "interrupted": "stopped before its end",
+    "lost": "its process died",
+    "failed": "ended with an error; tried again with --retry failed",
+    "running": "another process is at it",
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """One cell, who asks for it, and how it stands (one of `STATES`)."""
+
+    cell: Cell
+    """As it would be run: with everything observed that anybody asks for."""
+    label: str
+    requests: tuple[Request, ...]
+    state: str
+    run: StoredRun | None
+    """The run behind the state."""
+
+    def kind(self, retry: bool) -> str | None:
+        """The kind of job that brings it further: "train", "rank", or None for nothing."""
+        if self.state in ("done", "running") or (self.state == "failed" and not retry):
+            return None
+        return "rank" if self.state == "rank" else "train"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All work of some studies, every cell once: all rows of the first seed, then of the next."""
+
+    work: tuple[Work, ...]
+    studies: tuple[Study, ...]
+
+    @property
+    def states(self) -> Counter[str]:
+        return Counter(work.state for work in self.work)
+
+    @property
+    def shared(self) -> int:
+        """How many requests are answered by a cell that another request asks for, too."""
+        return sum(len({(r.study, r.row) for r in work.requests}) - 1 for work in self.work)
+
+    def of(self, study: Study) -> Plan:
+        """The part that one study asks for."""
+        return Plan(tuple(w for w in self.work if any(r.study == study.name for r in w.requests)), (study,))
+
+
+def make_plan(
+    studies: Sequence[Study],
+    preset: Preset,
+    runs: Sequence[StoredRun],
+    *,
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    only: Filter | None = None,
+) -> Plan:
+    """The plan of these studies. Raises `InvalidConfiguration` for anything that could not run."""
+    requests = [request for study in studies for request in expand(study, preset, seeds, overrides)]
+    chosen = matching([request.cell.config.json() for request in requests], only or {})
+    by_key: dict[str, list[Request]] = {}
+    for request in sorted((r for r, fits in zip(requests, chosen, strict=True) if fits), key=lambda r: r.seed):
+        by_key.setdefault(request.cell.key, []).append(request)
+    attempts: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        attempts.setdefault(run.key, []).append(run)
+    rows = {study.name: study.rows for study in studies}
+    checked: set[str] = set()
+    work = []
+    for key, same in by_key.items():
+        label = _label(rows[same[0].study][same[0].row].labels, same[0], preset)
+        _check(label, same[0].cell.config, checked)
+        work.append(_work(label, same, attempts.get(key, [])))
+    return Plan(tuple(work), tuple(studies))
+
+
+def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: bool = False) -> float | None:
+    """What the missing trainings would take one after the other, judged by done ones of the preset.
+
+    Cells of the same method are asked first. None when nothing comparable is done.
+    """
+    done = [run for run in runs if run.status == "done" and run.preset == preset and run.cost]
+    if not done:
+        return None
+    total = 0.0
+    for work in plan.work:
+        if work.kind(retry) == "train":
+            method = work.cell.config.method.name
+            alike = [run for run in done if run.cell["config"]["method"]["name"] == method] or done
+            total += sum(float((run.cost or {})["wall_seconds"]) for run in alike) / len(alike)
+    return total
+
+
+def union(wishes: Iterable[Observe]) -> Observe:
+    """The least that holds all these observations: τ after every 2 and every 3 epochs is τ after each."""
+    return Observe(kendall_tau_every=math.gcd(*(wish.kendall_tau_every for wish in wishes)))
+
+
+def _work(label: str, requests: list[Request], attempts: list[StoredRun]) -> Work:
+    wanted = union(request.cell.config.observe for request in requests)
+    counting = [run for run in attempts if run.status == "done" and not run.superseded]
+    last = attempts[-1] if attempts else None
+    chosen, state = requests[0].cell, last.status if last else "missing"
+    if counting:
+        last = counting[-1]
+        stored = read(Observe, last.cell["config"]["observe"], "observe")
+        unranked = [r.cell for r in requests if r.cell.ranking_key not in last.rankings]
+        if union([stored, wanted]) != stored:
+            # A newer attempt that is not done says how it stands with that.
+            state = "again" if state == "done" else state
+            wanted = union([stored, wanted])
+        else:
+            state = "rank" if unranked else "done"
+            chosen = unranked[0] if unranked else chosen
+    cell = replace(chosen, config=replace(chosen.config, observe=wanted))
+    return Work(cell, label, tuple(requests), state, last)
+
+
+def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset) -> str:
+    """How a reader knows the cell: "SPOS CaLR seed 0"."""
+    words = [name if value is True else value for name, value in labels.items() if value is not False]
+    if len(preset.datasets) > 1:
+        words.append(request.dataset)
+    return " ".join([*map(str, words), f"seed {request.seed}"])
+
+
+def _check(label: str, config: RunConfig, checked: set[str]) -> None:
+    """Refuse components that do not fit together now, not when the cell's turn has come."""
+    seedless = replace(config, seed=0).canonical()
+    if seedless in checked:
+        return
+    checked.add(seedless)
+    space = SPACES.get(config.space)()
+    method: Method = config.method.build(COMPONENTS["method"], "method")
+    schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
+    rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
+    sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
+    try:
+        schedule.bind(space)
+        for part in method.parts(space, chance(config.seed, "split")):
+            method.check(space, rule.bind(space, part.fixed, chance(config.seed, "clusters")), sampler)
+            sampler.bind(space, part.fixed)
+    except InvalidConfiguration as error:
+        raise InvalidConfiguration(f"{label}: {error}") from error

@@ -1,0 +1,25 @@
+"""The record of a run whose process was killed: it could not write its own end. Imports no torch."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+from harness.stores.reading import Damaged, read_small
+from harness.stores.run_directory import COMPLETION, RUN, RunDirectory
+
+
+def record_crash(store: Path, run_id: str, error: str) -> None:
+    """Mark a run failed whose process is known to be dead; without that, it would count as lost.
+
+    For whoever started the process and saw its end. A run that is complete, or ended in words, stays as it is.
+    """
+    directory = RunDirectory(store / run_id)
+    try:
+        entry = read_small(directory.path / RUN)
+    except Damaged:
+        entry = {}  # killed before it wrote a word
+    if entry.get("status", "RUNNING") != "RUNNING" or (directory.path / COMPLETION).exists():
+        return
+    now = datetime.now(timezone.utc).replace(tzinfo=None).isoformat()
+    directory.write(RUN, entry | {"status": "FAILED", "stop_time": now, "fail_trace": [error]})

@@ -1,0 +1,97 @@
+"""What users type about configurations: `with key=value …` and `--only key=value,…`. Imports no torch."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from harness.errors import InvalidConfiguration, UnknownName
+
+Filter = Mapping[str, Sequence[str]]
+"""Keys with the values that are wanted of each, as typed."""
+
+
+def parse_updates(words: Iterable[str]) -> dict[str, Any]:
+    """Configuration updates in Sacred's syntax: a value is a Python literal, or else a string.
+
+    Raises `InvalidConfiguration` for a word that is no update, and for values that JSON has no word for.
+    """
+    updates: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key.strip() or key.startswith("-"):
+            raise InvalidConfiguration(
+                f"{word!r} is no configuration update: after `with` come key=value pairs, "
+                "for instance train.epochs=10; options stand before it"
+            )
+        if key == "seed":
+            raise InvalidConfiguration("seed is not set by `with`: a study runs every seed from 0 on; use --seeds")
+        try:
+            # Through JSON, as a worker gets it: a tuple is a list, and nothing else than plain types passes.
+            updates[key.strip()] = json.loads(json.dumps(_literal(text)))
+        except TypeError as error:
+            raise InvalidConfiguration(
+                f"{word}: {error}; allowed are numbers, strings, lists, true and null"
+            ) from error
+    return updates
+
+
+def parse_only(texts: Iterable[str]) -> dict[str, list[str]]:
+    """Filters: `method.name=spos,fairnas,seed=0` wants one of the first two names, and seed 0."""
+    wanted: dict[str, list[str]] = {}
+    for text in texts:
+        values: list[str] | None = None
+        for piece in text.split(","):
+            key, equals, value = piece.partition("=")
+            if equals:
+                values = wanted.setdefault(key.strip(), [])
+                values.append(value.strip())
+            elif values is None:
+                raise InvalidConfiguration(f"--only {text}: expected key=value,…, for instance method.name=spos")
+            else:
+                values.append(piece.strip())
+    return wanted
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested configuration by dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def matching(configs: Sequence[Mapping[str, Any]], only: Filter) -> list[bool]:
+    """Which configurations have one of the wanted values at every key (`method.name` or `method_name`).
+
+    Raises `UnknownName` for a key that none has, `InvalidConfiguration` when none is left.
+    """
+    flat = [flatten(config) for config in configs]
+    chosen = [True] * len(flat)
+    for typed, values in only.items():
+        key = {name.replace(".", "_"): name for one in flat for name in one}.get(typed.replace(".", "_"))
+        if key is None:
+            raise UnknownName.among("configuration key", typed, {name for one in flat for name in one})
+        wanted = [[value, _literal(value)] for value in values]
+        fits = [any(one.get(key) in pair for pair in wanted) if key in one else False for one in flat]
+        if not any(fits):
+            there = ", ".join(sorted({str(one[key]) for one in flat if key in one}))
+            raise InvalidConfiguration(f"--only {typed}={','.join(values)}: no cell has it; there are {there}")
+        chosen = [a and b for a, b in zip(chosen, fits, strict=True)]
+    if not any(chosen):
+        raise InvalidConfiguration(
+            "--only " + ",".join(f"{key}={','.join(values)}" for key, values in only.items()) + ": no cell has all that"
+        )
+    return chosen
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return {"true": True, "false": False, "null": None}.get(text, text)
