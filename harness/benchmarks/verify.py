@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
@@ -46,8 +47,8 @@ def verify_rows(table: Table, sample: int, seed: int, jobs: int) -> Iterator[Ver
     rows = random.Random(seed).sample(range(len(table.classes)), min(sample, len(table.classes)))
     numbers = [int(table.classes[row]) for row in rows]
     spread = _pooled_deviation(table)
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
-        trained = pool.map(_train_one, [plan.json()] * len(numbers), numbers)
+    with _workers(jobs) as each:
+        trained = each(_train_one, [plan.json()] * len(numbers), numbers)
         for row, (number, valid, test) in zip(rows, trained, strict=True):
             stored = table.test[row].tolist()
             distance = abs(np.mean(stored) - np.mean(test))
@@ -60,6 +61,16 @@ def verify_rows(table: Table, sample: int, seed: int, jobs: int) -> Iterator[Ver
                 within=bool(distance <= 4 * spread * np.sqrt(2 / table.seeds)),
                 same_machine=same,
             )
+
+
+@contextmanager
+def _workers(jobs: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` over that many processes; one job needs no process but this."""
+    if jobs == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
+        yield pool.map
 
 
 def _train_one(plan: dict[str, Any], number: int) -> tuple[int, list[int], list[int]]:

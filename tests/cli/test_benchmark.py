@@ -1,0 +1,126 @@
+"""`harness benchmark` on the command line: what it shows, and how it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.benchmarks.build import Plan, command, make_piece, pieces
+from harness.benchmarks.table import Table
+from harness.cli import main
+from harness.registries import BENCHMARKS, DATASETS, SPACES
+from harness.stages.standalone import StandaloneRecipe
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one message of a command that must exit with 2."""
+    assert main(["benchmark", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    lines = shown.err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize("action", ["info", "verify"])
+def test_unknown_benchmarks_and_files_that_are_no_tables(
+    action: str, toy_project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "no benchmark is named 'digit'; did you mean 'digits'? Known: digits, toy" in refused(
+        capsys, action, "digit"
+    )
+    assert "none.npz: no such table" in refused(capsys, action, "none.npz")
+    (tmp_path / "text.npz").write_text("94.37")
+    assert f"{tmp_path / 'text.npz'}: not a readable benchmark table" in refused(
+        capsys, action, str(tmp_path / "text.npz")
+    )
+    np.savez(tmp_path / "other.npz", images=np.zeros(3))
+    assert "other.npz: not a readable benchmark table" in refused(capsys, action, str(tmp_path / "other.npz"))
+
+
+@pytest.mark.parametrize("action", ["info", "verify"])
+def test_a_table_of_an_unknown_space_or_with_a_hole(
+    action: str, toy_project: Path, tmp_path: Path, toy_table: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign = Table(toy_table.classes, toy_table.valid, toy_table.test, {**toy_table.provenance, "space": "toys"})
+    foreign.write(tmp_path / "foreign.npz")
+    assert "no space is named 'toys'; did you mean 'toy'?" in refused(capsys, action, str(tmp_path / "foreign.npz"))
+    Table(toy_table.classes[1:], toy_table.valid[1:], toy_table.test[1:], toy_table.provenance).write(
+        tmp_path / "hole.npz"
+    )
+    message = refused(capsys, action, str(tmp_path / "hole.npz"))
+    assert "hole.npz" in message and "(0, 0, 0) is missing" in message
+
+
+def test_only_computed_benchmarks_can_be_inspected(toy_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    BENCHMARKS.register("official")(lambda: object())
+    try:
+        assert "benchmark 'official' was not computed by this harness" in refused(capsys, "info", "official")
+    finally:
+        del BENCHMARKS.entries["official"]
+
+
+def test_a_table_made_on_other_images_is_not_verified(toy_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["benchmark", "verify", "toy", "--jobs", "1"]) == 2
+    assert "error: the table was made on other images" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--space", "toys"], "no space is named 'toys'; did you mean 'toy'?"),
+        (["--data", "digit"], "no data set is named 'digit'; did you mean 'digits'?"),
+        (["--epochs", "0"], "epochs must be at least 1, not 0"),
+        (["--learning-rate", "0"], "learning_rate must be above 0"),
+    ],
+)
+def test_a_build_that_cannot_be(
+    arguments: list[str], message: str, toy_project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = ["--space", "toy", "--data", "toy", "--out", str(tmp_path / "new.npz")]
+    assert main(["benchmark", "build", *base, *arguments]) == 2
+    assert f"error: {message}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments", [["build", "--seeds", "0"], ["build", "--jobs", "0"], ["verify", "--sample", "x"]]
+)
+def test_options_out_of_range(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["benchmark", *arguments]) == 2
+    assert f"Invalid value for '{arguments[1]}'" in capsys.readouterr().err
+
+
+def test_info_says_how_the_table_was_made_and_what_it_is_worth(
+    toy_project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["benchmark", "info", "toy"]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert shown["space"] == "toy (12 architectures, 9 classes)"
+    assert shown["seeds"] == "2 a class, from seed 0"
+    assert shown["selected"] == "9 non-empty bins of 400 (equal width)"
+    assert "3.33 to 76.67 %, span 73.33 points" in shown["test"]
+    assert "1.000 on the selected" in shown["split-half"]
+
+
+def test_build_assembles_finished_pieces_and_refuses_those_of_another_plan(
+    toy_project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pieces are made here; the command finds them all and needs no workers."""
+    plan = Plan.make("toy", "toy", StandaloneRecipe(width=2, depth=1, epochs=1, batch_size=20), seeds=2, seed=3)
+    out = tmp_path / "built.npz"
+    work = out.with_suffix(".pieces")
+    work.mkdir()
+    for piece, numbers in pieces(plan, SPACES.get("toy")()).items():
+        make_piece(plan.json(), piece, numbers, str(work))
+    arguments = [*command(plan).split()[3:], "--out", str(out)]
+    assert arguments[:2] == ["benchmark", "build"]
+    assert main(arguments) == 0
+    assert f"wrote {out}" in capsys.readouterr().out.replace("\n", " ")
+    table = Table.read(out)
+    assert table.seeds == 2 and table.provenance["data_checksum"] == DATASETS.get("toy")().checksum()
+    assert main([*arguments, "--epochs", "2"]) == 2
+    assert "piece-00000.json: belongs to another plan" in capsys.readouterr().err
+    assert Table.read(out).checksum() == table.checksum()

@@ -1,0 +1,167 @@
+"""A cell from its configuration to its result, and the references that train nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.benchmarks.table import Table
+from harness.cell import REFERENCES, Outcome, Watch, rank_again, run_cell, run_reference
+from harness.config import RunConfig
+from harness.errors import InvalidConfiguration, UnknownName
+from harness.registries import SPACES
+from harness.stages.train import Progress
+
+
+def toy(**more: Any) -> RunConfig:
+    return RunConfig.from_json(
+        {
+            "space": "toy",
+            "dataset": "toy",
+            "benchmark": "toy",
+            "network": {"width": 4},
+            "train": {"epochs": 10, "batch_size": 16},
+            "optimiser": {"learning_rate": 0.1},
+            **more,
+        }
+    )
+
+
+def plain(value: object) -> bool:
+    """Whether a value consists of JSON's own types, none of their subclasses (numpy's float is one)."""
+    if type(value) is dict:
+        return all(type(key) is str and plain(inner) for key, inner in value.items())
+    if type(value) is list:
+        return all(map(plain, value))
+    return value is None or type(value) in (bool, int, float, str)
+
+
+@pytest.mark.parametrize("method", ["spos", "fairnas", "fsnas"])
+def test_a_cell_repeats_exactly(method: str, toy_project: Path) -> None:
+    config = toy(method=method, schedule="calr", clusters="operation")
+    first, second = run_cell(config), run_cell(config)
+    assert first.result == second.result
+    assert first.predictions == second.predictions
+    assert run_cell(toy(method=method, seed=1)).predictions != first.predictions
+    assert first.result["ranked"] == len(first.predictions) == 12
+
+
+def check_result(outcome: Outcome) -> None:
+    assert plain(outcome.result) and plain(outcome.cost)
+    assert json.loads(json.dumps(outcome.result, allow_nan=False)) == outcome.result
+    assert outcome.result.keys() >= {"kendall_tau", "selected", "top1", "top1_accuracy", "ranked"}
+    assert -1 <= outcome.result["kendall_tau"] <= 1
+    # The toy's table: 4n + 2 of 60 for the class with number n, which is 0 or the architecture's own.
+    space = SPACES.get("toy")()
+    number = space.index(space.network_class(tuple(outcome.result["top1"])))
+    assert outcome.result["top1_accuracy"] == pytest.approx(100 * (4 * number + 2) / 60)
+
+
+def test_result_and_cost_of_a_trained_cell(toy_project: Path) -> None:
+    told: list[Progress] = []
+    outcome = run_cell(toy(), watch=Watch(epoch=told.append))
+    check_result(outcome)
+    assert outcome.result["selected"] == 9
+    assert outcome.cost["passes"] == 30 and outcome.cost["evaluations"] == 9
+    assert [progress.epoch for progress in told] == list(range(1, 11))
+
+
+@pytest.mark.parametrize("method", ["spos", "fsnas"])
+def test_observing_changes_nothing_but_what_is_observed(method: str, toy_project: Path) -> None:
+    curve: list[tuple[str, int, float]] = []
+    watched = run_cell(
+        toy(method=method, observe={"kendall_tau_every": 5}),
+        watch=Watch(metric=lambda name, step, value: curve.append((name, step, value))),
+    )
+    unwatched = run_cell(toy(method=method))
+    assert watched.predictions == unwatched.predictions
+    assert {**watched.result, "observed": None} == {**unwatched.result, "observed": None}
+    points = watched.result["observed"]["kendall_tau"]
+    parts = 1 if method == "spos" else len(watched.supernets.parts) if watched.supernets else 0
+    assert [step for step, _ in points] == [5 * parts, 10 * parts]
+    assert points[-1][1] == watched.result["kendall_tau"]  # the last is that of the trained supernets
+    assert [[step, value] for name, step, value in curve if name == "kendall_tau"] == points
+    assert plain(watched.result)
+
+
+def test_a_diverged_cell_says_where(toy_project: Path) -> None:
+    outcome = run_cell(toy(optimiser={"learning_rate": 1e12, "clip": None}))
+    assert outcome.supernets is None and outcome.predictions == {}
+    assert outcome.result["kendall_tau"] is outcome.result["top1"] is None
+    assert 0 < outcome.result["diverged"]["step"] < 30
+    assert plain(outcome.result) and json.dumps(outcome.result, allow_nan=False)
+
+
+def test_ranking_again_from_stored_weights(toy_project: Path) -> None:
+    few = run_cell(toy(rank={"candidates": 1, "bins": 4}))
+    whole = run_cell(toy())
+    assert few.supernets is not None
+    space = few.supernets.space
+    known = {space.index(architecture): accuracy for architecture, accuracy in few.predictions.items()}
+    again = rank_again(toy(), [network.state_dict() for network in few.supernets.networks], known)
+    assert again.predictions == whole.predictions
+    assert again.result.items() <= whole.result.items()
+    new = {space.function_class(a) for a in whole.predictions if a not in few.predictions}
+    assert again.cost["evaluations"] == len(new) and again.cost["passes"] == 0
+
+
+def test_candidates_limit_what_is_ranked_but_the_selected_always_are(toy_project: Path) -> None:
+    outcome = run_cell(toy(rank={"candidates": 1, "bins": 4}))
+    selected = outcome.result["selected"]
+    assert selected <= 4 and selected <= outcome.result["ranked"] == len(outcome.predictions) <= selected + 1
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_references_train_nothing_and_repeat(reference: str, toy_project: Path) -> None:
+    outcome = run_reference(toy(), reference)
+    check_result(outcome)
+    assert outcome.cost["passes"] == 0
+    again = run_reference(toy(), reference)
+    assert (again.result, again.predictions) == (outcome.result, outcome.predictions)
+    other = run_reference(toy(seed=1), reference)
+    assert (other.predictions == outcome.predictions) == (reference == "parameters")
+
+
+def test_parameters_as_prediction(toy_project: Path) -> None:
+    space = SPACES.get("toy")()
+    outcome = run_reference(toy(), "parameters")
+    assert outcome.predictions == {architecture: space.complexity(architecture) for architecture in space}
+    assert outcome.result["top1"] == [2, 1, 0]
+
+
+def test_an_unknown_reference_is_refused(toy_project: Path) -> None:
+    with pytest.raises(InvalidConfiguration, match="no reference 'flops'; there are parameters, untrained, random"):
+        run_reference(toy(), "flops")
+
+
+def test_tau_that_does_not_exist_is_null(toy_project: Path, toy_table: Table) -> None:
+    """All architectures equally good: one is selected, and one is no ranking."""
+    constant = np.full_like(toy_table.test, 30)
+    Table(toy_table.classes, constant, constant, toy_table.provenance).write(toy_project / "toy.npz")
+    try:
+        outcome = run_reference(toy(), "random")
+    finally:
+        toy_table.write(toy_project / "toy.npz")
+    assert outcome.result["kendall_tau"] is None
+    assert plain(outcome.result) and json.dumps(outcome.result, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        ({"space": "nasbench201"}, InvalidConfiguration, "benchmark 'toy' is about toy, the configuration about nasbe"),
+        ({"dataset": "digits"}, UnknownName, "no data set of benchmark toy is named 'digits'"),
+        ({"rank": {"selection": "equal-count"}}, InvalidConfiguration, "12 architectures cannot be split into 400"),
+    ],
+)
+def test_what_does_not_fit_the_benchmark_is_refused_before_training(
+    more: dict[str, Any], error: type[Exception], message: str, toy_project: Path
+) -> None:
+    told: list[Progress] = []
+    with pytest.raises(error, match=message):
+        run_cell(toy(**more), watch=Watch(epoch=told.append))
+    assert not told
