@@ -20,10 +20,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import scipy.stats
 import torch
+import torch._dynamo
 from sacred import SETTINGS, Experiment
 
-from harness.cell import Outcome, Watch, rank_again, run_cell
+from harness import discovery, environment
+from harness.cell import Outcome, Watch, finite, rank_again, run_cell
 from harness.errors import DataError, HarnessError
 from harness.registries import SPACES
 from harness.seeds import derive
@@ -45,6 +48,10 @@ from harness.stores.run_directory import (
 )
 from harness.study import Cell
 
+# Imported here, before the server forks, since every run needs them: the first step of torch's optimisers
+# imports torch._dynamo, the first τ scipy.stats, together three seconds of a cell that takes one.
+_FORKED_WITH = (torch._dynamo, scipy.stats)
+
 Report = Callable[[dict[str, Any]], None]
 
 REPORT_EVERY = 0.2
@@ -56,6 +63,12 @@ SETTINGS.DISCOVER_SOURCES = "none"
 SETTINGS.DISCOVER_DEPENDENCIES = "none"
 SETTINGS.HOST_INFO.INCLUDE_CPU_INFO = False
 SETTINGS.HOST_INFO.INCLUDE_GPU_INFO = False
+
+
+def warm_up() -> None:
+    """What every job would do first, done once before the first fork. Runs no tensor operation."""
+    discovery.discover()
+    environment.describe()
 
 
 def run_job(job: dict[str, Any], progress: Report) -> dict[str, Any]:
@@ -126,13 +139,13 @@ def _sacred_run(
     @experiment.main  # type: ignore[untyped-decorator]
     def train_rank_judge(_run: Any) -> dict[str, Any]:
         seed_globals(config.seed)
-        tau: list[float] = []
+        tau: list[float | None] = []
 
         def metric(name: str, step: int, value: float) -> None:
             directory.log_metric(name, step, value)
             _run.log_scalar(name, value, step)
             if name == "kendall_tau":
-                tau.append(value)
+                tau.append(finite(value))
 
         def epoch(at: Progress) -> None:
             step, steps = at.part * at.epochs + at.epoch, at.parts * at.epochs

@@ -6,6 +6,7 @@ reason: never an exception, and never counted.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DirectoryStore", "Problem", "StoredRun"]
 
+LISTED = 20
+"""How many runs a message names."""
+
 _RUN_ID = re.compile(r"[0-9a-f]{16}-[1-9][0-9]*")
 
 
@@ -40,9 +44,9 @@ class DirectoryStore:
     """What the last call of `runs` could not use."""
 
     def __post_init__(self) -> None:
-        """Raises `UserError` for a path that is no folder, or one that cannot be read."""
+        """Raises `UserError` for a path that is something else than a folder."""
         self.path = Path(self.path)
-        if self.path.exists() and not self.path.is_dir():
+        if os.path.exists(self.path) and not os.path.isdir(self.path):
             raise UserError(f"the store {self.path} is not a directory")
 
     def runs(self) -> list[StoredRun]:
@@ -68,16 +72,19 @@ class DirectoryStore:
         names = self._names()
         matching = [name for name in names if name == prefix] or [name for name in names if name.startswith(prefix)]
         if not matching:
-            raise UnknownName.among("run", prefix, names)
+            near = difflib.get_close_matches(prefix, names, n=1)
+            suggestion = f"; did you mean {near[0]}?" if near else "."
+            raise UnknownName(f"no run's id begins with {prefix!r}{suggestion} {self.path} holds {len(names)} runs")
         if len(matching) > 1:
-            raise InvalidConfiguration(f"{prefix!r} is not unique; runs that begin so: {', '.join(matching)}")
-        cell = matching[0].partition("-")[0]
+            some = ", ".join(matching[:LISTED]) + (f" and {len(matching) - LISTED} more" * (len(matching) > LISTED))
+            raise InvalidConfiguration(f"{prefix!r} is not unique; runs that begin so: {some}")
         problems: list[Problem] = []
-        for run in self._read([name for name in names if name.startswith(cell)], problems):
+        for run in self._read([name for name in names if name[:16] == matching[0][:16]], problems):
             if run.id == matching[0]:
                 return run
-        reasons = "; ".join(problem.reason for problem in problems if self.path / matching[0] in problem.path.parents)
-        raise UserError(f"run {matching[0]} is damaged: {reasons or problems[0].reason}")
+        path = self.path / matching[0]
+        reasons = [f"{one.path}: {one.reason}" for one in problems if path in (one.path, *one.path.parents)]
+        raise UserError(f"run {matching[0]} is damaged: {'; '.join(reasons)}")
 
     def create(self, cell: Cell, preset: str, overrides: Mapping[str, Any]) -> RunDirectory:
         """A new run of the cell. Raises `UserError` when the store cannot be written to."""
@@ -88,10 +95,14 @@ class DirectoryStore:
         found: dict[str, list[dict[str, Any]]] = {}
         if (run.path / METRICS).exists():
             for name, columns in read_small(run.path / METRICS).items():
-                points = zip(columns["steps"], columns["values"], columns["timestamps"], strict=True)
-                found[name] = [{"step": s, "value": v, "timestamp": t} for s, v, t in points]
+                rows = zip(columns["steps"], columns["values"], columns["timestamps"], strict=True)
+                found[name] = [{"step": s, "value": v, "timestamp": t} for s, v, t in rows]
         else:
-            for point in read_points(run.path / POINTS):
+            try:
+                points = read_points(run.path / POINTS)
+            except ValueError as error:
+                raise Damaged(run.path / POINTS, f"is no list of points: {error}") from error
+            for point in points:
                 found.setdefault(point.pop("name"), []).append(point)
         return found
 

@@ -22,7 +22,7 @@ from harness.stores.run_directory import (
     SCHEMA,
 )
 from harness.stores.stored import Problem, StoredRun
-from harness.study import ranking_key
+from harness.study import canonical, ranking_key
 
 SMALL = 1 << 20
 """Bytes up to which a file's checksum is verified whenever it is read."""
@@ -56,6 +56,8 @@ def _read_run(path: Path, problems: list[Problem]) -> StoredRun:
     cell = read_small(path / CELL, schema=True)
     if cell["run_id"] != path.name or cell["key"][:16] != path.name[:16]:
         raise Damaged(path / CELL, f"is about run {cell['run_id']}, not about {path.name}")
+    if hashlib.sha256(canonical(cell["identity"]).encode()).hexdigest() != cell["key"]:
+        raise Damaged(path / CELL, "has another identity than its key says")
     complete = (path / COMPLETION).exists()  # asked first: a run that completes meanwhile is read as running
     run = read_small(path / RUN) if (path / RUN).exists() else {}
     result = cost = None
@@ -70,6 +72,7 @@ def _read_run(path: Path, problems: list[Problem]) -> StoredRun:
     elif run.get("status") in ("FAILED", "INTERRUPTED"):
         status = run["status"].lower()
     else:
+        # Also with Sacred's COMPLETED, which is not the last word: the completion record is.
         alive = is_alive(cell["owner"], run.get("heartbeat") or run.get("start_time"))
         status = "running" if alive else "lost"
     return StoredRun(
