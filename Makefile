@@ -19,7 +19,8 @@ $(STAMP): pyproject.toml
 	touch $@
 
 demo: setup
-	$(BIN)/python -m harness benchmark info
+	$(BIN)/python -m harness run studies/ablation_calr_ms.py --preset demo
+	$(BIN)/python -m harness report ablation_calr_ms --preset demo --references
 
 test: setup lint
 	$(BIN)/python -m pytest
