@@ -6,14 +6,15 @@ from pathlib import Path
 
 import click
 
+from harness.cli._request import WithUpdates, chosen_studies
 from harness.errors import UserError
 from harness.store_option import store_option
 
 FORMATS = {"markdown": "reports.markdown", "latex": "reports.latex", "csv": "reports.tidy"}
 
 
-@click.command("report")
-@click.argument("studies", nargs=-1, metavar="[STUDY]... [with KEY=VALUE...]")
+@click.command("report", cls=WithUpdates)
+@click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @click.option("--preset", default="demo", show_default=True, metavar="P", help="Whose runs the tables show.")
 @click.option("--seeds", type=click.IntRange(1), help="How many seeds are asked for.  [default: as the preset says]")
 @click.option("--where", metavar="EXPR", help="Only runs for which this holds, e.g. \"method.name == 'spos'\".")
@@ -32,13 +33,14 @@ def command(
     references: bool,
     out: Path | None,
     store: Path,
+    updates: tuple[str, ...],
 ) -> None:
     """Print the tables of the studies, or write them into a folder.
 
     STUDY is a name or a file; without any, all studies that the store has runs of. Everything after
     `with` is what the runs were made with besides the preset: without it, runs with overrides do not count.
     """
-    from harness.catalogue import all_studies, find_studies
+    from harness.catalogue import all_studies
     from harness.discovery import component
     from harness.presets import get_preset
     from harness.stores.directory import DirectoryStore
@@ -46,10 +48,10 @@ def command(
 
     tables, renderer = component("reports.tables"), component(FORMATS[form])
     scale, opened = get_preset(preset), DirectoryStore(store)
-    names = studies[: studies.index("with")] if "with" in studies else studies
-    overrides = parse_updates(studies[len(names) + 1 :])
-    chosen = [study for name in names for study in find_studies(name)]
-    if not names:
+    overrides = parse_updates(updates)
+    if studies:
+        chosen = chosen_studies(studies, everything=False)
+    else:
         chosen = [study for study in all_studies() if tables.has_runs(study, scale, opened, overrides)]
         if not chosen:
             raise UserError(

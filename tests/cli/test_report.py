@@ -1,0 +1,133 @@
+"""`harness report`, `query` and `show` in process, on stores as runs leave them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.catalogue import find_studies
+from harness.cli import main
+from harness.presets import get_preset
+from harness.stores.directory import StoredRun
+from harness.study import expand
+from tests.stored_runs import store_run
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store") / "runs"
+
+
+@pytest.fixture(scope="module")
+def runs(store: Path) -> list[StoredRun]:
+    """One seed of the whole ablation; one of its cells failed."""
+    requests = expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1)
+    last = len(requests) - 1
+    return [
+        store_run(store, request, number / 20, 60 + number, "failed" if number == last else "done", curve={1: 0.5})
+        for number, request in enumerate(requests)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def usual_store(store: Path, runs: list[StoredRun], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_STORE", str(store))
+
+
+def test_report_prints_the_tables_of_all_studies_with_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--preset", "tiny", "--seeds", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("### Ablation of CaLR and MS (Table 3 of the paper)\n\nPreset tiny: digits, 1 seed")
+    assert [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("|")][2::4] == [
+        *("SPOS", "FairNAS", "FSNAS")
+    ]
+    assert "**0.150**" in printed and "— (0 of 1 seed)" in printed
+    assert "- FSNAS, CaLR, MS, seed 0: failed (run" in printed
+
+
+def test_report_writes_one_file_a_study_the_same_every_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"markdown": "ablation_calr_ms.md", "latex": "ablation_calr_ms.tex", "csv": "ablation_calr_ms.csv"}
+    for form, name in files.items():
+        report = ["report", "ablation_calr_ms", "--preset", "tiny", "--seeds", "1", "--format", form]
+        assert main([*report, "--out", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == f"wrote {tmp_path / name}\n"
+        assert main(report) == 0
+        assert capsys.readouterr().out.encode() == (tmp_path / name).read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files.values())
+
+
+def test_report_takes_conditions_and_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    tiny = ["report", "ablation_calr_ms", "--preset", "tiny", "--seeds", "1", "--format", "csv"]
+    assert main([*tiny, "--where", "method.name == 'spos'"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {row["Method"] for row in rows} == {"SPOS"} and len(rows) == 8
+    # Runs with other settings are another table: here nobody made any.
+    assert main([*tiny, "with", "train.epochs=3"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {row["state"] for row in rows} == {"missing"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["report", "ablation"], "did you mean 'ablation_calr_ms'"),
+        (["report", "--preset", "tny"], "did you mean 'tiny'"),
+        (["report"], "no study has a run under preset demo"),
+        (["report", "ablation_calr_ms", "--preset", "tiny", "--where", "@x"], "cannot read '@x'"),
+        (["report", "ablation_calr_ms", "with", "train.epoch=3"], "did you mean 'epochs'"),
+        (["report", "ablation_calr_ms", "--format", "word"], "'word' is not one of"),
+        (["query", "__import__('os')"], "Call is not allowed"),
+        (["query", "--columns", "method.nam"], "did you mean 'method_name'"),
+        (["show", "zzz"], "no run's id begins with 'zzz'"),
+        (["show", ""], "is not unique"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_is_allowed(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err and "Traceback" not in printed.err
+    assert printed.out == ""
+
+
+def test_query_selects_and_formats(runs: list[StoredRun], capsys: pytest.CaptureFixture[str]) -> None:
+    question = ["query", "method.name == 'spos' and kendall_tau > 0.05", "--columns", "run_id,method.name,kendall_tau"]
+    assert main([*question, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert sorted(found, key=lambda row: str(row["kendall_tau"])) == [
+        {"run_id": runs[number].id, "method_name": "spos", "kendall_tau": number / 20} for number in (2, 3)
+    ]
+    assert main([*question, "--format", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "run_id,method_name,kendall_tau"
+    assert main(question) == 0
+    printed = capsys.readouterr().out
+    assert runs[3].id in printed and printed.endswith("2 runs\n")
+    assert main(["query", "status == 'failed'", "--all"]) == 0
+    assert runs[-1].id in capsys.readouterr().out
+
+
+def test_query_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "0123456789abcdef-1").mkdir()
+    assert main(["query", "--store", str(tmp_path)]) == 0
+    assert "damaged and not counted" in capsys.readouterr().err
+
+
+def test_show_tells_all_of_a_done_run_by_its_prefix(runs: list[StoredRun], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", runs[3].id[:10]]) == 0
+    printed = capsys.readouterr().out
+    for text in (runs[3].id, "status   done", "method.name", "schedule.gamma_prime", "kendall_tau", "wall_seconds"):
+        assert text in printed
+    assert "1 points, last 0.5 at step 1" in printed
+    assert str(runs[3].path / "predictions.json") in printed
+    assert "traceback" not in printed
+
+
+def test_show_gives_the_traceback_of_a_failed_run(runs: list[StoredRun], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", runs[-1].id]) == 0
+    printed = capsys.readouterr().out
+    assert "status   failed" in printed and printed.endswith("ValueError: 5 % of a_b\n")

@@ -1,0 +1,75 @@
+"""Markdown, LaTeX and CSV against golden files (run with UPDATE_GOLDEN=1 to write them anew, and read them)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.discovery import component
+from harness.presets import Preset
+from harness.stores.directory import DirectoryStore
+from harness.study import Study
+
+FORMATS = [("markdown", "small.md"), ("latex", "small.tex"), ("tidy", "small.csv")]
+
+
+def build(study: Study, preset: Preset, store: Path, **options: Any) -> Any:
+    return component("reports.tables").build(study, preset, DirectoryStore(store), **options)
+
+
+@pytest.mark.parametrize(("renderer", "file"), FORMATS)
+def test_renders_as_ever(
+    renderer: str, file: str, study: Study, preset: Preset, tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    damaged = tmp_path / "runs" / "0123456789abcdef-1"
+    damaged.mkdir()
+    (damaged / "cell.json").write_text('{"half": ')
+    texts = [component(f"reports.{renderer}").render([build(study, preset, tmp_path / "runs")]) for _ in range(2)]
+    assert texts[0] == texts[1]
+    golden(file, texts[0])
+
+
+@pytest.mark.parametrize(("renderer", "suffix"), [("markdown", "md"), ("latex", "tex")])
+def test_one_seed_has_no_deviation_and_no_group_no_multirow(
+    renderer: str, suffix: str, study: Study, preset: Preset, tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    plain = replace(study, group=None, rows=study.rows[:2], columns=study.columns[:1], paper="")
+    table = build(plain, preset, tmp_path / "runs", seeds=1)
+    assert table.notes == ()
+    golden(f"one_seed.{suffix}", component(f"reports.{renderer}").render([table]))
+
+
+@pytest.mark.parametrize(("renderer", "suffix"), [("markdown", "md"), ("latex", "tex"), ("tidy", "csv")])
+def test_several_data_sets_stand_side_by_side(
+    renderer: str,
+    suffix: str,
+    toy_project: Path,
+    study: Study,
+    preset: Preset,
+    tmp_path: Path,
+    golden: Callable[[str, str], None],
+) -> None:
+    two = replace(preset, datasets=("digits", "toy"), seeds=1)
+    short = replace(study, rows=study.rows[:2], columns=study.columns[:2])
+    golden(f"two_datasets.{suffix}", component(f"reports.{renderer}").render([build(short, two, tmp_path / "runs")]))
+
+
+def test_several_studies_share_one_csv(study: Study, preset: Preset, tmp_path: Path) -> None:
+    other = replace(study, name="other", group=None, rows=[replace(study.rows[0], labels={"Scale": "full"})])
+    text = component("reports.tidy").render([build(one, preset, tmp_path / "runs", seeds=1) for one in (study, other)])
+    header, *lines = text.splitlines()
+    assert header.startswith("study,preset,row,reference,Method_name,CaLR,Scale,dataset")
+    assert lines[0].startswith("small,tiny,0,,SPOS,false,,digits")
+    assert lines[-1].startswith("other,tiny,0,,,,full,digits")
+
+
+def test_latex_escapes_every_special_character() -> None:
+    escape = component("reports.latex").escape
+    assert escape(r"\a{b}$c&d#e^f_g%h~i") == (
+        r"\textbackslash{}a\{b\}\$c\&d\#e\textasciicircum{}f\_g\%h\textasciitilde{}i"
+    )
+    assert escape("γ′ ± τ\nC³ –") == r"$\gamma$$'$ $\pm$ $\tau$ C$^3$ --"

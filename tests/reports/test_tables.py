@@ -1,0 +1,154 @@
+"""Which runs a table takes, and what it says of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.discovery import component
+from harness.errors import InvalidConfiguration
+from harness.presets import Preset
+from harness.stores.directory import DirectoryStore
+from harness.study import Cell, Column, Request, Row, Study, expand
+from tests.stored_runs import store_run
+
+
+def build(study: Study, preset: Preset, store: Path, **options: Any) -> Any:
+    return component("reports.tables").build(study, preset, DirectoryStore(store), **options)
+
+
+def rows(table: Any) -> list[Any]:
+    return [row for block in table.blocks for row in block]
+
+
+@pytest.fixture
+def short(study: Study) -> Study:
+    """The study's first two rows, τ only."""
+    return replace(study, rows=study.rows[:2], columns=study.columns[:1])
+
+
+def test_mean_and_sample_deviation_over_seeds_and_the_runs_behind(
+    short: Study, preset: Preset, tmp_path: Path, names: dict[str, str]
+) -> None:
+    value = rows(build(short, preset, tmp_path / "runs"))[0].values[0]
+    assert (value.mean, value.deviation, value.count) == ("0.530", "0.036", "")
+    assert [names[one.run_id] for one in value.measurements] == ["run-0-0", "run-0-1", "run-0-2"]
+    assert [one.seed for one in value.measurements] == [0, 1, 2]
+
+
+def test_more_seeds_than_stored_show(short: Study, preset: Preset, tmp_path: Path, names: dict[str, str]) -> None:
+    table = build(short, preset, tmp_path / "runs", seeds=4)
+    assert rows(table)[0].values[0].count == "3 of 4 seeds"
+    assert table.notes[0] == "6 of 8 runs are done; without a value are:"
+    assert "SPOS, no CaLR, seed 3: missing" in table.notes
+
+
+def test_runs_with_overrides_count_only_in_the_table_that_asks_for_them(
+    short: Study, preset: Preset, tmp_path: Path
+) -> None:
+    overrides = {"train.epochs": 2}
+    for request in expand(short, preset, 1, overrides):
+        store_run(tmp_path, request, 0.9, overrides=overrides)
+    plain = build(short, preset, tmp_path, seeds=1)
+    assert [row.values[0].mean for row in rows(plain)] == ["", ""]
+    asked = build(short, preset, tmp_path, seeds=1, overrides=overrides)
+    assert [row.values[0].mean for row in rows(asked)] == ["0.900", "0.900"]
+    assert "with train.epochs=2" in asked.caption
+    assert asked.notes == ()
+
+
+def test_a_run_that_only_observed_more_counts_and_is_mentioned(short: Study, preset: Preset, tmp_path: Path) -> None:
+    overrides = {"observe.kendall_tau_every": 1}
+    for request in expand(short, preset, 1, overrides):
+        store_run(tmp_path, request, 0.9, overrides=overrides)
+    table = build(short, preset, tmp_path, seeds=1)
+    assert [row.values[0].mean for row in rows(table)] == ["0.900", "0.900"]
+    assert table.notes == (
+        "Of equal identity, but asked for otherwise: 2 runs (tiny with observe.kendall_tau_every=1).",
+    )
+
+
+def test_equal_weights_ranked_otherwise_are_not_mixed_in(short: Study, preset: Preset, tmp_path: Path) -> None:
+    request = expand(short, preset, 1)[0]
+    document = request.cell.json()
+    document["config"]["rank"]["images"] = 32
+    other = replace(request, cell=Cell.from_json(document))
+    assert other.cell.key == request.cell.key
+    run = store_run(tmp_path, other, 0.9)
+    table = build(short, preset, tmp_path, seeds=1)
+    assert rows(table)[0].values[0].mean == ""
+    reason = f"trained, but not ranked as asked (run {run.id}); `harness run` does that from its weights"
+    assert f"SPOS, no CaLR, seed 0: {reason}" in table.notes
+
+
+def test_superseded_runs_do_not_count(short: Study, preset: Preset, tmp_path: Path) -> None:
+    for tau in (0.1, 0.7):
+        store_run(tmp_path, expand(short, preset, 1)[0], tau)
+    assert rows(build(short, preset, tmp_path, seeds=1))[0].values[0].mean == "0.700"
+
+
+def test_a_failed_attempt_is_forgotten_once_another_is_done(short: Study, preset: Preset, tmp_path: Path) -> None:
+    one, other = expand(short, preset, 1)
+    store_run(tmp_path, one, status="failed")
+    store_run(tmp_path, one, 0.5)
+    store_run(tmp_path, other, 0.6)
+    store_run(tmp_path, other, status="lost")
+    table = build(short, preset, tmp_path, seeds=1)
+    assert [row.values[0].mean for row in rows(table)] == ["0.500", "0.600"]
+    assert table.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("best", "taus", "bold"),
+    [
+        ("max", [0.1, 0.3, 0.2], [1]),
+        ("min", [0.1, 0.3, 0.2], [0]),
+        ("max", [0.3001, 0.3004, 0.2], [0, 1]),
+        ("max", [-0.0001, 0.0001, 0.0], [0, 1, 2]),
+        (None, [0.1, 0.3, 0.2], []),
+    ],
+)
+def test_the_best_as_shown_is_bold_and_all_of_a_tie(
+    best: str | None, taus: list[float], bold: list[int], preset: Preset, tmp_path: Path
+) -> None:
+    study = Study(
+        "three",
+        "Three",
+        [Row({"Epochs": str(epochs)}, {"train.epochs": epochs}) for epochs in (1, 2, 3)],
+        [Column("τ", "kendall_tau", best=best)],
+    )
+    for request, tau in zip(expand(study, preset, 1), taus, strict=True):
+        store_run(tmp_path, request, tau)
+    found = rows(build(study, preset, tmp_path, seeds=1))
+    assert [number for number, row in enumerate(found) if row.values[0].best] == bold
+
+
+def test_a_condition_keeps_its_rows_and_says_so(
+    study: Study, preset: Preset, tmp_path: Path, names: dict[str, str]
+) -> None:
+    table = build(study, preset, tmp_path / "runs", where="method.name == 'spos' and clusters.name == 'none'")
+    assert [row.labels for row in rows(table)] == [("SPOS", False), ("SPOS", True)]
+    assert "only where method.name == 'spos'" in table.caption
+    assert table.notes == ("The condition leaves out 9 of 15 runs.",)
+    good = build(study, preset, tmp_path / "runs", where="kendall_tau > 0.51")
+    assert [one.seed for one in rows(good)[0].values[0].measurements] == [1, 2]
+    with pytest.raises(InvalidConfiguration, match="no column is named 'methodname'; did you mean 'method_name'"):
+        build(study, preset, tmp_path / "runs", where="methodname == 'spos'")
+
+
+def test_the_caption_says_the_scale(study: Study, preset: Preset, tmp_path: Path) -> None:
+    assert build(study, preset, tmp_path).caption == (
+        "CaLR at 50 % & γ′ = {2} (Table 0 of the paper). Preset tiny: digits, 3 seeds, 1 to 5 epochs, "
+        "width 4, depth 1. Mean ± sample standard deviation over the seeds."
+    )
+
+
+def test_has_runs_whatever_became_of_them(short: Study, preset: Preset, tmp_path: Path) -> None:
+    has_runs = component("reports.tables").has_runs
+    assert not has_runs(short, preset, DirectoryStore(tmp_path))
+    requests: list[Request] = expand(short, preset)
+    store_run(tmp_path, requests[-1], status="failed")
+    assert has_runs(short, preset, DirectoryStore(tmp_path))

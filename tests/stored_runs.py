@@ -1,0 +1,54 @@
+"""Run directories as training processes write them, made in a moment: for tests of whatever reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.stores.directory import DirectoryStore, StoredRun
+from harness.stores.reading import read_small
+from harness.stores.run_directory import CELL, PREDICTIONS, RUN, predictions_document
+from harness.study import Request
+
+COST = {"wall_seconds": 2.5, "passes": 30, "images": 7680, "evaluations": 25, "peak_memory_bytes": 1_000_000}
+ERROR = ["Traceback (most recent call last):\n", '  File "x.py", line 1, in <module>\n', "ValueError: 5 % of a_b\n"]
+
+
+def store_run(
+    store: Path,
+    request: Request,
+    tau: float | None = None,
+    accuracy: float = 60.0,
+    status: str = "done",
+    preset: str = "tiny",
+    overrides: Mapping[str, Any] | None = None,
+    diverged: dict[str, Any] | None = None,
+    curve: Mapping[int, float] | None = None,
+    predictions: Mapping[int, float] | None = None,
+    cost: Mapping[str, Any] | None = None,
+) -> StoredRun:
+    """Store a run of the request's cell, as it would stand there with that status."""
+    opened = DirectoryStore(store)
+    directory = opened.create(request.cell, preset, overrides or {})
+    record = {"start_time": "2026-01-01T10:00:00.000000", "stop_time": "2026-01-01T10:00:02.500000"}
+    if status == "lost":
+        cell = read_small(directory.path / CELL)
+        directory.write(CELL, cell | {"owner": cell["owner"] | {"started": -1}})
+    elif status == "failed":
+        directory.write(RUN, record | {"status": "FAILED", "fail_trace": ERROR})
+    elif status == "interrupted":
+        directory.write(RUN, record | {"status": "INTERRUPTED"})
+    elif status == "done":
+        judged = {"kendall_tau": tau, "selected": 15, "top1": [1, 2, 3, 4, 0, 1], "top1_accuracy": accuracy}
+        if diverged:
+            judged = dict.fromkeys(judged)
+        observed = {"observed": {}, "diverged": diverged, "ranked": len(predictions or {})}
+        directory.write_result(judged | observed, COST | dict(cost or {}))
+        directory.write(PREDICTIONS, predictions_document(request.cell.config.json(), predictions or {}))
+        for step, value in (curve or {}).items():
+            directory.log_metric("kendall_tau", step, value)
+        directory.gather_metrics()
+        directory.write(RUN, record | {"status": "COMPLETED"})
+        directory.complete()
+    return opened.find(directory.id)

@@ -1,0 +1,71 @@
+"""Studies by name or by file, ours and the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import discovery
+from harness.catalogue import all_studies, find_studies
+from harness.errors import BrokenComponent, NameCollision, UnknownName, UserError
+
+MINE = """
+from harness.study import Column, Row, Study
+
+def one(name):
+    return Study(name, "Mine", [Row({"Method": "SPOS"})], [Column("τ", "kendall_tau")])
+
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's `studies` folder as part of the current directory."""
+    with discovery.fresh():
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "studies").mkdir()
+        yield tmp_path / "studies"
+
+
+def names(word: str) -> list[str]:
+    return [study.name for study in find_studies(word)]
+
+
+def test_a_study_is_found_by_name_and_by_file(project: Path) -> None:
+    (project / "mine.py").write_text(MINE + "study = one('my_table')")
+    (project / "many.py").write_text(MINE + "studies = [one('first'), one('second')]")
+    assert names("mine") == names("my_table") == names("studies/mine.py") == names(str(project / "mine.py"))
+    assert names("many") == ["first", "second"]
+    assert names("second") == ["second"]
+    assert [study.name for study in all_studies()] == ["ablation_calr_ms", "first", "second", "my_table"]
+
+
+def test_a_broken_neighbour_does_no_harm_to_a_study_named_by_its_file(project: Path) -> None:
+    (project / "mine.py").write_text(MINE + "study = one('my_table')")
+    (project / "broken.py").write_text("1 / 0")
+    assert names("mine") == ["my_table"]
+    with pytest.raises(BrokenComponent, match=r"broken\.py:1 does not import: ZeroDivisionError"):
+        all_studies()
+
+
+def test_what_is_no_study_says_so(project: Path) -> None:
+    (project / "empty.py").write_text("study = 3")
+    with pytest.raises(UserError, match=r"empty\.py holds no study"):
+        find_studies("empty")
+    with pytest.raises(UserError, match="there is no file studies/nothing.py"):
+        find_studies("studies/nothing.py")
+    (project / "empty.py").unlink()
+    with pytest.raises(UnknownName, match="did you mean 'ablation_calr_ms'"):
+        find_studies("ablation_calr")
+
+
+def test_names_are_unique(project: Path) -> None:
+    (project / "ablation_calr_ms.py").write_text(MINE + "study = one('other')")
+    with pytest.raises(NameCollision, match="two study files are both named 'ablation_calr_ms'"):
+        find_studies("ablation_calr_ms")
+    (project / "ablation_calr_ms.py").rename(project / "mine.py")
+    (project / "mine.py").write_text(MINE + "study = one('ablation_calr_ms')")
+    with pytest.raises(NameCollision, match="two studies are both named 'ablation_calr_ms'"):
+        all_studies()

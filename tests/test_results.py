@@ -1,0 +1,208 @@
+"""Stored runs as data frames, and conditions on their columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import results
+from harness.catalogue import find_studies
+from harness.errors import InvalidConfiguration, UnknownName
+from harness.expression import translate
+from harness.presets import get_preset
+from harness.stores.directory import StoredRun
+from harness.study import Request, expand
+from tests.stored_runs import store_run
+
+
+@pytest.fixture(scope="module")
+def requests() -> list[Request]:
+    return expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory, requests: list[Request]) -> tuple[Path, list[StoredRun]]:
+    """Two seeds of SPOS, one with CaLR, one that diverged, one with an override, one that failed, one superseded."""
+    store = tmp_path_factory.mktemp("store") / "runs"
+    preset = get_preset("tiny")
+    override = {"train.epochs": 3}
+    other = expand(find_studies("ablation_calr_ms")[0], preset, 1, override)[0]
+    return store, [
+        store_run(store, requests[0], 0.5, 60.0, curve={1: 0.25, 2: 0.5}, predictions={0: 10.0, 15624: 20.5}),
+        store_run(store, requests[1], 0.25, 61.0, curve={2: 0.75}),
+        store_run(store, requests[2], 0.75, 62.0),
+        store_run(store, requests[4], diverged={"step": 7, "loss": None}),
+        store_run(store, other, 0.625, 64.0, overrides=override),
+        store_run(store, requests[6], status="failed"),
+        store_run(store, requests[8], 0.1),
+        store_run(store, requests[8], 0.1),
+    ]
+
+
+def test_one_row_a_run_that_is_done_and_counts(stored: tuple[Path, list[StoredRun]]) -> None:
+    store, runs = stored
+    frame = results.runs(store=store)
+    assert set(frame.run_id) == {run.id for run in runs if run.status == "done"} - {runs[6].id}
+    every = results.runs(store=store, all=True)
+    assert set(every.run_id) == {run.id for run in runs}
+    assert every.set_index("run_id").superseded[runs[6].id]
+    assert every.set_index("run_id").status[runs[5].id] == "failed"
+
+
+def test_columns_are_typed_and_flat(stored: tuple[Path, list[StoredRun]]) -> None:
+    store, runs = stored
+    frame = results.runs(store=store).set_index("run_id")
+    assert {
+        column: str(frame[column].dtype)
+        for column in ("method_name", "train_epochs", "optimiser_nesterov", "overridden", "seed", "rank_images")
+    } == {
+        "method_name": "str",
+        "train_epochs": "int64",
+        "optimiser_nesterov": "bool",
+        "overridden": "bool",
+        "seed": "int64",
+        "rank_images": "int64",
+    }
+    assert {str(frame[c].dtype) for c in ("kendall_tau", "top1_accuracy", "wall_seconds")} == {"float64"}
+    assert str(frame.peak_memory_bytes.dtype) == "int64"
+    # What a configuration does not have is missing, not zero.
+    assert frame.schedule_gamma_prime.notna().sum() == 1
+    assert frame.schedule_gamma_prime[runs[2].id] > 0
+    diverged = frame.loc[runs[3].id]
+    assert diverged.diverged and diverged.diverged_step == 7 and pandas.isna(diverged.kendall_tau)
+    assert frame.overridden[runs[4].id] and not frame.overridden[runs[0].id]
+
+
+def test_an_empty_store_has_the_same_columns(tmp_path: Path, stored: tuple[Path, list[StoredRun]]) -> None:
+    empty = results.runs(store=tmp_path / "nothing", where="method.name == 'spos' and kendall_tau > 0.5")
+    assert len(empty) == 0
+    # Only the options of components are added by those that have them.
+    extra = {c for c in results.runs(store=stored[0]).columns if c not in empty.columns}
+    assert {column.partition("_")[0] for column in extra} <= {"schedule", "clusters", "method", "sampler"}
+    assert str(empty.kendall_tau.dtype) == "float64"
+    assert list(results.metrics(empty, "kendall_tau").columns) == ["run_id", "step", "value"]
+
+
+def test_a_study_gives_its_rows_and_labels(stored: tuple[Path, list[StoredRun]]) -> None:
+    store, runs = stored
+    frame = results.runs(study="ablation_calr_ms", store=store).set_index("run_id")
+    assert set(frame.study) == {"ablation_calr_ms"}
+    assert (frame.row[runs[2].id], frame.label_calr[runs[2].id], frame.label_method[runs[2].id]) == (1, True, "SPOS")
+    # A run with overrides belongs to it, too: under those overrides.
+    assert frame.row[runs[4].id] == 0
+    assert len(results.runs(study="ablation_calr_ms", store=store, where="not overridden and label_calr")) == 1
+    with pytest.raises(UnknownName, match="did you mean 'ablation_calr_ms'"):
+        results.runs(study="ablation_clr_ms", store=store)
+
+
+def test_presets_and_conditions_select(stored: tuple[Path, list[StoredRun]], monkeypatch: pytest.MonkeyPatch) -> None:
+    store, runs = stored
+    monkeypatch.setenv("HARNESS_STORE", str(store))
+    assert len(results.runs(preset="demo")) == 0
+    chosen = results.runs(where="schedule.name == 'cosine' and kendall_tau >= 0.5 and not overridden")
+    assert list(chosen.run_id) == [runs[0].id]
+    assert list(results.runs(where="schedule_gamma_prime > 0").run_id) == [runs[2].id]
+
+
+def test_metrics_in_long_format(stored: tuple[Path, list[StoredRun]]) -> None:
+    store, runs = stored
+    frame = results.runs(store=store).query("method_name == 'spos' and schedule_name == 'cosine' and not overridden")
+    # The frame knows its store.
+    curve = results.metrics(frame.sort_values("seed"), "kendall_tau")
+    first, second = runs[0].id, runs[1].id
+    assert curve.values.tolist() == [[first, 1, 0.25], [first, 2, 0.5], [second, 2, 0.75]]
+    assert [str(kind) for kind in curve.dtypes] == ["str", "int64", "float64"]
+    assert len(results.metrics(first, "kendall_tau", store)) == 2
+    assert len(results.metrics([first, second], "kendall_tau", store)) == 3
+    with pytest.raises(UnknownName, match="no metric is named 'kendal_tau'; did you mean 'kendall_tau'"):
+        results.metrics(frame, "kendal_tau")
+    with pytest.raises(UnknownName, match="no run's id begins with 'nothing'"):
+        results.metrics("nothing", "kendall_tau", store)
+
+
+def test_predictions_name_architectures_as_their_space_does(stored: tuple[Path, list[StoredRun]]) -> None:
+    store, runs = stored
+    found = results.predictions(runs[0].id, store)
+    assert found.architecture[0] == "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
+    assert found.predicted.tolist() == [10.0, 20.5]
+    assert set(found.run_id) == {runs[0].id}
+
+
+COLUMNS = ["method_name", "kendall_tau", "seed", "overridden"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "plain"),
+    [
+        ("method.name == 'spos'", "method_name == 'spos'"),
+        ("method_name=='method.name'", "method_name=='method.name'"),
+        ('method.name == "it\'s a . b" and seed in [0, 1]', 'method_name == "it\'s a . b" and seed in [0, 1]'),
+        ("0.5 < kendall.tau <= 1.", "0.5 < kendall_tau <= 1."),
+        ("not overridden or (seed\n  == 1)", "not overridden or (seed == 1)"),
+    ],
+)
+def test_dotted_names_become_columns_outside_of_strings(typed: str, plain: str) -> None:
+    assert translate(typed, COLUMNS) == plain
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "__import__('os').system('true')",
+        "@pandas.io.common.os.system('true')",
+        "seed == @seed",
+        "seed @ seed",
+        "seed.__class__ == 1",
+        "(seed).__class__",
+        "method.name.str.len() > 3",
+        "'x'.__class__",
+        "seed[0] == 1",
+        "[s for s in seed]",
+        "(lambda: 1)()",
+        "f'{seed}' == '1'",
+        "`seed` == 1",
+        "seed == 9 ** 9 ** 9",
+        "seed = 1",
+        "seed == 1; seed",
+        "seed == 1 # really",
+        "seed ==",
+        "'open",
+        "((((",
+        "",
+        "globals",
+        "sed == 1",
+    ],
+)
+def test_nothing_but_comparisons_is_evaluated(expression: str) -> None:
+    with pytest.raises(InvalidConfiguration):
+        translate(expression, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("methd.name == 'spos'", "no column is named 'methd_name'; did you mean 'method_name'"),
+        ("kendall_tau > 'high'", "cannot evaluate"),
+        ("kendall_tau", "neither true nor false"),
+        ("1 == 1", "neither true nor false"),
+        ("kendall_tau.mean() > 1", "Columns: .*kendall_tau, .*method_name"),
+    ],
+)
+def test_a_bad_condition_says_what_is_wrong(
+    expression: str, message: str, stored: tuple[Path, list[StoredRun]]
+) -> None:
+    with pytest.raises(InvalidConfiguration, match=message):
+        results.runs(store=stored[0], where=expression)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_translated_or_refused(text: str) -> None:
+    try:
+        plain = translate(text, COLUMNS)
+    except InvalidConfiguration:
+        return
+    assert "@" not in plain.replace("'", '"').split('"')[0] and "__" not in plain.split("'")[0].split('"')[0]
