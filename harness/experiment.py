@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import scipy.stats
 import torch
 import torch._dynamo
 from sacred import SETTINGS, Experiment
 
-from harness import discovery, environment
+from harness import environment
 from harness.cell import Outcome, Watch, finite, rank_again, run_cell
 from harness.errors import DataError, HarnessError
 from harness.registries import SPACES
@@ -48,9 +47,8 @@ from harness.stores.run_directory import (
 )
 from harness.study import Cell
 
-# Imported here, before the server forks, since every run needs them: the first step of torch's optimisers
-# imports torch._dynamo, the first τ scipy.stats, together three seconds of a cell that takes one.
-_FORKED_WITH = (torch._dynamo, scipy.stats)
+# Imported here, before the server forks: the first step of torch's optimisers would, and it takes two seconds.
+_FORKED_WITH = torch._dynamo
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -65,10 +63,16 @@ SETTINGS.HOST_INFO.INCLUDE_CPU_INFO = False
 SETTINGS.HOST_INFO.INCLUDE_GPU_INFO = False
 
 
-def warm_up() -> None:
-    """What every job would do first, done once before the first fork. Runs no tensor operation."""
-    discovery.discover()
+def warm_up() -> Iterator[None]:
+    """What every job needs, but not before its first step, in parts that the fork server does when it is idle.
+
+    Components are not loaded here: a user's file may run a tensor operation, and the server must not.
+    """
     environment.describe()
+    yield
+    import scipy.stats  # noqa: F401  # for τ; most of a second
+
+    yield
 
 
 def run_job(job: dict[str, Any], progress: Report) -> dict[str, Any]:

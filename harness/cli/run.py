@@ -14,7 +14,7 @@ from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_o
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.executors import Job, Stopping
+    from harness.executors import Event, Stopping
     from harness.plan import Plan, Work
 
 
@@ -44,22 +44,27 @@ def command(
     import os
 
     from harness.executors import Job, Stopping
+    from harness.executors.local import ForkServer, execute
     from harness.stores.directory import DirectoryStore
     from harness.syntax import parse_updates
 
+    overrides = parse_updates(updates)
     studies = chosen_studies(names, everything)
     reader = DirectoryStore(store)
 
     def plan_now() -> Plan:
         return plan_of(studies, reader.runs(), preset=preset, seeds=seeds, only=only, updates=updates)
 
-    plan = plan_now()
-    for problem in reader.problems:
-        click.echo(f"not usable: {problem.path}: {problem.reason}", err=True)
-    _check_writable(store)
     attempted: set[tuple[str, str]] = set()
+    errors: dict[str, str] = {}
     stopping = Stopping()
-    with _on_signals(stopping.ask) as received:
+    # The server imports torch while we plan.
+    with contextlib.closing(ForkServer()) as first, _on_signals(stopping.ask) as received:
+        server: ForkServer | None = first
+        plan = plan_now()
+        for problem in reader.problems:
+            click.echo(f"not usable: {problem.path}: {problem.reason}", err=True)
+        _check_writable(store)
         while not stopping.asked:
             todo = [w for w in plan.work if w.kind(retry is not None) and _what(w) not in attempted]
             if not todo:
@@ -71,27 +76,31 @@ def command(
                     "cell": work.cell.json(),
                     "store": str(store.absolute()),
                     "preset": preset,
-                    "overrides": parse_updates(updates),
+                    "overrides": overrides,
                     "threads": threads,
                 }
                 for work in todo
             ]
             numbered = [Job(number, document, threads) for number, document in enumerate(documents)]
-            _run_all(numbered, todo, jobs or os.cpu_count() or 1, stopping, store)
+            workers = jobs or os.cpu_count() or 1
+            click.echo(f"{len(todo)} cells to run, {min(workers, len(todo))} side by side, stored in {store}")
+            events = execute(numbered, workers, stopping=stopping, server=server)
+            server = None  # ended with its jobs
+            errors |= _follow(events, todo, stopping, store)
             # Read again: what counts is what is stored. A cell may now need one more ranking.
             plan = plan_now()
-    return _conclude(plan, {key for key, _ in attempted}, received)
+    return _conclude(plan, {key for key, _ in attempted}, errors, received)
 
 
-def _run_all(jobs: list[Job], todo: list[Work], workers: int, stopping: Stopping, store: Path) -> None:
+def _follow(events: Iterator[Event], todo: list[Work], stopping: Stopping, store: Path) -> dict[str, str]:
+    """Show what happens to the work; gives the errors by cell."""
     from harness.display import Display
-    from harness.executors.local import execute
     from harness.stores.crash import record_crash
 
     run_ids: dict[int, str] = {}
-    with Display(len(jobs)) as display:
-        display.say(f"{len(jobs)} cells to run, {min(workers, len(jobs))} side by side, stored in {store}")
-        for event in execute(jobs, workers, stopping=stopping):
+    errors: dict[str, str] = {}
+    with Display(len(todo)) as display:
+        for event in events:
             number = event.job.number
             display.stopping = bool(stopping.asked)
             if event.kind == "started":
@@ -102,32 +111,30 @@ def _run_all(jobs: list[Job], todo: list[Work], workers: int, stopping: Stopping
                     run_ids[number] = event.data["run_id"]
             else:
                 display.finished(number, event.data)
-                if event.data["status"] == "failed" and number in run_ids and jobs[number].document["kind"] == "train":
-                    record_crash(store, run_ids[number], event.data["error"])
+                if event.data["status"] == "failed":
+                    errors[todo[number].cell.key] = event.data["error"]
+                    if number in run_ids and event.job.document["kind"] == "train":
+                        record_crash(store, run_ids[number], event.data["error"])
+    return errors
 
 
-def _conclude(plan: Plan, attempted: set[str], received: list[int]) -> int:
+def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received: list[int]) -> int:
     """The summary, and the exit status."""
     states = plan.states
-    others = ", ".join(f"{count} {state}" for state, count in sorted(states.items()) if state != "done")
-    trained = sum(work.cell.key in attempted and work.state == "done" for work in plan.work)
-    click.echo(
-        f"{states['done']} of {len(plan.work)} cells done, {trained} of them now" + (f"; {others}" if others else "")
-    )
-    failed = [work for work in plan.work if work.state == "failed"]
+    now = sum(work.cell.key in attempted and work.state == "done" for work in plan.work)
+    others = "".join(f", {count} {state}" for state, count in sorted(states.items()) if state != "done")
+    click.echo(f"{states['done']} of {len(plan.work)} cells done, {now} of them now{others}")
+    failed = [work for work in plan.work if work.state == "failed" or work.cell.key in errors]
     for work in failed:
-        assert work.run is not None
-        reason = (work.run.fail_trace or ["no reason is stored"])[-1].strip().splitlines()[-1]
-        click.echo(f"failed: {work.label} (run {work.run.id}): {reason}", err=True)
+        trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
+        reason = errors.get(work.cell.key) or trace[-1].strip().splitlines()[-1]
+        click.echo(f"failed: {work.label}{f' (run {work.run.id})' if work.run else ''}: {reason}", err=True)
     if any(work.cell.key not in attempted for work in failed):
-        click.echo("cells that failed before are not run again unless asked: --retry failed", err=True)
+        click.echo("cells that failed before are run again with --retry failed", err=True)
     if received:
         click.echo("stopped; what is done is stored, and the same command goes on with the rest", err=True)
         return 128 + received[0]
-    unfinished = [w for w in plan.work if w.cell.key in attempted and w.state not in ("done", "failed", "running")]
-    for work in unfinished:
-        click.echo(f"not done: {work.label}: {work.state}", err=True)
-    return 1 if failed or unfinished else 0
+    return 1 if failed else 0
 
 
 def _what(work: Work) -> tuple[str, str]:

@@ -38,19 +38,21 @@ def execute(
     *,
     stopping: Stopping | None = None,
     target: str = RUN_JOB,
+    server: ForkServer | None = None,
     grace: float = GRACE,
 ) -> Iterator[Event]:
     """Run all jobs, `workers` at a time, in order; yield what happens as it happens.
 
     One job's failure, or crash, is its own answer and does not touch the others. Jobs that never started
     because of a stop have no events. When the iterator is closed, or raises, all processes end at once.
+    A `server` of the target that was started earlier is used, and ended; otherwise one is started.
     Raises `ServerFailed` if the target cannot be imported.
     """
     stopping = stopping or Stopping()
     waiting = iter(jobs)
     exhausted = False
     deadline: float | None = None
-    with _Processes(target, stopping) as processes:
+    with _Processes(target, stopping, server) as processes:
         while True:
             while not exhausted and not stopping.asked and len(processes.running) < workers:
                 job = next(waiting, None)
@@ -90,12 +92,14 @@ class _Processes:
 
     target: str
     stopping: Stopping
+    server: ForkServer | None = None
     running: dict[int, _Running] = field(default_factory=dict)
-    server: _Server | None = None
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def __enter__(self) -> _Processes:
         self.selector.register(self.stopping, selectors.EVENT_READ)
+        if self.server:
+            self.selector.register(self.server.control, selectors.EVENT_READ, self.server)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -108,7 +112,7 @@ class _Processes:
     def begin(self, job: Job) -> None:
         """Have the job's process forked, by a new server if there is none."""
         if self.server is None:
-            self.server = _Server(self.target)
+            self.server = ForkServer(self.target)
             self.selector.register(self.server.control, selectors.EVENT_READ, self.server)
         running = _Running(job, self.server.fork(job))
         self.running[job.number] = running
@@ -139,13 +143,13 @@ class _Processes:
                 yield from self._listen(key.data)
         # The server last: the end of a job comes after all that the job had to say.
         for key in ready:
-            if isinstance(key.data, _Server):
+            if isinstance(key.data, ForkServer):
                 yield from self._listen_to_server(key.data)
         if self.server is None:
             for running in [r for r in self.running.values() if r.silent]:
                 yield self._finish(running, "its process ended without an answer, and so did the fork server")
 
-    def _listen_to_server(self, server: _Server) -> Iterator[Event]:
+    def _listen_to_server(self, server: ForkServer) -> Iterator[Event]:
         messages, over = server.listen()
         for message in messages:
             if message["event"] == "broken":
@@ -189,10 +193,10 @@ class _Processes:
         running.connection.close()
 
 
-class _Server:
-    """Our side of the fork server."""
+class ForkServer:
+    """Our side of the fork server, which imports the target as soon as this is made."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str = RUN_JOB) -> None:
         self.control, theirs = socket.socketpair()
         self.ready = False
         self._buffer = b""
@@ -237,7 +241,7 @@ class _Server:
         return "\n".join(text.decode(errors="replace").splitlines()[-15:])
 
     def close(self) -> int:
-        """Let it end, and see to it that it does."""
+        """Let it end, and see to it that it does; once more does nothing. Gives its exit code."""
         self.control.close()
         try:
             return self._process.wait(5)

@@ -10,7 +10,9 @@ left behind:
 - the server dies: its jobs go on, since `run` still listens to their sockets, and answer as usual.
 - a job dies: the server, its parent, tells `run` how.
 
-It knows neither cells nor stores: the target, "module:function", does.
+It knows neither cells nor stores: the target, "module:function", does. A target's module may have a
+generator function `warm_up`: one of its steps is taken whenever no request waits, so that later jobs find
+done what the first ones need not wait for. It must run no tensor operation either.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ BOOT = (
 )
 """Started with the starter's own path: the current folder shadows nothing that it does not shadow there."""
 
+STOP = object()
+
 Target = Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]
 
 
@@ -48,7 +52,7 @@ def main(control_number: int, target_name: str) -> None:
     wake, waker = socket.socketpair()
     try:
         with _ending_with(control, wake, waker):
-            target = _load(target_name)
+            target, warm_up = _load(target_name)
     except BaseException as error:
         _send(control, {"event": "broken", "error": _one_line(error), "traceback": traceback.format_exc()})
         sys.exit(1)
@@ -61,7 +65,7 @@ def main(control_number: int, target_name: str) -> None:
     jobs: dict[int, int] = {}
     try:
         _send(control, {"event": "ready"})
-        _serve(control, wake, target, jobs)
+        _serve(control, wake, target, warm_up, jobs)
     except (BrokenPipeError, ConnectionResetError):
         pass  # `run` has gone
     finally:
@@ -89,12 +93,18 @@ def _ending_with(control: socket.socket, wake: socket.socket, waker: socket.sock
         watcher.join()  # forking wants a process without threads
 
 
-def _serve(control: socket.socket, wake: socket.socket, target: Target, jobs: dict[int, int]) -> None:
+def _serve(
+    control: socket.socket, wake: socket.socket, target: Target, warm_up: Iterator[None], jobs: dict[int, int]
+) -> None:
     """Fork for every request and report every end; returns when the control socket closes."""
     buffer = b""
     descriptors: list[int] = []
+    warm = False
     while True:
-        ready, _, _ = select.select([control, wake], [], [])
+        # The first jobs come first.
+        ready, _, _ = select.select([control, wake], [], [], None if warm or not jobs else 0)
+        if not ready:
+            warm = next(warm_up, STOP) is STOP
         if wake in ready:
             with contextlib.suppress(BlockingIOError):
                 wake.recv(4096)
@@ -200,10 +210,10 @@ def _send_whole(connection: socket.socket, message: dict[str, Any]) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _load(target_name: str) -> Target:
-    module, _, attribute = target_name.partition(":")
-    target: Target = getattr(importlib.import_module(module), attribute)
-    return target
+def _load(target_name: str) -> tuple[Target, Iterator[None]]:
+    name, _, attribute = target_name.partition(":")
+    module = importlib.import_module(name)
+    return getattr(module, attribute), getattr(module, "warm_up", lambda: iter(()))()
 
 
 def _one_line(error: BaseException) -> str:
