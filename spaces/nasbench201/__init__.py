@@ -6,16 +6,14 @@ Edges in order 1←0, 2←0, 2←1, 3←0, 3←1, 3←2. The same cell stands in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import cache
 from typing import TYPE_CHECKING
 
 from harness.errors import InvalidConfiguration
 from harness.registries import SPACES
 from harness.space import Architecture, NetworkSettings, Space
 
-from . import classes
 from .cell import EDGES, OPERATIONS
+from .class_table import stored
 from .counts import COUNTS
 
 if TYPE_CHECKING:
@@ -59,11 +57,11 @@ class NasBench201(Space):
 
     def function_class(self, architecture: Architecture) -> Architecture:
         """One of 7,548 (see `classes.supernet_key`)."""
-        return _function_classes()[self.check(architecture)]
+        return stored("function")[self.check(architecture)]
 
     def network_class(self, architecture: Architecture) -> Architecture:
         """One of 5,044 (see `classes.network_key`)."""
-        return _network_classes()[self.check(architecture)]
+        return stored("network")[self.check(architecture)]
 
     def supernet(self, settings: NetworkSettings) -> torch.nn.Module:
         from .networks import Supernet
@@ -74,22 +72,3 @@ class NasBench201(Space):
         from .networks import StandaloneNetwork
 
         return StandaloneNetwork(self.check(architecture), settings)
-
-
-@cache
-def _function_classes() -> dict[Architecture, Architecture]:
-    return _first_of_each((a, classes.supernet_key(a)) for a in NasBench201())
-
-
-@cache
-def _network_classes() -> dict[Architecture, Architecture]:
-    # Equal functions of the supernet are equal networks: the slow key is needed once per function.
-    functions = _function_classes()
-    keys = {a: classes.network_key(a) for a in set(functions.values())}
-    return _first_of_each((a, keys[functions[a]]) for a in NasBench201())
-
-
-def _first_of_each(keyed: Iterable[tuple[Architecture, object]]) -> dict[Architecture, Architecture]:
-    """Each architecture with the first one that has the same key."""
-    first: dict[object, Architecture] = {}
-    return {architecture: first.setdefault(key, architecture) for architecture, key in keyed}

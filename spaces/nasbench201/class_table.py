@@ -1,0 +1,53 @@
+"""The classes of equal architectures, stored: computing them symbolically takes three seconds a process.
+
+`classes.npz` holds, for every architecture's number, that of the first architecture of its class; a test
+computes them again. To write it anew:
+
+    python -c "from harness.discovery import component; component('spaces.nasbench201.class_table').write()"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.space import Architecture
+
+from . import classes
+from .cell import EDGES, OPERATIONS
+
+FILE = Path(__file__).with_name("classes.npz")
+ALL: tuple[Architecture, ...] = tuple(product(range(len(OPERATIONS)), repeat=len(EDGES)))
+"""By number."""
+
+Numbers = npt.NDArray[np.uint16]
+
+
+@cache
+def stored(kind: str) -> dict[Architecture, Architecture]:
+    """Each architecture with its class's first; `kind` is "function" or "network"."""
+    with np.load(FILE, allow_pickle=False) as file:
+        return {architecture: ALL[number] for architecture, number in zip(ALL, file[kind].tolist(), strict=True)}
+
+
+def computed() -> dict[str, Numbers]:
+    """The classes from their symbolic keys."""
+    function = _first_of_each(classes.supernet_key(architecture) for architecture in ALL)
+    # Equal functions of the supernet are equal networks: the slow key is needed once per function.
+    keys = {number: classes.network_key(ALL[number]) for number in set(function.tolist())}
+    return {"function": function, "network": _first_of_each(keys[number] for number in function.tolist())}
+
+
+def write() -> None:
+    np.savez_compressed(FILE, **computed())
+
+
+def _first_of_each(keys: Iterable[object]) -> Numbers:
+    """For each key the place where it first stands."""
+    first: dict[object, int] = {}
+    return np.array([first.setdefault(key, number) for number, key in enumerate(keys)], dtype=np.uint16)
