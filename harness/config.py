@@ -9,11 +9,12 @@ fields of the component's dataclass, so a new component needs no edit here.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -216,7 +217,7 @@ def read(cls: type[T], document: object, where: str, also: str | None = None) ->
     """A dataclass from plain JSON types. Raises `InvalidConfiguration` on any key or type that does not fit."""
     if not isinstance(document, Mapping):
         raise InvalidConfiguration(f"{where or 'the configuration'} must be a set of keys, not {document!r}")
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     allowed = [f.name for f in dataclasses.fields(cls) if f.init]  # type: ignore[arg-type]
     for key in document:
         if key not in allowed:
@@ -229,6 +230,9 @@ def read(cls: type[T], document: object, where: str, also: str | None = None) ->
         key: _value(hints[key], value, f"{where}.{key}" if where else str(key)) for key, value in document.items()
     }
     return cls(**values)
+
+
+_hints: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
 
 
 def _unknown_key(path: str, key: object, allowed: list[str]) -> UserError:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -43,6 +44,8 @@ class _State:
         self.ours = ours
         self.done: set[tuple[Path, ...]] = set()
         """The sets of folders whose components are all loaded."""
+        self.places: set[tuple[str, ...]] = set()
+        """The same by the current directory: resolving folders anew at every lookup would cost more."""
         self.packages: dict[Path, str] = {}
         """Folders and the synthetic packages made of them."""
         self.foreign: set[str] = set()
@@ -61,10 +64,12 @@ def discover() -> None:
     files claim. After an error nothing is marked as done: the next lookup raises it again.
     """
     with _lock:
-        if _state.running:
+        place = _place()
+        if _state.running or place in _state.places:
             return
         ours, user = _folders(_LOADED_AT_DISCOVERY)
         if (*ours, *user) in _state.done:
+            _state.places.add(place)
             return
         _state.running = True
         try:
@@ -75,8 +80,17 @@ def discover() -> None:
                     _import_file(file, advice=_ADVICE)
             _import_entry_points()
             _state.done.add((*ours, *user))
+            _state.places.add(place)
         finally:
             _state.running = False
+
+
+def _place() -> tuple[str, ...]:
+    """The current directory and which component folders are in it."""
+    try:
+        return (os.getcwd(), *filter(os.path.isdir, _LOADED_AT_DISCOVERY))
+    except FileNotFoundError:  # it was deleted
+        return ()
 
 
 def component(path: str) -> ModuleType:

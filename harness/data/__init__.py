@@ -96,7 +96,7 @@ LoadDataSet = Callable[[], DataSet]
 
 
 @DATASETS.register("digits")
-def digits() -> DataSet:
+def load_digits() -> DataSet:
     """Handwritten digits under strong noise, 1×8×8, 10 classes (embedded)."""
     from harness.data.digits import Recipe, make
 
