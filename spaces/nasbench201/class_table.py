@@ -44,7 +44,8 @@ def computed() -> dict[str, Numbers]:
 
 
 def write() -> None:
-    np.savez_compressed(FILE, **computed())
+    found = computed()
+    np.savez_compressed(FILE, function=found["function"], network=found["network"])
 
 
 def _first_of_each(keys: Iterable[object]) -> Numbers:
