@@ -132,11 +132,10 @@ class DirectoryStore:
 
 def known_predictions(run: StoredRun, rank: Mapping[str, Any]) -> dict[int, float]:
     """What the run's weights are known to predict on these images, by architecture number."""
-    own = run.path / PREDICTIONS
-    files = [own] if own.exists() else []
-    files += sorted((run.path / RANKINGS).glob(f"*.{PREDICTIONS}"))
+    # Only of rankings that were verified: one that is damaged is as good as not there.
+    verified = (run.path / RANKINGS / f"{key}.{PREDICTIONS}" for key in sorted(run.rankings))
     found: dict[int, float] = {}
-    for file in files:
+    for file in filter(Path.exists, (run.path / PREDICTIONS, *verified)):
         document = read_small(file)
         if (document["images"], document["batch_size"]) == (rank["images"], rank["batch_size"]):
             found |= {int(number): accuracy for number, accuracy in document["accuracies"].items()}

@@ -118,6 +118,12 @@ def test_a_damaged_ranking_is_skipped_and_its_run_is_not(store: DirectoryStore, 
     assert run.status == "done" and len(run.rankings) == 1
     assert len(store.problems) == 3
     assert {problem.path.parent for problem in store.problems} == {path / "rankings"}
+    # Neither a truncated file nor one that is whole but altered is taken for what the weights predict.
+    truncate(path / "rankings" / f"{'0' * 16}.predictions.json")
+    altered = {"schema": 1, "images": None, "batch_size": 256, "accuracies": {"3": 99.0}}
+    (path / "rankings" / f"{'1' * 16}.predictions.json").write_text(json.dumps(altered))
+    (run,) = store.runs()
+    assert store.predictions(run) == {3: 50.0, 7: 12.5}
 
 
 def truncate(path: Path) -> None:
