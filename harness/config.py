@@ -41,7 +41,13 @@ class Component:
 
     def build(self, registry: Registry[Any], where: str) -> Any:
         """The component itself. Raises `UnknownName` or `InvalidConfiguration`."""
-        return read(registry.get(self.name), dict(self.options), where, also="name")
+        component = registry.get(self.name)
+        if not (isinstance(component, type) and dataclasses.is_dataclass(component)):
+            raise InvalidConfiguration(
+                f"{registry.kind} {self.name!r} ({registry.entries[self.name].origin}) is no dataclass, so its options "
+                "are unknown: put @dataclass(frozen=True) above it"
+            )
+        return read(component, dict(self.options), where, also="name")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ PRESETS = {
                 "network.width": 4,
                 "network.depth": 1,
                 "train.epochs": 5,
-                "train.batch_size": 256,
+                "train.batch_size": 512,
                 "optimiser.learning_rate": 0.1,
                 "rank.images": 64,
                 "rank.candidates": 10,

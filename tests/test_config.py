@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from harness.config import Component, Network, Optimiser, Ranking, RunConfig, Training, read
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.registries import CLUSTER_RULES
+from harness.registries import CLUSTER_RULES, METHODS
 
 Document = dict[str, Any]
 
@@ -339,3 +339,15 @@ def test_every_leaf_is_part_of_the_canonical_text(toy_project: Path) -> None:
         place[leaf] = changed(path, value)
         texts.add(RunConfig.from_json(other).canonical())
     assert len(texts) == len(paths) + 1
+
+
+def test_a_component_that_is_no_dataclass_is_refused_with_its_place() -> None:
+    class Plain:
+        """No dataclass."""
+
+    METHODS.register("plain")(Plain)
+    try:
+        with pytest.raises(InvalidConfiguration, match=r"'plain' \(.*test_config.py:\d+\) is no dataclass"):
+            RunConfig.from_json({"method": "plain"})
+    finally:
+        del METHODS.entries["plain"]
