@@ -3,7 +3,8 @@
 A method says which supernets there are (`parts`), which paths a step trains (`paths`), and, where it
 needs to, how the step itself goes (`train_step`). Schedules, cluster rules and samplers are components
 of their own, so that every method can be combined with every one of them. All are frozen dataclasses
-whose fields are their options; what they need to know of a space they learn when they are bound to it.
+whose fields are their options (one without options needs no decorator of its own); what they need to
+know of a space they learn when they are bound to it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ Factor = Callable[[Architecture, float], float]
 """(path, progress t/T) → what the initial learning rate is multiplied by."""
 
 
+@dataclass(frozen=True)
 class Schedule(ABC):
     """How the learning rate falls over training."""
 
@@ -51,6 +53,7 @@ class Clustering:
     """The decisions that determine the cluster; None when no set of decisions short of all does."""
 
 
+@dataclass(frozen=True)
 class ClusterRule(ABC):
     """How subnets are grouped for momentum separation (Eq. 7)."""
 
@@ -81,6 +84,7 @@ class PathSource(ABC):
         """Go on from a stored state."""
 
 
+@dataclass(frozen=True)
 class Sampler(ABC):
     """How single paths are drawn."""
 
@@ -99,6 +103,7 @@ class Part:
         return all(architecture[decision] == choice for decision, choice in self.fixed.items())
 
 
+@dataclass(frozen=True)
 class Method(ABC):
     """How a supernet, or several, is trained.
 
