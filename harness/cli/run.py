@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,8 +42,6 @@ def command(
     cells, for instance `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if cells failed. Ctrl-C stops
     cleanly, a second one at once; the same command goes on with what is missing.
     """
-    import os
-
     from harness.executors import Job, Stopping
     from harness.executors.local import ForkServer, execute
     from harness.stores.directory import DirectoryStore
@@ -159,6 +158,8 @@ def _on_signals(ask: Callable[[], None]) -> Iterator[list[int]]:
 
     def handle(number: int, frame: object) -> None:
         received.append(number)
+        if len(received) == 1:  # written past all buffers: a handler may come in the midst of a print
+            os.write(2, b"stopping: running cells are stored as interrupted; Ctrl-C again ends them at once\n")
         ask()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -14,6 +14,7 @@ import pytest
 
 from harness.executors import Event, Job, Stopping
 from harness.executors.local import ServerFailed, execute
+from tests.processes import all_gone
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -63,18 +64,8 @@ def run(acts: list[str], workers: int = 2, **options: object) -> Iterator[Event]
     return execute(jobs, workers, target="targets:act", **options)  # type: ignore[arg-type]
 
 
-def gone(process: int, within: float = 5.0) -> bool:
-    """Whether a process ends in that time (a zombie has ended)."""
-    until = time.monotonic() + within
-    while time.monotonic() < until:
-        try:
-            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.01)
-    return False
+def gone(process: int) -> bool:
+    return all_gone([process])
 
 
 def test_every_job_is_answered_once_and_failures_are_their_own() -> None:

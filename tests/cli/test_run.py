@@ -1,0 +1,243 @@
+"""`harness run` with real processes: crashes, kills, Ctrl-C, and the same bytes however it ran."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from harness import discovery
+from harness.cli import main
+from harness.executors.local import GRACE
+from harness.stores.directory import DirectoryStore
+from tests.processes import all_gone, descendants
+
+REPOSITORY = Path(discovery.__file__).resolve().parents[1]
+
+METHODS = """
+import os, signal, time
+from dataclasses import dataclass
+from harness.method import Method
+from harness.registries import METHODS
+
+@METHODS.register("well")
+@dataclass(frozen=True)
+class Well(Method):
+    '''As SPOS.'''
+
+    def paths(self, training):
+        return [training.source.draw(training.chance)]
+
+@METHODS.register("crash")
+@dataclass(frozen=True)
+class Crash(Well):
+    '''Takes its process with it.'''
+
+    def paths(self, training):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+@METHODS.register("raise")
+@dataclass(frozen=True)
+class Raise(Well):
+    '''Has a mistake in it.'''
+
+    def paths(self, training):
+        return undefined_name
+
+@METHODS.register("endless")
+@dataclass(frozen=True)
+class Endless(Well):
+    '''Stays in its first step until there is a file.'''
+
+    def paths(self, training):
+        while not os.path.exists("enough"):
+            time.sleep(0.01)
+        return super().paths(training)
+
+@METHODS.register("deaf")
+@dataclass(frozen=True)
+class Deaf(Endless):
+    '''Does not even stop when it is asked to.'''
+
+    def paths(self, training):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return super().paths(training)
+"""
+
+STUDY = '''
+"""Rows of one method each."""
+
+from harness.study import Column, Row, Study
+
+rows = [Row({{"Method": name}}, {{"method": name}}) for name in {names}]
+study = Study("mine", "Mine", rows, [Column("τ", "kendall_tau")])
+'''
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A user's folder with methods of her own, as the current directory."""
+    folder = tmp_path_factory.mktemp("project")
+    for name in ("methods", "studies"):
+        (folder / name).mkdir()
+    (folder / "methods" / "own.py").write_text(METHODS)
+    studies = {"mixed": ["crash", "well", "raise"], "endless": ["well", "endless"], "deaf": ["well", "deaf"]}
+    for name, names in studies.items():
+        (folder / f"{name}.py").write_text(STUDY.format(names=names))
+    with discovery.fresh(), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("HARNESS_STORE", raising=False)
+        yield folder
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """`python -m harness run` in the current directory."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "harness", "run", *arguments],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def await_line(stream: IO[str] | None, pattern: str) -> None:
+    assert stream
+    for line in stream:
+        if re.search(pattern, line):
+            return
+    raise AssertionError(f"the output ended without {pattern!r}")
+
+
+def outcomes(store: Path) -> dict[str, bytes]:
+    """What must be equal, by cell: results and predictions as they lie there."""
+    found = {}
+    for run in DirectoryStore(store).runs():
+        result = json.loads((run.path / "result.json").read_text())["result"]
+        found[run.key] = json.dumps(result).encode() + (run.path / "predictions.json").read_bytes()
+    return found
+
+
+@pytest.fixture(scope="module")
+def mixed(project: Path) -> tuple[int, Path]:
+    """The exit status of a run in which one cell crashes, one is well and one raises; and its store."""
+    return main(["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--jobs", "2", "--store", "mixed"]), Path(
+        "mixed"
+    )
+
+
+def test_a_crash_and_an_error_are_failures_of_their_cells_alone(mixed: tuple[int, Path]) -> None:
+    status, store = mixed
+    assert status == 1
+    states = {run.cell["config"]["method"]["name"]: run for run in DirectoryStore(store).runs()}
+    assert {name: run.status for name, run in states.items()} == {"crash": "failed", "well": "done", "raise": "failed"}
+    assert states["crash"].fail_trace == ["killed by signal 9 (SIGKILL)"]
+    assert "NameError" in (states["raise"].fail_trace or [""])[-1]
+
+
+def test_failed_cells_are_listed_and_not_run_again(mixed: tuple[int, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    _, store = mixed
+    before = [run.id for run in DirectoryStore(store).runs()]
+    assert main(["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--store", str(store)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "1 of 3 cells done, 0 of them now, 2 failed\n"
+    crash, error, advice = captured.err.splitlines()
+    assert re.fullmatch(r"failed: crash seed 0 \(run \w+-1\): killed by signal 9 \(SIGKILL\)", crash)
+    assert re.fullmatch(r"failed: raise seed 0 \(run \w+-1\): NameError: name 'undefined_name' is not defined", error)
+    assert advice == "cells that failed before are run again with --retry failed"
+    assert [run.id for run in DirectoryStore(store).runs()] == before
+
+
+def test_what_is_done_is_not_trained_again(mixed: tuple[int, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    _, store = mixed
+    command = ["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--store", str(store)]
+    assert main([*command, "--only", "method.name=well"]) == 0
+    assert capsys.readouterr() == ("1 of 1 cells done, 0 of them now\n", "")
+
+
+def test_ctrl_c_while_torch_is_imported_ends_at_once(project: Path) -> None:
+    with start("mixed.py", "--preset", "tiny", "--seeds", "1", "--store", "early") as engine:
+        await_line(engine.stdout, "cells to run")
+        children = descendants(engine.pid)
+        engine.send_signal(signal.SIGINT)
+        _, errors = engine.communicate(timeout=30)
+    assert engine.returncode == 130
+    assert "the same command goes on with the rest" in errors and "Traceback" not in errors
+    assert children and all_gone(children)
+
+
+@pytest.mark.long
+def test_killing_run_leaves_no_process_and_the_next_run_completes(project: Path) -> None:
+    command = ["endless.py", "--preset", "tiny", "--seeds", "1", "--jobs", "2", "--store", "killed"]
+    with start(*command) as engine:
+        await_line(engine.stdout, "well seed 0: done")
+        children = descendants(engine.pid)
+        assert len(children) == 2  # the server and the endless cell
+        engine.kill()
+    assert all_gone(children)
+    assert sorted(run.status for run in DirectoryStore(Path("killed")).runs()) == ["done", "lost"]
+    Path("enough").touch()
+    try:
+        assert main(["run", *command]) == 0
+    finally:
+        Path("enough").unlink()
+    assert sorted(run.status for run in DirectoryStore(Path("killed")).runs()) == ["done", "done", "lost"]
+
+
+@pytest.mark.long
+def test_ctrl_c_stores_running_cells_as_interrupted(project: Path) -> None:
+    with start("endless.py", "--preset", "tiny", "--seeds", "1", "--jobs", "2", "--store", "once") as engine:
+        await_line(engine.stdout, "well seed 0: done")
+        children = descendants(engine.pid)
+        engine.send_signal(signal.SIGINT)
+        printed, errors = engine.communicate(timeout=60)
+    assert engine.returncode == 130
+    assert "endless seed 0: interrupted" in printed and printed.endswith(
+        "1 of 2 cells done, 1 of them now, 1 interrupted\n"
+    )
+    assert errors.endswith("the same command goes on with the rest\n") and "Traceback" not in errors
+    assert all_gone(children)
+    assert sorted(run.status for run in DirectoryStore(Path("once")).runs()) == ["done", "interrupted"]
+
+
+@pytest.mark.long
+def test_a_second_ctrl_c_ends_cells_that_do_not_stop(project: Path) -> None:
+    with start("deaf.py", "--preset", "tiny", "--seeds", "1", "--jobs", "2", "--store", "twice") as engine:
+        await_line(engine.stdout, "well seed 0: done")
+        children = descendants(engine.pid)
+        engine.send_signal(signal.SIGINT)
+        await_line(engine.stderr, "Ctrl-C again ends them at once")
+        engine.send_signal(signal.SIGINT)
+        engine.communicate(timeout=GRACE - 1)
+    assert engine.returncode == 130
+    assert all_gone(children)
+    assert sorted(run.status for run in DirectoryStore(Path("twice")).runs()) == ["done", "lost"]
+
+
+@pytest.mark.long
+def test_results_do_not_depend_on_the_number_of_jobs_and_run_itself_imports_nothing_heavy(project: Path) -> None:
+    only = "clusters.name=operation,schedule.name=calr"
+    command = ["run", "ablation_calr_ms", "--preset", "tiny", "--seeds", "1", "--only", only]
+    script = (
+        "import json, sys; from harness.cli import main; status = main(sys.argv[1:]); "
+        "print(json.dumps([status, sorted({'torch', 'pandas', 'scipy', 'sacred', 'sklearn'} & set(sys.modules))]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command, "--jobs", "1", "--store", "one"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == [0, []]
+    assert main([*command, "--jobs", "2", "--store", "two"]) == 0
+    assert len(outcomes(Path("one"))) == 3
+    assert outcomes(Path("one")) == outcomes(Path("two"))
