@@ -1,0 +1,129 @@
+"""Studies expand into cells; a cell's identity holds what is trained and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness import discovery
+from harness.config import Component, Observe, Ranking, RunConfig
+from harness.errors import InvalidConfiguration, UnknownName
+from harness.presets import Preset, get_preset
+from harness.study import Cell, Column, Request, Row, Study, apply, expand
+
+DEMO = get_preset("demo")
+COLUMNS = [Column("τ", "kendall_tau")]
+
+
+def ablation() -> Study:
+    file = next(file for file in discovery.study_files() if file.stem == "ablation_calr_ms")
+    study: Study = discovery.load_file(file).study
+    return study
+
+
+def row(requests: list[Request], number: int) -> RunConfig:
+    return next(request.cell.config for request in requests if request.row == number)
+
+
+def test_the_ablation_is_the_papers_table() -> None:
+    requests = expand(ablation(), DEMO)
+    assert len(requests) == 36 and len({request.cell.key for request in requests}) == 36
+    labels = [tuple(r.labels.values()) for r in ablation().rows]
+    assert labels[:4] == [("SPOS", False, False), ("SPOS", True, False), ("SPOS", False, True), ("SPOS", True, True)]
+    both = row(requests, 7)
+    assert (both.method.name, both.schedule.name, both.clusters.name) == ("fairnas", "calr", "operation")
+    plain = row(requests, 8)
+    assert (plain.method.name, plain.schedule.name, plain.clusters.name) == ("fsnas", "cosine", "none")
+
+
+def test_every_method_gets_equal_passes() -> None:
+    requests = expand(ablation(), DEMO, seeds=1)
+    epochs = [row(requests, number).train.epochs for number in (0, 4, 8)]
+    # FairNAS trains five paths a step, FSNAS five supernets.
+    assert epochs[0] == 5 * epochs[1] == 5 * epochs[2] > 0
+
+
+@pytest.mark.parametrize(
+    "measured", [{"rank": Ranking(images=7)}, {"observe": Observe(kendall_tau_every=3)}, {"rank": Ranking(bins=9)}]
+)
+def test_what_is_only_measured_is_not_part_of_the_identity(measured: dict[str, Any]) -> None:
+    cell = Cell(RunConfig())
+    other = Cell(replace(cell.config, **measured))
+    assert other.config != cell.config and other.key == cell.key
+    assert (other.ranking_key != cell.ranking_key) == ("rank" in measured)
+
+
+@pytest.mark.parametrize(
+    "trained",
+    [
+        {"seed": 1},
+        {"method": Component("fairnas")},
+        {"schedule": Component("cosine", {"final": 0.1})},
+        {"clusters": Component("operation")},
+        {"train": replace(RunConfig().train, first_step=0)},
+        {"optimiser": replace(RunConfig().optimiser, inactive="decay")},
+    ],
+)
+def test_what_determines_the_weights_is(trained: dict[str, Any]) -> None:
+    assert Cell(replace(RunConfig(), **trained)).key != Cell(RunConfig()).key
+
+
+def test_the_parent_and_the_versions_are_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = Cell(RunConfig()).key
+    assert Cell(RunConfig(), parent=key).key != key
+    monkeypatch.setattr("harness.study.TRAINING_VERSION", 99)
+    assert Cell(RunConfig()).key != key
+
+
+def test_a_cell_survives_json_with_its_key() -> None:
+    cell = expand(ablation(), DEMO)[-1].cell
+    assert Cell.from_json(cell.json()) == cell and Cell.from_json(cell.json()).key == cell.key
+
+
+def test_overrides_of_an_option_concern_the_rows_that_have_it() -> None:
+    requests = expand(ablation(), DEMO, 1, {"schedule.gamma_prime": 2.0, "train.epochs": 3})
+    for request in requests:
+        assert request.overridden and request.cell.config.train.epochs == 3
+        options = request.cell.config.schedule.options
+        assert options.get("gamma_prime") == (2.0 if request.cell.config.schedule.name == "calr" else None)
+
+
+@pytest.mark.parametrize(
+    ("override", "error", "message"),
+    [
+        ({"train.epoch": 3}, InvalidConfiguration, "did you mean 'epochs'"),
+        ({"trian.epochs": 3}, InvalidConfiguration, "no configuration section 'trian'"),
+        ({"schedule.gamma": 3}, InvalidConfiguration, "schedule.gamma"),
+        ({"schedule.gamma_prime": 0}, InvalidConfiguration, "must be above 0"),
+        ({"method": "spso"}, UnknownName, "did you mean 'spos'"),
+        ({"train.epochs": 0}, InvalidConfiguration, "at least 1"),
+    ],
+)
+def test_overrides_that_cannot_run_are_refused(override: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        expand(ablation(), DEMO, 1, override)
+
+
+def test_another_name_drops_the_options_of_the_former_component() -> None:
+    document = RunConfig(schedule=Component("calr", {"gamma_prime": 3.0})).json()
+    apply(document, {"schedule.final": 0.5, "schedule.name": "cosine"})
+    assert document["schedule"] == {"name": "cosine", "final": 0.5}
+
+
+def test_every_data_set_of_a_preset_has_its_cells() -> None:
+    wide = Preset("wide", "", seeds=1, datasets=("digits", "digits"), settings={"network.depth": 1})
+    assert [r.dataset for r in expand(Study("s", "S", [Row({"M": "a"})], COLUMNS), wide)] == ["digits", "digits"]
+
+
+def test_rows_with_other_labels_and_unknown_groups_are_refused() -> None:
+    with pytest.raises(InvalidConfiguration, match="same label columns"):
+        Study("s", "S", [Row({"A": "x"}), Row({"B": "x"})], COLUMNS)
+    with pytest.raises(InvalidConfiguration, match="group 'B'"):
+        Study("s", "S", [Row({"A": "x"})], COLUMNS, group="B")
+
+
+def test_an_unknown_preset_names_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'demo'"):
+        get_preset("dmeo")
