@@ -76,7 +76,8 @@ def warm_up() -> Iterator[None]:
 
 
 def run_job(job: dict[str, Any], progress: Report) -> dict[str, Any]:
-    """Run one job, in a process of its own: {"kind", "cell", "store", "preset", "overrides", "threads"}.
+    """Run one job, in a process of its own: {"kind", "cell", "store", "preset", "overrides", "threads"},
+    with "device" if it should not be the best there is.
 
     Kind "train" makes a new run of the cell; "rank" adds the ranking that the cell asks for to its done
     run. Gives {"status": "done" | "failed" | "interrupted", "run_id", "key"}, with "result" and "cost"
@@ -89,7 +90,7 @@ def run_job(job: dict[str, Any], progress: Report) -> dict[str, Any]:
         reply["key"] = cell.key
         store = DirectoryStore(Path(job["store"]))
         if job["kind"] == "rank":
-            return reply | _rank(cell, store, job["threads"], progress)
+            return reply | _rank(cell, store, job, progress)
         directory = store.create(cell, job["preset"], job["overrides"])
         reply["run_id"] = directory.id
         return reply | _train(cell, directory, job, progress)
@@ -107,7 +108,7 @@ def _train(cell: Cell, directory: RunDirectory, job: dict[str, Any], progress: R
         try:
             with output_to(directory.path / LOG) as log:
                 try:
-                    outcome = _sacred_run(cell, directory, observer, log, job["threads"], progress)
+                    outcome = _sacred_run(cell, directory, observer, log, job, progress)
                     reply = {"status": "done", "result": outcome.result, "cost": outcome.cost}
                 except KeyboardInterrupt:
                     if observer.status == "RUNNING":
@@ -130,7 +131,12 @@ def _train(cell: Cell, directory: RunDirectory, job: dict[str, Any], progress: R
 
 
 def _sacred_run(
-    cell: Cell, directory: RunDirectory, observer: DirectoryObserver, log: IO[str], threads: int, progress: Report
+    cell: Cell,
+    directory: RunDirectory,
+    observer: DirectoryObserver,
+    log: IO[str],
+    job: dict[str, Any],
+    progress: Report,
 ) -> Outcome:
     config = cell.config
     experiment = Experiment("cell", save_git_info=False)
@@ -157,8 +163,8 @@ def _sacred_run(
             print(f"epoch {step}/{steps}: loss {at.loss:.4f}" + (f", τ {latest:.4f}" if latest is not None else ""))
             progress({"event": "epoch", "step": step, "steps": steps, "loss": at.loss, "tau": latest})
 
-        outcome = run_cell(config, watch=Watch(epoch, metric, throttled(progress)))
-        outcome.cost["threads"] = threads
+        outcome = run_cell(config, device_of(job), watch=Watch(epoch, metric, throttled(progress)))
+        outcome.cost["threads"] = job["threads"]
         _store_outcome(cell, directory, outcome)
         for name in (PREDICTIONS, WEIGHTS):
             if (directory.path / name).exists():
@@ -181,7 +187,7 @@ def _store_outcome(cell: Cell, directory: RunDirectory, outcome: Outcome) -> Non
         directory.write_weights(lambda file: torch.save(states, file))
 
 
-def _rank(cell: Cell, store: DirectoryStore, threads: int, progress: Report) -> dict[str, Any]:
+def _rank(cell: Cell, store: DirectoryStore, job: dict[str, Any], progress: Report) -> dict[str, Any]:
     run = store.done(cell.key)
     if run is None:
         raise DataError(f"no done run of cell {cell.key[:16]} in {store.path} whose weights could be ranked")
@@ -200,8 +206,13 @@ def _rank(cell: Cell, store: DirectoryStore, threads: int, progress: Report) -> 
             else:
                 weights = _weights(run.path)
                 known = known_predictions(run, config["rank"])
-                outcome = rank_again(cell.config, weights, known, watch=Watch(ranking=throttled(progress)))
-                result, cost, numbered = outcome.result, outcome.cost | {"threads": threads}, _numbered(cell, outcome)
+                watch = Watch(ranking=throttled(progress))
+                outcome = rank_again(cell.config, weights, known, device_of(job), watch)
+                result, cost, numbered = (
+                    outcome.result,
+                    outcome.cost | {"threads": job["threads"]},
+                    _numbered(cell, outcome),
+                )
             write_ranking(run.path, key, config, result, cost, predictions_document(config, numbered))
     except (Exception, SystemExit) as error:
         with log.open("a") as file:
@@ -223,6 +234,11 @@ def _weights(run: Path) -> list[dict[str, Any]]:
 def _numbered(cell: Cell, outcome: Outcome) -> dict[int, float]:
     space = SPACES.get(cell.config.space)()
     return {space.index(architecture): accuracy for architecture, accuracy in outcome.predictions.items()}
+
+
+def device_of(job: dict[str, Any]) -> str:
+    """Where a job computes. Asked in the job's own process: the server must not touch a GPU before it forks."""
+    return job.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def seed_globals(seed: int) -> None:

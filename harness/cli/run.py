@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @request_options
 @click.option("--jobs", type=click.IntRange(1), help="Cells side by side.  [default: all cores]")
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a cell.")
+@click.option("--device", help="Where cells compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
 @click.option("--retry", type=click.Choice(["failed"]), help="Run cells again that failed before.")
 def command(
     names: tuple[str, ...],
@@ -34,6 +35,7 @@ def command(
     updates: tuple[str, ...],
     jobs: int | None,
     threads: int,
+    device: str | None,
     retry: str | None,
 ) -> int:
     """Run every cell of the studies that is not stored yet.
@@ -77,6 +79,7 @@ def command(
                     "preset": preset,
                     "overrides": overrides,
                     "threads": threads,
+                    "device": device,
                 }
                 for work in todo
             ]
