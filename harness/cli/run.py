@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,6 +50,8 @@ def command(
     from harness.stores.directory import DirectoryStore
     from harness.syntax import parse_updates
 
+    if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise UserError(f"--device {device}: allowed are cpu, cuda and cuda:NUMBER")
     overrides = parse_updates(updates)
     studies = chosen_studies(names, everything)
     reader = DirectoryStore(store)

@@ -113,6 +113,7 @@ def test_a_mistake_is_one_message_and_exit_2(
         (["--jobs", "0"], "0 is not in the range x>=1"),
         (["--threads", "0"], "0 is not in the range x>=1"),
         (["--retry", "done"], "'done' is not 'failed'"),
+        (["--device", "gpu"], "allowed are cpu, cuda and cuda:NUMBER"),
         (["--store", "file"], "'file' is a file"),
         (["--store", "file/runs"], "the store file/runs: Not a directory"),
         (["with", "train.epochs=0"], "train.epochs must be at least 1, not 0"),
