@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from harness.benchmarks import fingerprint
 from harness.config import COMPONENTS, RunConfig
 from harness.errors import InvalidConfiguration
 from harness.method import Method
 from harness.presets import Preset
-from harness.registries import SPACES
+from harness.registries import BENCHMARKS, SPACES
 from harness.seeds import chance
 
 TRAINING_VERSION = 1
@@ -57,10 +58,16 @@ class Cell:
     def from_json(cls, document: Mapping[str, Any]) -> Cell:
         return cls(RunConfig.from_json(document["config"]), document["parent"])
 
-    @property
+    @cached_property
     def ranking_key(self) -> str:
-        """What is asked of the ranking: part of a request, not of the cell's identity."""
-        return ranking_key(self.config.json())
+        """What is asked of the ranking, and the truth it is judged by: not part of the cell's identity.
+
+        A table of ground truth that changed gives another key, so no stored judgement outlives its truth.
+        Raises `DataError` when the benchmark cannot be read.
+        """
+        asked = self.config.json()
+        truth = fingerprint(BENCHMARKS.get(self.config.benchmark), self.config.dataset)
+        return hashlib.sha256(canonical([asked["rank"], asked["benchmark"], truth]).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -171,11 +178,6 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
 def canonical(document: Any) -> str:
     """Canonical JSON: equal documents give equal text."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def ranking_key(config: Mapping[str, Any]) -> str:
-    """What a configuration, as plain JSON types, asks of the ranking."""
-    return hashlib.sha256(canonical([config["rank"], config["benchmark"]]).encode()).hexdigest()[:16]
 
 
 def _share(document: Mapping[str, Any]) -> int:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from harness import discovery
+from harness.benchmarks.table import TableBenchmark
 from harness.config import Component, Observe, Ranking, RunConfig
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.presets import Preset, get_preset
+from harness.registries import BENCHMARKS
 from harness.study import Cell, Column, Request, Row, Study, apply, expand
 
 DEMO = get_preset("demo")
@@ -127,3 +129,20 @@ def test_rows_with_other_labels_and_unknown_groups_are_refused() -> None:
 def test_an_unknown_preset_names_the_known_ones() -> None:
     with pytest.raises(UnknownName, match="did you mean 'demo'"):
         get_preset("dmeo")
+
+
+def test_another_truth_under_the_same_name_is_another_ranking_of_the_same_cell() -> None:
+    before = Cell(RunConfig())
+    key, ranking = before.key, before.ranking_key
+    entry = BENCHMARKS.entries["digits"]
+    digits = BENCHMARKS.get("digits")()
+    changed = digits.table.test.copy()
+    changed[0, 0] += 1
+    other = TableBenchmark("digits", digits.space, replace(digits.table, test=changed))
+    BENCHMARKS.entries["digits"] = replace(entry, thing=lambda: other)
+    try:
+        after = Cell(RunConfig())
+        assert after.key == key and after.ranking_key != ranking
+    finally:
+        BENCHMARKS.entries["digits"] = entry
+    assert Cell(RunConfig()).ranking_key == ranking

@@ -23,7 +23,7 @@ from harness.stores.run_directory import (
     WEIGHTS,
 )
 from harness.stores.stored import Problem, StoredRun
-from harness.study import canonical, ranking_key
+from harness.study import canonical
 
 SMALL = 1 << 20
 """Bytes up to which a file's checksum is verified whenever it is read; that of weights is when they are used."""
@@ -68,7 +68,7 @@ def _read_run(path: Path, problems: list[Problem]) -> StoredRun:
         document = read_small(path / RESULT, schema=True)
         result, cost = document["result"], document["cost"]
         status = "done"
-        rankings[ranking_key(cell["cell"]["config"])] = {k: v for k, v in result.items() if k != "observed"}
+        rankings[cell["ranking"]] = {k: v for k, v in result.items() if k != "observed"}
         rankings |= read_rankings(path, problems)
     elif run.get("status") in ("FAILED", "INTERRUPTED"):
         status = run["status"].lower()

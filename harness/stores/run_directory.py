@@ -61,6 +61,7 @@ class RunDirectory:
                     "attempt": attempt,
                     "run_id": path.name,
                     "cell": cell.json(),
+                    "ranking": cell.ranking_key,
                     "identity": identity,
                     "preset": preset,
                     "overrides": dict(overrides),
