@@ -55,9 +55,10 @@ def runs(
 ) -> pandas.DataFrame:
     """One row a run: what it was asked to do, what came out, what it cost.
 
-    With a study, only the runs whose cell it asks for (under the run's own preset and overrides), the
-    study's row and labels beside them, and the metrics of the ranking that the study asks for. `where`
-    is a condition on the columns. `all` adds what is not done, or superseded.
+    With a study, only the runs whose cell it asks for under the run's own preset, without overrides if
+    it does so (as in its report), else with the run's; the study's row and labels beside them, and the
+    ranking that it asks for, missing if that was not made. `where` is a condition on the
+    columns. `all` adds what is not done, or superseded.
     Raises `InvalidConfiguration` for a condition that cannot be evaluated, `UnknownName` for a study.
     """
     from harness.expression import select
@@ -73,7 +74,7 @@ def runs(
         labels = [{_label(label): value for label, value in row.labels.items()} for row in asked.rows]
         table = frame(
             [
-                record(run, request.cell.ranking_key) | {"study": asked.name, "row": request.row} | labels[request.row]
+                _as_asked(run, request) | {"study": asked.name, "row": request.row} | labels[request.row]
                 for run in chosen
                 if (request := members.get(run.id)) is not None
             ],
@@ -201,20 +202,41 @@ def _one_study(name: str) -> Study:
     return found.get(name) or next(iter(found.values()))
 
 
+def _as_asked(run: StoredRun, request: Request) -> dict[str, Any]:
+    """The run's columns, with the ranking that the request asks for in place of the run's own."""
+    config = request.cell.config.json()
+    measured = columns_of({"rank": config["rank"], "benchmark": config["benchmark"]})
+    return record(run, request.cell.ranking_key) | measured | {"overridden": request.overridden}
+
+
 def _members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, Request]:
-    """The runs that the study asks for under their own preset and overrides, by id, and the first row that does."""
+    """The runs that the study asks for, by id, and the first row that does.
+
+    A run that the plain study asks for answers that, as in its report, whatever overrides it was made
+    with; the others answer the study under their own overrides.
+    """
+    plain = _matches(study, [(run, {}) for run in chosen])
+    return plain | _matches(study, [(run, run.overrides) for run in chosen if run.id not in plain])
+
+
+def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]) -> dict[str, Request]:
+    """By id, the runs whose cell the study asks for under their preset and the overrides beside them."""
     from harness.presets import PRESETS
 
     groups: dict[tuple[str, str], list[StoredRun]] = {}
-    for run in chosen:
-        groups.setdefault((run.preset, repr(sorted(run.overrides.items()))), []).append(run)
+    with_overrides: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for run, overrides in chosen:
+        place = (run.preset, repr(sorted(overrides.items())))
+        groups.setdefault(place, []).append(run)
+        with_overrides[place] = overrides
     members: dict[str, Request] = {}
-    for (preset, _), group in groups.items():
+    for place, group in groups.items():
+        preset, _ = place
         if preset not in PRESETS:
             continue
         seeds = 1 + max(int(run.cell["config"]["seed"]) for run in group)
         try:
-            requests = expand(study, PRESETS[preset], seeds, group[0].overrides)
+            requests = expand(study, PRESETS[preset], seeds, with_overrides[place])
         except UserError:  # overrides of another study, which this one has no row for
             continue
         asked: dict[str, Request] = {}

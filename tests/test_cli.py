@@ -141,7 +141,10 @@ def test_list_shows_name_summary_and_origin(project: Path, capsys: pytest.Captur
         "@METHODS.register('mine')\nclass Mine:\n    '''A method of my own.'''\n"
     )
     (project / "studies").mkdir()
-    (project / "studies" / "table.py").write_text("'''One table.\n\nMore.'''\nraise AssertionError\n")
+    (project / "studies" / "table.py").write_text(
+        "'''One table.\n\nMore.'''\nfrom harness.study import Row, Study\n\n"
+        "study = Study('table', 'A table', [Row({'Method': 'SPOS'})], [])\n"
+    )
     assert cli.main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["methods", "  mine  A method of my own.  methods/mine.py:4"]
@@ -155,8 +158,14 @@ def test_list_takes_one_kind(project: Path, capsys: pytest.CaptureFixture[str]) 
     assert "did you mean 'methods'?" in capsys.readouterr().err
 
 
-def test_list_names_a_study_that_is_no_python(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / "studies").mkdir()
-    (project / "studies" / "table.py").write_text("x = 1\nif x\n")
-    assert cli.main(["list", "studies"]) == 2
-    assert f"{project / 'studies' / 'table.py'}:2 does not import" in capsys.readouterr().err
+def test_list_says_of_a_study_that_it_does_not_import(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    studies = project / "studies"
+    studies.mkdir()
+    (studies / "a_syntax.py").write_text("x = 1\nif x\n")
+    (studies / "b_name.py").write_text("'''A table.'''\n\nstudy = Studi()\n")
+    (studies / "c_empty.py").write_text("")
+    assert cli.main(["list", "studies"]) == 0
+    heading, syntax, name, empty = capsys.readouterr().out.splitlines()
+    assert syntax.startswith(f"  a_syntax  does not import: {studies / 'a_syntax.py'}:2: SyntaxError")
+    assert name.startswith(f"  b_name    does not import: {studies / 'b_name.py'}:3: NameError: name 'Studi'")
+    assert "holds no study" in empty

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from harness import results
 from harness.catalogue import find_studies
+from harness.discovery import component
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.expression import translate
 from harness.presets import get_preset
-from harness.stores.directory import StoredRun
+from harness.stores.directory import DirectoryStore, StoredRun
+from harness.stores.run_directory import write_ranking
 from harness.study import Request, expand
 from tests.stored_runs import store_run
 
@@ -97,6 +99,25 @@ def test_a_study_gives_its_rows_and_labels(stored: tuple[Path, list[StoredRun]])
     assert len(results.runs(study="ablation_calr_ms", store=store, where="not overridden and label_calr")) == 1
     with pytest.raises(UnknownName, match="did you mean 'ablation_calr_ms'"):
         results.runs(study="ablation_clr_ms", store=store)
+
+
+def test_a_study_gives_the_ranking_that_its_report_shows(tmp_path: Path, requests: list[Request]) -> None:
+    study = find_studies("ablation_calr_ms")[0]
+    override = {"rank.images": 32, "rank.bins": 10}
+    other = expand(study, get_preset("tiny"), 1, override)[0]
+    run = store_run(tmp_path, other, 0.25, 50.0, overrides=override)
+    unranked = results.runs(study=study, store=tmp_path).iloc[0]
+    assert pandas.isna(unranked.kendall_tau) and unranked.rank_images == 64
+    plain = requests[0].cell
+    judged = {**(run.result or {}), "kendall_tau": 0.75, "top1_accuracy": 70.0}
+    write_ranking(run.path, plain.ranking_key, plain.config.json(), judged, {}, {})
+    row = results.runs(study=study, store=tmp_path).iloc[0]
+    [evidence] = component("reports.evidence").gather(requests[:1], DirectoryStore(tmp_path).runs())
+    assert row.kendall_tau == evidence.metrics["kendall_tau"] == 0.75
+    assert (row.top1_accuracy, row.rank_images, row.rank_bins, row.overridden) == (70.0, 64, 20, False)
+    # Without a study, a run is what it was made as.
+    own = results.runs(store=tmp_path).iloc[0]
+    assert (own.kendall_tau, own.rank_images, own.overridden) == (0.25, 32, True)
 
 
 def test_presets_and_conditions_select(stored: tuple[Path, list[StoredRun]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.errors import BrokenComponent, UnknownName
+from harness.errors import BrokenComponent, UnknownName, UserError
 
 Row = tuple[str, str, str]
 
@@ -36,20 +36,27 @@ def _registered_rows(kind: str) -> list[Row]:
 
 
 def _study_rows() -> list[Row]:
-    """Studies are files: their docstrings are read without running them."""
-    import ast
-
-    from harness.discovery import study_files
+    """Studies are files: each is loaded, and one that cannot be says why in place of its docstring."""
+    from harness.catalogue import studies_in
+    from harness.discovery import load_file, study_files
 
     rows = []
     for file in study_files():
         try:
-            docstring = ast.get_docstring(ast.parse(file.read_bytes(), str(file))) or ""
-        except SyntaxError as error:
-            raise BrokenComponent.during_import(file, error) from error
+            studies_in(file)
+            summary = (load_file(file).__doc__ or "").strip().partition("\n")[0]
+        except BrokenComponent as error:
+            # The message begins with the place: "FILE:LINE does not import: REASON".
+            summary = f"does not import: {_one_line(error).replace(' does not import', '', 1)}"
+        except UserError as error:
+            summary = _one_line(error)
         name = file.parent.name if file.name == "__init__.py" else file.stem
-        rows.append((name, docstring.partition("\n")[0], _shown(file)))
+        rows.append((name, summary, _shown(file)))
     return rows
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _shown(file: Path) -> str:

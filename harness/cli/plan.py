@@ -40,8 +40,13 @@ def command(
     for state, meaning in STATES.items():
         if plan.states[state]:
             click.echo(f"  {plan.states[state]:5} {state:12} {meaning}")
-    if not any(work.kind(retry=False) for work in plan.work):
+    kinds = [work.kind(retry=False) for work in plan.work]
+    if not any(kinds):
         click.echo("nothing to run")
+        return
+    if "train" not in kinds:
+        count = kinds.count("rank")
+        click.echo(f"{count} ranking{'s' if count > 1 else ''} of stored weights, not estimated")
         return
     seconds = seconds_left(plan, runs, preset)
     if seconds is None:

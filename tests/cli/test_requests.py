@@ -56,6 +56,15 @@ def test_plan_of_nothing_done_and_of_everything_done(
     assert "ablation_calr_ms: Ablation of CaLR and MS, 12 cells, 1 done" in capsys.readouterr().out
 
 
+def test_plan_of_rankings_alone_gives_no_estimate(requests: list[Request], capsys: pytest.CaptureFixture[str]) -> None:
+    for request in requests[:2]:
+        store_run(Path("runs"), request, 0.5)
+    only = ["--only", "method.name=spos,clusters.name=none"]
+    ranked = ["plan", "ablation_calr_ms", *TINY, *only, "with", "rank.images=32"]
+    assert main(ranked) == 0
+    assert capsys.readouterr().out.endswith("\n2 rankings of stored weights, not estimated\n")
+
+
 def test_status_counts_by_study_and_preset_and_names_what_is_damaged(
     requests: list[Request], capsys: pytest.CaptureFixture[str]
 ) -> None:
