@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.benchmarks import Benchmark
+from harness.benchmarks.selection import RULES
 from harness.config import COMPONENTS, Observe, RunConfig, read
 from harness.errors import InvalidConfiguration
 from harness.method import ClusterRule, Method, Sampler, Schedule
 from harness.presets import Preset
-from harness.registries import SPACES
+from harness.registries import BENCHMARKS, DATASETS, SPACES
 from harness.seeds import chance
 from harness.stores.stored import StoredRun
 from harness.study import Cell, Request, Study, expand
@@ -129,6 +131,8 @@ def _work(label: str, requests: list[Request], attempts: list[StoredRun]) -> Wor
     counting = [run for run in attempts if run.status == "done" and not run.superseded]
     last = attempts[-1] if attempts else None
     chosen, state = requests[0].cell, last.status if last else "missing"
+    if last and state == "failed" and not any(_ranks_the_same(last, request.cell) for request in requests):
+        state = "missing"  # it may have failed in measuring what nobody asks for now
     if counting:
         last = counting[-1]
         stored = read(Observe, last.cell["config"]["observe"], "observe")
@@ -144,12 +148,32 @@ def _work(label: str, requests: list[Request], attempts: list[StoredRun]) -> Wor
     return Work(cell, label, tuple(requests), state, last)
 
 
+def _ranks_the_same(run: StoredRun, cell: Cell) -> bool:
+    """Whether a run was to be ranked as is asked for now."""
+    now = cell.config.json()
+    return all(run.cell["config"][key] == now[key] for key in ("rank", "benchmark"))
+
+
 def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset) -> str:
     """How a reader knows the cell: "SPOS CaLR seed 0"."""
     words = [name if value is True else value for name, value in labels.items() if value is not False]
     if len(preset.datasets) > 1:
         words.append(request.dataset)
     return " ".join([*map(str, words), f"seed {request.seed}"])
+
+
+def _check_ranking(config: RunConfig) -> None:
+    """Refuse what could not be measured of the cell, before it is trained."""
+    benchmark: Benchmark = BENCHMARKS.get(config.benchmark)()
+    if benchmark.space.name != config.space:
+        raise InvalidConfiguration(
+            f"benchmark {config.benchmark!r} is about {benchmark.space.name}, the configuration about {config.space}"
+        )
+    RULES[config.rank.selection](benchmark.accuracies(config.dataset), config.rank.bins)
+    if config.rank.images is not None:
+        there = len(DATASETS.get(config.dataset)().valid)
+        if config.rank.images > there:
+            raise InvalidConfiguration(f"rank.images is {config.rank.images}; {config.dataset} has {there} to rank on")
 
 
 def _check(label: str, config: RunConfig, checked: set[str]) -> None:
@@ -168,5 +192,6 @@ def _check(label: str, config: RunConfig, checked: set[str]) -> None:
         for part in method.parts(space, chance(config.seed, "split")):
             method.check(space, rule.bind(space, part.fixed, chance(config.seed, "clusters")), sampler)
             sampler.bind(space, part.fixed)
+        _check_ranking(config)
     except InvalidConfiguration as error:
         raise InvalidConfiguration(f"{label}: {error}") from error

@@ -12,7 +12,8 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
 from harness.benchmarks import fingerprint
@@ -20,8 +21,11 @@ from harness.config import COMPONENTS, RunConfig
 from harness.errors import InvalidConfiguration
 from harness.method import Method
 from harness.presets import Preset
-from harness.registries import BENCHMARKS, SPACES
+from harness.registries import BENCHMARKS, DATASETS, SPACES
+from harness.registry import Registry
 from harness.seeds import chance
+
+_BESIDE_THE_ENGINE = Path(__file__).resolve().parents[1]
 
 TRAINING_VERSION = 1
 """Changes when the engine's training gives other weights for the same configuration."""
@@ -41,9 +45,13 @@ class Cell:
     def identity(self) -> dict[str, Any]:
         """Everything that determines the trained weights, as plain JSON types."""
         document = {key: value for key, value in self.config.json().items() if key not in MEASURED}
-        versions = {"training": TRAINING_VERSION, "space": _version(SPACES.get(self.config.space))}
+        versions = {
+            "training": TRAINING_VERSION,
+            "space": version(SPACES, self.config.space),
+            "dataset": version(DATASETS, self.config.dataset),
+        }
         for key, registry in COMPONENTS.items():
-            versions[key] = _version(registry.get(getattr(self.config, key).name))
+            versions[key] = version(registry, getattr(self.config, key).name)
         return {"configuration": document, "parent": self.parent, "versions": versions}
 
     @cached_property
@@ -125,54 +133,78 @@ def expand(
 ) -> list[Request]:
     """All requests of a study under a preset.
 
-    An override of a component's option applies to the rows whose component has it; one that fits no row
-    is an error. Raises `InvalidConfiguration` on anything that could not run.
+    An override of a component's option applies to the rows whose component has it, and rows that set an
+    overridden key to another value are left out: they are about something else. An override that fits no
+    row is an error. Raises `InvalidConfiguration` on anything that could not run.
     """
-    overrides = dict(overrides or {})
+    overrides = dotted(overrides or {})
     requests = []
     unused = {key for key in overrides if _component_option(key)}
-    for number, row in enumerate(study.rows):
+    rows = [(number, dotted(row.settings)) for number, row in enumerate(study.rows)]
+    kept = [(n, own) for n, own in rows if all(overrides.get(key, value) == value for key, value in own.items())]
+    if not kept:
+        _explain(study, overrides)
+        clashing = sorted({key for _, own in rows for key in own if key in overrides})
+        raise InvalidConfiguration(
+            f"every row of study {study.name} sets {', '.join(clashing)} itself, to another value than asked for"
+        )
+    for number, settings in kept:
         for dataset in preset.datasets:
             document = RunConfig().json()
             apply(document, {"dataset": dataset, "benchmark": dataset})
             apply(document, preset.settings)
-            apply(document, row.settings)
-            if preset.equal_passes and "train.epochs" not in row.settings:
-                document["train"]["epochs"] = _share(document)
+            apply(document, settings)
             fitting = {key: value for key, value in overrides.items() if _fits(document, key, overrides)}
             unused -= fitting.keys()
             apply(document, fitting)
+            if preset.equal_passes and "train.epochs" not in settings:
+                document["train"]["epochs"] = _share(document)
             for seed in range(preset.seeds if seeds is None else seeds):
                 config = RunConfig.from_json({**document, "seed": seed})
                 requests.append(Request(study.name, number, dataset, seed, Cell(config), bool(overrides)))
     if unused:
-        # Let the configuration itself say what is wrong with the key.
-        document = RunConfig().json()
-        apply(document, {**study.rows[0].settings, **overrides})
-        RunConfig.from_json(document)
+        _explain(study, overrides)
         raise InvalidConfiguration(f"no row of study {study.name} has {', '.join(sorted(unused))}")
     return requests
 
 
+def _explain(study: Study, overrides: Mapping[str, Any]) -> None:
+    """Let the configuration itself say what is wrong with an override, if anything is."""
+    document = RunConfig().json()
+    apply(document, {**dotted(study.rows[0].settings), **overrides})
+    RunConfig.from_json(document)
+
+
+def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with dots for nesting, and a component's bare name as its `name`."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= dotted({f"{key}.{inner}": innermost for inner, innermost in value.items()})
+        else:
+            flat[f"{key}.name" if key in COMPONENTS else key] = value
+    return flat
+
+
 def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
     """Set dotted keys of a nested configuration; a component that gets another name loses its options."""
-    for key, value in sorted(settings.items(), key=lambda item: not item[0].endswith(".name")):
+    for key, value in sorted(dotted(settings).items(), key=lambda item: not item[0].endswith(".name")):
         *outer, last = key.split(".")
         place = document
         for depth, part in enumerate(outer):
             inner = place.get(part)
             if not isinstance(inner, dict):
-                known = ", ".join(k for k, v in place.items() if isinstance(v, dict))
+                section = ".".join(outer[: depth + 1])
+                sections = [name for name, value in place.items() if isinstance(value, dict)]
                 raise InvalidConfiguration(
-                    f"no configuration section {'.'.join(outer[: depth + 1])!r} (in {key}); sections: {known}"
+                    f"no configuration section {section!r} (in {key}); sections: {', '.join(sections)}"
+                    if sections
+                    else f"{section} is a value, it has no keys (in {key}); beside it: {', '.join(place)}"
                 )
             place = inner
         if last == "name" and outer and outer[0] in COMPONENTS and place.get("name") != value:
             place.clear()
-        if not outer and last in COMPONENTS and isinstance(value, str):
-            place[last] = {"name": value}
-        else:
-            place[last] = value
+        place[last] = value
 
 
 def canonical(document: Any) -> str:
@@ -203,5 +235,22 @@ def _fits(document: Mapping[str, Any], key: str, overrides: Mapping[str, Any]) -
     return option in getattr(COMPONENTS[section].get(name), "__dataclass_fields__", {})
 
 
-def _version(component: object) -> int:
-    return int(getattr(component, "version", 1))
+def version(registry: Registry[Any], name: str) -> int | str:
+    """What tells two meanings of one component apart.
+
+    Ours carry a number that changes with their meaning (`version`, 1 unless set). Others change without
+    telling: the text of the file that registers them stands for it.
+    """
+    component = registry.get(name)
+    file = registry.entries[name].file
+    if any(file.is_relative_to(_BESIDE_THE_ENGINE / folder) for folder in ("harness", "methods", "spaces")):
+        return int(getattr(component, "version", 1))
+    try:
+        return _text_hash(file, file.stat().st_mtime_ns)
+    except OSError:  # registered by hand, without a file
+        return int(getattr(component, "version", 1))
+
+
+@lru_cache(maxsize=256)
+def _text_hash(file: Path, changed: int) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]

@@ -173,3 +173,23 @@ def test_time_left_is_judged_by_done_cells_of_the_preset_and_method_first(tmp_pa
 def test_a_cell_survives_the_way_to_its_worker(tmp_path: Path) -> None:
     for work in planned(tmp_path, FIRST, SECOND).work:
         assert Cell.from_json(work.cell.json()) == work.cell
+
+
+def test_a_failure_to_measure_something_else_does_not_block_the_cell(tmp_path: Path) -> None:
+    store_run(tmp_path, requests(study(rank__bins=30))[0], status="failed")
+    assert planned(tmp_path, study(rank__bins=30)).work[0].state == "failed"
+    assert planned(tmp_path, study()).work[0].state == "missing"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rank__images": 513}, "digits has 512 to rank on"),
+        ({"rank__selection": "equal-count", "rank__bins": 20_000}, "cannot be split into 20000 chunks"),
+    ],
+)
+def test_what_could_not_be_measured_is_refused_before_anything_runs(
+    tmp_path: Path, settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidConfiguration, match=message):
+        planned(tmp_path, study(**settings))

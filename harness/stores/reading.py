@@ -68,7 +68,8 @@ def _read_run(path: Path, problems: list[Problem]) -> StoredRun:
         document = read_small(path / RESULT, schema=True)
         result, cost = document["result"], document["cost"]
         status = "done"
-        rankings[cell["ranking"]] = {k: v for k, v in result.items() if k != "observed"}
+        if "ranking" in cell:  # else it is not known by which truth it was judged
+            rankings[cell["ranking"]] = {k: v for k, v in result.items() if k != "observed"}
         rankings |= read_rankings(path, problems)
     elif run.get("status") in ("FAILED", "INTERRUPTED"):
         status = run["status"].lower()

@@ -66,7 +66,7 @@ def test_report_takes_conditions_and_settings(capsys: pytest.CaptureFixture[str]
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert {row["Method"] for row in rows} == {"SPOS"} and len(rows) == 8
     # Runs with other settings are another table: here nobody made any.
-    assert main([*tiny, "with", "train.epochs=3"]) == 0
+    assert main([*tiny, "with", "optimiser.learning_rate=0.2"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert {row["state"] for row in rows} == {"missing"}
 
