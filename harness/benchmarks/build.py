@@ -24,7 +24,7 @@ import numpy as np
 
 from harness.benchmarks.table import Table
 from harness.environment import cpu_model
-from harness.errors import DataError
+from harness.errors import DataError, Diverged, HarnessError
 from harness.registries import DATASETS, SPACES
 from harness.seeds import derive
 from harness.space import Space
@@ -75,9 +75,14 @@ def train_rows(plan: Plan, numbers: list[int], done: Callable[[], None] = lambda
     dataset = DATASETS.get(plan.dataset)()
     rows = []
     for number in numbers:
-        correct = train_standalone(
-            space, space.architecture(number), dataset, plan.recipe, plan.seed, copies=plan.seeds
-        )
+        architecture = space.architecture(number)
+        try:
+            correct = train_standalone(space, architecture, dataset, plan.recipe, plan.seed, copies=plan.seeds)
+        except Diverged as error:
+            raise HarnessError(
+                f"class {number} ({space.format(architecture)}): {error}; no table can be made with this recipe, "
+                "try a lower --learning-rate"
+            ) from error
         rows.append([number, list(correct.valid), list(correct.test)])
         done()
     return rows

@@ -18,7 +18,7 @@ from harness.benchmarks import build as building
 from harness.benchmarks.build import Plan, assemble, build, class_numbers, make_piece, piece_file, pieces, read_piece
 from harness.benchmarks.table import Table, TableBenchmark
 from harness.benchmarks.verify import table_plan, verify_rows
-from harness.errors import DataError
+from harness.errors import DataError, HarnessError
 from harness.registries import DATASETS, SPACES
 from harness.stages.standalone import StandaloneRecipe, train_standalone
 
@@ -190,3 +190,10 @@ def test_verification_on_other_images_is_refused(plan: Plan, made: Path) -> None
     old = replace(table, provenance={**table.provenance, "data_checksum": "0" * 64})
     with pytest.raises(DataError, match="made on other images: data set 'toy' had the checksum 0000"):
         next(iter(verify_rows(old, 1, 0, 1)))
+
+
+def test_a_class_that_diverges_is_named_with_what_to_do(plan: Plan, tmp_path: Path) -> None:
+    wild = replace(plan, recipe=replace(RECIPE, learning_rate=1e30))
+    with pytest.raises(HarnessError, match=r"class \d+ \(.*diverged.*--learning-rate"):
+        make_all(wild, tmp_path)
+    assert not list(tmp_path.glob("piece-*"))
