@@ -137,7 +137,11 @@ def _work(label: str, requests: list[Request], attempts: list[StoredRun]) -> Wor
         last = counting[-1]
         stored = read(Observe, last.cell["config"]["observe"], "observe")
         unranked = [r.cell for r in requests if r.cell.ranking_key not in last.rankings]
-        if union([stored, wanted]) != stored:
+        curves = [r.cell for r in requests if r.cell.config.observe.kendall_tau_every]
+        # A curve that was measured by another ranking is another observation.
+        foreign = bool(curves) and all(cell.ranking_key != last.own_ranking for cell in curves)
+        if foreign or union([stored, wanted]) != stored:
+            chosen = curves[0]
             # A newer attempt that is not done says how it stands with that.
             state = "again" if state == "done" else state
             wanted = union([stored, wanted])

@@ -175,6 +175,14 @@ def test_a_cell_survives_the_way_to_its_worker(tmp_path: Path) -> None:
         assert Cell.from_json(work.cell.json()) == work.cell
 
 
+def test_a_curve_by_another_ranking_is_another_observation(tmp_path: Path) -> None:
+    store_run(tmp_path, requests(study(observe__kendall_tau_every=1))[0], 0.5)
+    (work,) = planned(tmp_path, study(observe__kendall_tau_every=1, rank__bins=10)).work
+    assert (work.state, work.cell.config.rank.bins) == ("again", 10)
+    # Without a curve the stored weights are enough.
+    assert planned(tmp_path, study(rank__bins=10)).work[0].state == "rank"
+
+
 def test_a_failure_to_measure_something_else_does_not_block_the_cell(tmp_path: Path) -> None:
     store_run(tmp_path, requests(study(rank__bins=30))[0], status="failed")
     assert planned(tmp_path, study(rank__bins=30)).work[0].state == "failed"

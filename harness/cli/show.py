@@ -66,11 +66,10 @@ def _flat(document: Mapping[str, Any]) -> dict[str, str]:
 
 def _rankings(run: StoredRun) -> dict[str, str]:
     """The rankings of the run's weights that are not its own."""
-    own = next(iter(run.rankings), None)  # the first is the run's own
     return {
         key: ", ".join(f"{name} {text}" for name, text in _flat(result).items())
         for key, result in run.rankings.items()
-        if key != own
+        if key != run.own_ranking
     }
 
 

@@ -163,7 +163,7 @@ def _differences(one: StoredRun, other: StoredRun) -> list[str]:
         for key in sorted(one.rankings.keys() & other.rankings.keys())
         if one.rankings[key] != other.rankings[key]
     ]
-    if one.cell["config"]["rank"] == other.cell["config"]["rank"] and one.result and other.result:
+    if one.own_ranking == other.own_ranking and one.result and other.result:
         ours, theirs = (run.result.get("observed", {}) for run in (one, other) if run.result)
         for name in sorted(ours.keys() & theirs.keys()):
             mine, its = dict(map(tuple, ours[name])), dict(map(tuple, theirs[name]))

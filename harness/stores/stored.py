@@ -34,12 +34,17 @@ class StoredRun:
     cost: dict[str, Any] | None
     """Measured; None unless done."""
     rankings: dict[str, dict[str, Any]]
-    """What each ranking of the weights gave, the run's own included, by `Cell.ranking_key`."""
+    """What each ranking of the weights gave, by `Cell.ranking_key`; the run's own stands first."""
     start_time: str | None
     stop_time: str | None
     fail_trace: list[str] | None
     superseded: bool = False
     """Whether a newer done run of the same cell exists: then this one is kept, but not counted."""
+
+    @property
+    def own_ranking(self) -> str | None:
+        """The ranking that was made with the run, and that its curves were measured by."""
+        return next(iter(self.rankings), None)
 
 
 @dataclass(frozen=True)
