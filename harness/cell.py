@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks import Benchmark, benchmark_for
 from harness.config import RunConfig
 from harness.cost import Meter
 from harness.data import DataSet
 from harness.errors import Diverged, InvalidConfiguration
 from harness.metrics import kendall_tau
-from harness.registries import BENCHMARKS, DATASETS
+from harness.registries import DATASETS
 from harness.seeds import chance
 from harness.space import Architecture
 from harness.stages.rank import Predictions, candidate_architectures, judge, predict, selected_architectures
@@ -171,12 +171,7 @@ def finite(value: float) -> float | None:
 
 def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark]:
     dataset = DATASETS.get(config.dataset)()
-    benchmark = BENCHMARKS.get(config.benchmark)()
-    if benchmark.space.name != config.space:
-        raise InvalidConfiguration(
-            f"benchmark {config.benchmark!r} is about {benchmark.space.name}, the configuration about {config.space}"
-        )
-    return dataset, benchmark
+    return dataset, benchmark_for(config.benchmark, config.space)
 
 
 def _ranked(config: RunConfig, benchmark: Benchmark) -> list[Architecture]:

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks import benchmark_for
 from harness.benchmarks.selection import RULES
 from harness.config import COMPONENTS, Observe, RunConfig, read
 from harness.errors import InvalidConfiguration
 from harness.method import ClusterRule, Method, Sampler, Schedule
 from harness.presets import Preset
-from harness.registries import BENCHMARKS, DATASETS, SPACES
+from harness.registries import DATASETS, SPACES
 from harness.seeds import chance
 from harness.stores.stored import StoredRun
 from harness.study import Cell, Request, Study, expand
@@ -168,11 +168,7 @@ def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset) -
 
 def _check_ranking(config: RunConfig) -> None:
     """Refuse what could not be measured of the cell, before it is trained."""
-    benchmark: Benchmark = BENCHMARKS.get(config.benchmark)()
-    if benchmark.space.name != config.space:
-        raise InvalidConfiguration(
-            f"benchmark {config.benchmark!r} is about {benchmark.space.name}, the configuration about {config.space}"
-        )
+    benchmark = benchmark_for(config.benchmark, config.space)
     RULES[config.rank.selection](benchmark.accuracies(config.dataset), config.rank.bins)
     if config.rank.images is not None:
         there = len(DATASETS.get(config.dataset)().valid)

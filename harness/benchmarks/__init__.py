@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from harness.errors import InvalidConfiguration
 from harness.registries import BENCHMARKS, SPACES
 from harness.space import Architecture, Space
 
@@ -36,6 +37,15 @@ class Benchmark(ABC):
     def accuracy(self, architecture: Architecture, dataset: str, split: str = "test") -> float:
         """One of them."""
         return float(self.accuracies(dataset, split)[self.space.index(architecture)])
+
+
+def benchmark_for(name: str, space: str) -> Benchmark:
+    """The benchmark of that name. Raises `InvalidConfiguration` when it is about another space."""
+    benchmark: Benchmark = BENCHMARKS.get(name)()
+    if benchmark.space.name != space:
+        about = benchmark.space.name
+        raise InvalidConfiguration(f"benchmark {name!r} is about {about}, the configuration about {space}")
+    return benchmark
 
 
 @lru_cache(maxsize=32)
