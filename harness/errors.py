@@ -65,6 +65,13 @@ class DataError(UserError):
     """Data that is missing, damaged or not what it claims to be."""
 
 
+class Unreachable(HarnessError):
+    """The place where claims or runs are kept does not answer. It may later: nothing is wrong with the request.
+
+    The message is one line and never holds credentials.
+    """
+
+
 class Diverged(HarnessError):
     """Training left the finite numbers. The cell has no result; the other cells go on."""
 
