@@ -30,7 +30,7 @@ from harness.errors import DataError, HarnessError
 from harness.registries import SPACES
 from harness.seeds import derive
 from harness.stages.train import Progress
-from harness.stores.directory import DirectoryStore, known_predictions
+from harness.stores.directory import DirectoryStore
 from harness.stores.files import sha256
 from harness.stores.log import drop_drawings, output_to
 from harness.stores.observer import DirectoryObserver
@@ -196,16 +196,17 @@ def _rank(cell: Cell, store: DirectoryStore, job: dict[str, Any], progress: Repo
     key, config = cell.ranking_key, cell.config.json()
     if key in run.rankings:
         return reply | {"result": run.rankings[key], "cost": {}}
-    (run.path / RANKINGS).mkdir(exist_ok=True)
-    log = run.path / RANKINGS / f"{key}.txt"
+    folder = store.path_of(run)
+    (folder / RANKINGS).mkdir(exist_ok=True)
+    log = folder / RANKINGS / f"{key}.txt"
     try:
         with terminable(), output_to(log):
             seed_globals(cell.config.seed)
             if run.result is not None and run.result["diverged"]:
                 result, cost, numbered = run.rankings[next(iter(run.rankings))], {}, {}
             else:
-                weights = _weights(run.path)
-                known = known_predictions(run, config["rank"])
+                weights = _weights(folder)
+                known = store.predictions(run, config["rank"])
                 watch = Watch(ranking=throttled(progress))
                 outcome = rank_again(cell.config, weights, known, device_of(job), watch)
                 result, cost, numbered = (
@@ -213,7 +214,7 @@ def _rank(cell: Cell, store: DirectoryStore, job: dict[str, Any], progress: Repo
                     outcome.cost | {"threads": job["threads"]},
                     _numbered(cell, outcome),
                 )
-            write_ranking(run.path, key, config, result, cost, predictions_document(config, numbered))
+            write_ranking(folder, key, config, result, cost, predictions_document(config, numbered))
     except (Exception, SystemExit) as error:
         with log.open("a") as file:
             traceback.print_exc(file=file)

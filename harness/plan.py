@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from harness.benchmarks import benchmark_for
@@ -28,12 +29,16 @@ STATES = {
     "done": "stored, with all that is asked for",
     "rank": "stored, but other architectures are asked for: its weights are ranked again",
     "again": "stored, but more is to be observed while it trains: it is trained again",
-    "missing": "never run",
+    "waiting": "not run yet",
     "interrupted": "stopped before its end",
-    "lost": "its process died",
+    "lost": "its process died; after ten times tried again only with --retry lost",
     "failed": "ended with an error; tried again with --retry failed",
     "running": "another process is at it",
 }
+
+
+LOSSES = 10
+"""How often in a row a cell may be lost before it is tried again only when asked for."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,18 @@ class Work:
     state: str
     run: StoredRun | None
     """The run behind the state."""
+    losses: int = 0
+    """How many of its last attempts were lost, one after the other."""
 
-    def kind(self, retry: bool) -> str | None:
-        """The kind of job that brings it further: "train", "rank", or None for nothing."""
-        if self.state in ("done", "running") or (self.state == "failed" and not retry):
+    def kind(self, retry: str | None = None) -> str | None:
+        """The kind of job that brings it further: "train", "rank", or None for nothing.
+
+        `retry` names what is tried again that would not be by itself: "failed", "lost" (what dies again
+        and again may take others with it), or "all".
+        """
+        if self.state in ("done", "running") or (self.state == "failed" and retry not in ("failed", "all")):
+            return None
+        if self.state == "lost" and self.losses >= LOSSES and retry not in ("lost", "all"):
             return None
         return "rank" if self.state == "rank" else "train"
 
@@ -104,8 +117,8 @@ def make_plan(
     return Plan(tuple(work), tuple(studies))
 
 
-def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: bool = False) -> float | None:
-    """What the missing trainings would take one after the other, judged by done ones of the preset.
+def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str | None = None) -> float | None:
+    """What the trainings still to do would take one after the other, judged by done ones of the preset.
 
     Cells of the same method are asked first. None when nothing comparable is done.
     """
@@ -128,11 +141,13 @@ def union(wishes: Iterable[Observe]) -> Observe:
 
 def _work(label: str, requests: list[Request], attempts: list[StoredRun]) -> Work:
     wanted = union(request.cell.config.observe for request in requests)
-    counting = [run for run in attempts if run.status == "done" and not run.superseded]
-    last = attempts[-1] if attempts else None
-    chosen, state = requests[0].cell, last.status if last else "missing"
+    valid = [run for run in attempts if run.invalid is None]
+    counting = [run for run in valid if run.counts]
+    last = valid[-1] if valid else None
+    losses = len(list(takewhile(lambda run: run.status == "lost", reversed(valid))))
+    chosen, state = requests[0].cell, last.status if last else "waiting"
     if last and state == "failed" and not any(_ranks_the_same(last, request.cell) for request in requests):
-        state = "missing"  # it may have failed in measuring what nobody asks for now
+        state = "waiting"  # it may have failed in measuring what nobody asks for now
     if counting:
         last = counting[-1]
         stored = read(Observe, last.cell["config"]["observe"], "observe")
@@ -149,7 +164,7 @@ def _work(label: str, requests: list[Request], attempts: list[StoredRun]) -> Wor
             state = "rank" if unranked else "done"
             chosen = unranked[0] if unranked else chosen
     cell = replace(chosen, config=replace(chosen.config, observe=wanted))
-    return Work(cell, label, tuple(requests), state, last)
+    return Work(cell, label, tuple(requests), state, last, losses)
 
 
 def _ranks_the_same(run: StoredRun, cell: Cell) -> bool:

@@ -4,7 +4,7 @@
     df = results.runs(study="ablation_calr_ms")
     curve = results.metrics(df, "kendall_tau")
 
-Only runs that are done and not superseded are given unless all are asked for. Nested configuration is
+Only runs that are done, valid and not superseded are given unless all are asked for. Nested configuration is
 flattened with underscores (`method_name`, `train_epochs`), so that `df.query` reads well; what a run's
 configuration does not have (γ′ without CaLR) is missing. Imports neither pandas nor torch by itself.
 """
@@ -18,21 +18,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
 from harness.config import RunConfig
 from harness.errors import UnknownName, UserError
-from harness.store_option import store_path
+from harness.store_option import places
 from harness.study import Request, Study, expand
 from harness.syntax import flatten
 
 if TYPE_CHECKING:
     import pandas
 
-    from harness.stores.directory import DirectoryStore, StoredRun
+    from harness import stores
+    from harness.stores.stored import StoredRun
 
-    Store: TypeAlias = DirectoryStore | str | os.PathLike[str] | None
-    """A store, its directory, or None for the usual place (`harness.store_option`)."""
+    Store: TypeAlias = stores.Store | str | os.PathLike[str] | None
+    """A store, its directory or address, or None for the usual place (`harness.store_option`)."""
     Runs: TypeAlias = pandas.DataFrame | str | Iterable[str]
     """Runs: a data frame with a column `run_id`, one id, or several."""
 
-_RUN = {"run_id": str, "key": str, "attempt": int, "status": str, "superseded": bool, "preset": str, "overridden": bool}
+_OPENED: dict[str, stores.Store] = {}
+"""The stores that data frames came from, by name."""
+
+_RUN = {"run_id": str, "key": str, "attempt": int, "status": str, "superseded": bool, "invalid": str}
+_RUN |= {"preset": str, "overridden": bool}
 _RESULT = {
     "kendall_tau": float,
     "top1_accuracy": float,
@@ -58,13 +63,13 @@ def runs(
     With a study, only the runs whose cell it asks for under the run's own preset, without overrides if
     it does so (as in its report), else with the run's; the study's row and labels beside them, and the
     ranking that it asks for, missing if that was not made. `where` is a condition on the
-    columns. `all` adds what is not done, or superseded.
+    columns. `all` adds what is not done, invalid, or superseded.
     Raises `InvalidConfiguration` for a condition that cannot be evaluated, `UnknownName` for a study.
     """
     from harness.expression import select
 
     opened = open_store(store)
-    chosen = [run for run in opened.runs() if all or (run.status == "done" and not run.superseded)]
+    chosen = [run for run in opened.runs() if all or run.counts]
     chosen = [run for run in chosen if preset is None or run.preset == preset]
     if study is None:
         table = frame([record(run) for run in chosen])
@@ -80,7 +85,9 @@ def runs(
             ],
             extra={"study": str, "row": int} | {label: type(value) for label, value in labels[0].items()},
         )
-    table.attrs["store"] = str(opened.path)
+    # By name: pandas copies what stands here, and an address may hold a password.
+    table.attrs["store"] = opened.name
+    _OPENED[opened.name] = opened
     return table if where is None else select(table, where).reset_index(drop=True)
 
 
@@ -120,11 +127,9 @@ def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
     return table.astype({"run_id": "str", "architecture": "str", "predicted": "float64"})
 
 
-def open_store(store: Store = None) -> DirectoryStore:
+def open_store(store: Store = None) -> stores.Store:
     """The store itself."""
-    from harness.stores.directory import DirectoryStore
-
-    return DirectoryStore(store_path(store)) if store is None or isinstance(store, str | os.PathLike) else store
+    return places(store).open() if store is None or isinstance(store, str | os.PathLike) else store
 
 
 def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
@@ -140,6 +145,7 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
         "attempt": run.attempt,
         "status": run.status,
         "superseded": run.superseded,
+        "invalid": run.invalid,
         "preset": run.preset,
         "overridden": bool(run.overrides),
         **columns_of(run.cell["config"]),
@@ -251,12 +257,13 @@ def _label(label: str) -> str:
     return "label_" + "".join(letter if letter.isalnum() else "_" for letter in label.lower())
 
 
-def _store_of(runs: Runs, store: Store) -> DirectoryStore:
-    return open_store(store if store is not None else getattr(runs, "attrs", {}).get("store"))
+def _store_of(runs: Runs, store: Store) -> stores.Store:
+    name = getattr(runs, "attrs", {}).get("store")
+    return open_store(store if store is not None else _OPENED.get(str(name), name))
 
 
-def _stored(runs: Runs, store: DirectoryStore) -> list[StoredRun]:
-    """The runs themselves, in the order given. Raises what `DirectoryStore.find` raises."""
+def _stored(runs: Runs, store: stores.Store) -> list[StoredRun]:
+    """The runs themselves, in the order given. Raises what `Store.find` raises."""
     ids = [runs] if isinstance(runs, str) else list(getattr(runs, "run_id", runs))
     known = {run.id: run for run in store.runs()}
     return [known.get(str(one)) or store.find(str(one)) for one in ids]

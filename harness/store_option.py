@@ -1,31 +1,80 @@
-"""Where the runs are: one rule for every command and for the results API. Imports click only."""
+"""Where the runs are: one rule for every command and for the results API. Imports click only.
+
+Runs are made in a directory, always. A database that mirrors it, if there is one, is named by `--mongo` or
+`HARNESS_MONGO`, and is then what commands read; `--store` names what to read, of either kind, and wins.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+if TYPE_CHECKING:
+    from harness.stores import Store
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-VARIABLE = "HARNESS_STORE"
+VARIABLE, MONGO = "HARNESS_STORE", "HARNESS_MONGO"
 DEFAULT = "runs"
 
 
-def store_path(given: str | os.PathLike[str] | None = None) -> Path:
-    """The store's directory: as given, or else what `HARNESS_STORE` says, or else `runs` in the current directory."""
-    return Path(given or os.environ.get(VARIABLE) or DEFAULT)
+@dataclass(frozen=True)
+class Places:
+    """The directory where runs are made, the database that mirrors it, and which of the two is read."""
+
+    directory: Path
+    mongo: str | None = None
+    """An address, possibly with a password: it is never shown."""
+    reads_mongo: bool = False
+
+    def open(self) -> Store:
+        """What is read. Raises `UserError` for what cannot be a store, `Unreachable` for a silent server."""
+        if self.reads_mongo and self.mongo:
+            from harness.stores.mongo import connect
+            from harness.stores.mongo_store import MongoStore
+
+            opened: Store = MongoStore(connect(self.mongo))
+            return opened
+        from harness.stores.directory import DirectoryStore
+
+        return DirectoryStore(self.directory)
+
+
+def places(store: str | os.PathLike[str] | None = None, mongo: str | None = None) -> Places:
+    """The places as given, else as the environment says, else `runs` in the current directory."""
+    directory = Path(os.environ.get(VARIABLE) or DEFAULT)
+    given = None if store is None else os.fspath(store)
+    if given and is_address(given):
+        return Places(directory, given, reads_mongo=True)
+    address = mongo or os.environ.get(MONGO) or None
+    return Places(Path(given) if given else directory, address, bool(mongo or (address and not given)))
+
+
+def is_address(text: str) -> bool:
+    """Whether it names a database rather than a directory."""
+    return text.startswith(("mongodb://", "mongodb+srv://"))
 
 
 def store_option(command: F) -> F:
-    """Adds `--store DIR` to a command, which gets the resolved directory as its argument `store`."""
-    return click.option(
+    """Adds `--store` and `--mongo` to a command, which gets `Places` as its argument `store`."""
+
+    def resolve(context: click.Context, option: click.Parameter, value: str | None) -> Places:
+        return places(value, context.params.pop("mongo", None))
+
+    command = click.option(
         "--store",
-        metavar="DIR",
-        type=click.Path(file_okay=False),
-        callback=lambda context, option, value: store_path(value),
-        help=f"Where the runs are kept.  [default: {VARIABLE} from the environment, or ./{DEFAULT}]",
+        metavar="PLACE",
+        callback=resolve,
+        help=f"The runs: a directory, or mongodb://…  [default: {VARIABLE} from the environment, or ./{DEFAULT}]",
+    )(command)
+    return click.option(
+        "--mongo",
+        metavar="URI",
+        is_eager=True,  # read before --store, which takes it in
+        help=f"The database that mirrors the runs.  [default: {MONGO} from the environment, or none]",
     )(command)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.study import Request
 
 if TYPE_CHECKING:
-    from harness.stores.directory import StoredRun
+    from harness.stores.stored import StoredRun
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Evidence:
     reason: str = ""
     """What a reader should know when there is no value."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    invalid: tuple[StoredRun, ...] = ()
+    """Runs of the cell that somebody declared invalid."""
 
 
 def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evidence]:
@@ -34,7 +36,13 @@ def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evide
     for run in runs:
         if not run.superseded:
             by_key.setdefault(run.key, []).append(run)
-    return [_judge(request, by_key.get(request.cell.key, [])) for request in requests]
+    found = []
+    for request in requests:
+        candidates = by_key.get(request.cell.key, [])
+        invalid = tuple(run for run in candidates if run.invalid is not None)
+        judged = _judge(request, [run for run in candidates if run.invalid is None])
+        found.append(replace(judged, invalid=invalid))
+    return found
 
 
 def _judge(request: Request, candidates: Sequence[StoredRun]) -> Evidence:

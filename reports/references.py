@@ -1,6 +1,6 @@
 """Reference rows: what predictors give that trained nothing, judged as the preset judges its runs.
 
-They are computed here, seed by seed, and kept in the store (`references/<key>.json`), so that a second
+They are computed here, seed by seed, and remembered by the store, so that a second
 report is quick and needs no torch. The key holds all that they depend on, the ground truth included.
 """
 
@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.config import COMPONENTS
 from harness.presets import Preset
 from harness.registries import BENCHMARKS
-from harness.stores.files import write_json
 from harness.study import Cell, Row, Study, canonical, expand
 
 from .tables import Measurement, TableRow, Value, ValueColumn
 
 if TYPE_CHECKING:
-    from harness.stores.directory import DirectoryStore
+    from harness.stores import Store
 
 LABELS = {"untrained": "Untrained supernet", "parameters": "Number of parameters", "random": "Random numbers"}
 VERSION = 1
@@ -30,7 +28,7 @@ VERSION = 1
 
 def reference_rows(
     preset: Preset,
-    store: DirectoryStore,
+    store: Store,
     columns: Sequence[ValueColumn],
     labels: int,
     place: int,
@@ -60,20 +58,17 @@ def reference_rows(
     return rows
 
 
-def _result(cell: Cell, name: str, store: DirectoryStore) -> dict[str, Any]:
+def _result(cell: Cell, name: str, store: Store) -> dict[str, Any]:
     config = cell.config
     truth = BENCHMARKS.get(config.benchmark)().accuracies(config.dataset)
     known_by = [VERSION, name, cell.identity(), cell.ranking_key, hashlib.sha256(truth.tobytes()).hexdigest()]
-    path = store.path / "references" / f"{hashlib.sha256(canonical(known_by).encode()).hexdigest()[:32]}.json"
-    # A damaged or unreadable file is only a reason to compute again.
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        stored: dict[str, Any] = json.loads(path.read_text())["result"]
+    key = hashlib.sha256(canonical(known_by).encode()).hexdigest()[:32]
+    # What is damaged is only a reason to compute again.
+    with contextlib.suppress(KeyError, TypeError):
+        stored: dict[str, Any] = (store.recall(key) or {})["result"]
         return {**stored}
     result = _compute(cell, name)
-    # A store that is only readable still gets its report.
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"reference": name, "cell": cell.json(), "result": result})
+    store.remember(key, {"reference": name, "cell": cell.json(), "result": result})
     return result
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.presets import Preset
@@ -12,7 +11,7 @@ from harness.study import Request, Study
 from .evidence import Evidence
 
 if TYPE_CHECKING:
-    from harness.stores.directory import DirectoryStore
+    from harness.stores import Store
 
     from .tables import ValueColumn
 
@@ -74,13 +73,16 @@ def elsewhere(preset: Preset, found: Sequence[Evidence], overrides: Mapping[str,
     return [f"Of equal identity, but asked for otherwise: {len(others)} runs ({'; '.join(kinds)})."] if others else []
 
 
-def damage(store: DirectoryStore) -> list[str]:
+def invalidated(found: Sequence[Evidence]) -> list[str]:
+    """Runs that were declared invalid, and why; they are kept, but stand in no table."""
+    runs = {run.id: run for one in found for run in one.invalid}
+    return [f"Declared invalid and not counted: run {run.id}: {run.invalid}" for _, run in sorted(runs.items())]
+
+
+def damage(store: Store) -> list[str]:
     """What lies in the store and cannot be used; whose cell it was cannot always be told."""
-    return sorted(f"Damaged and not counted: {_relative(store, one.path)}: {one.reason}" for one in store.problems)
-
-
-def _relative(store: DirectoryStore, path: Path) -> str:
-    return str(path.relative_to(store.path) if path.is_relative_to(store.path) else path)
+    inside = f"{store.name}/"
+    return sorted(f"Damaged and not counted: {one.place.removeprefix(inside)}: {one.reason}" for one in store.problems)
 
 
 def _settings(overrides: Mapping[str, Any]) -> str:

@@ -17,10 +17,10 @@ from harness.presets import Preset
 from harness.study import Study, expand
 
 from .evidence import Evidence, gather
-from .remarks import damage, elsewhere, notes, scale
+from .remarks import damage, elsewhere, invalidated, notes, scale
 
 if TYPE_CHECKING:
-    from harness.stores.directory import DirectoryStore
+    from harness.stores import Store
 
 Label = str | bool | None
 """What stands in a label column; None where it has no meaning (reference rows)."""
@@ -118,7 +118,7 @@ class Table:
 def build(
     study: Study,
     preset: Preset,
-    store: DirectoryStore,
+    store: Store,
     seeds: int | None = None,
     overrides: Mapping[str, Any] | None = None,
     where: str | None = None,
@@ -161,12 +161,13 @@ def build(
         notes=(
             *notes(study, columns, counted, len(found)),
             *elsewhere(preset, counted, overrides or {}),
+            *invalidated(found),
             *damage(store),
         ),
     )
 
 
-def has_runs(study: Study, preset: Preset, store: DirectoryStore, overrides: Mapping[str, Any] | None = None) -> bool:
+def has_runs(study: Study, preset: Preset, store: Store, overrides: Mapping[str, Any] | None = None) -> bool:
     """Whether the store holds any run, whatever became of it, that the study asks for."""
     stored = {run.key for run in store.runs()}
     return any(request.cell.key in stored for request in expand(study, preset, None, overrides))

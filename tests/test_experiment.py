@@ -137,7 +137,7 @@ def trained(project: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 def test_a_run_in_sacreds_layout(trained: tuple[Path, list[dict[str, Any]]]) -> None:
     store, _ = trained
     (found,) = stored(store)
-    files = {path.name: path for path in found.path.iterdir()}
+    files = {path.name: path for path in (store / found.id).iterdir()}
     names = ["cell", "config", "run", "info", "metrics", "result", "predictions", "completion"]
     assert files.keys() == {f"{name}.json" for name in names} | {"cout.txt", "weights.pt"}
     read = {name: json.loads(files[f"{name}.json"].read_text()) for name in names}
@@ -159,8 +159,8 @@ def test_a_run_in_sacreds_layout(trained: tuple[Path, list[dict[str, Any]]]) -> 
 
 def test_nothing_private_is_stored(trained: tuple[Path, list[dict[str, Any]]]) -> None:
     (found,) = stored(trained[0])
-    text = "".join(path.read_text() for path in found.path.glob("*.json"))
-    for path in (Path.cwd(), Path(__file__).parents[1], found.path):
+    text = "".join(path.read_text() for path in (trained[0] / found.id).glob("*.json"))
+    for path in (Path.cwd(), Path(__file__).parents[1], trained[0] / found.id):
         assert str(path) not in text
 
 
@@ -185,10 +185,10 @@ def test_progress_is_told(trained: tuple[Path, list[dict[str, Any]]]) -> None:
 def test_twice_the_same_bytes(trained: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
     torch.rand(3)  # whatever happened before
     assert run(cell(), tmp_path)["status"] == "done"
-    (first,), (second,) = stored(trained[0]), stored(tmp_path)
-    assert result_text(first.path) == result_text(second.path)
+    first, second = trained[0] / stored(trained[0])[0].id, tmp_path / stored(tmp_path)[0].id
+    assert result_text(first) == result_text(second)
     for name in ("predictions.json", "weights.pt", "config.json"):
-        assert (first.path / name).read_bytes() == (second.path / name).read_bytes()
+        assert (first / name).read_bytes() == (second / name).read_bytes()
 
 
 @pytest.mark.parametrize("method", ["spos", "fsnas"])
@@ -199,9 +199,9 @@ def test_observing_does_not_disturb(project: Path, tmp_path: Path, method: str) 
     older, newer = stored(tmp_path)  # no problem: they agree in what both observed
     assert (older.superseded, newer.superseded) == (True, False)
     for name in ("predictions.json", "weights.pt"):
-        assert (older.path / name).read_bytes() == (newer.path / name).read_bytes()
+        assert (tmp_path / older.id / name).read_bytes() == (tmp_path / newer.id / name).read_bytes()
     assert older.result is not None and newer.result is not None
-    supernets = len(torch.load(newer.path / "weights.pt", weights_only=True))
+    supernets = len(torch.load(tmp_path / newer.id / "weights.pt", weights_only=True))
     assert (supernets > 1) == (method == "fsnas")
     points = DirectoryStore(tmp_path).metrics(newer)["kendall_tau"]
     assert [point["step"] for point in points] == [2 * supernets, 4 * supernets]
@@ -218,7 +218,7 @@ def test_divergence_is_a_result(project: Path, tmp_path: Path) -> None:
     (found,) = stored(tmp_path)
     assert found.status == "done" and found.result is not None and found.result == answer["result"]
     assert found.result["kendall_tau"] is None and found.result["diverged"]["step"] >= 1
-    assert DirectoryStore(tmp_path).predictions(found) == {} and not (found.path / "weights.pt").exists()
+    assert DirectoryStore(tmp_path).predictions(found) == {} and not (tmp_path / found.id / "weights.pt").exists()
     more = Cell(RunConfig.from_json(diverging.json()["config"] | {"rank": {"bins": 5}}))
     assert run(more, tmp_path, "rank")["result"]["diverged"] == found.result["diverged"]
 
@@ -235,7 +235,7 @@ def test_a_failure_is_stored_with_its_traceback(project: Path, tmp_path: Path) -
     assert found.status == "failed" and found.result is None and found.stop_time is not None
     trace = "".join(found.fail_trace or [])
     assert "misbehaving.py" in trace and "the third step" in trace
-    assert "the third step" in (found.path / "cout.txt").read_text()
+    assert "the third step" in (tmp_path / found.id / "cout.txt").read_text()
     assert run(cell(), tmp_path)["status"] == "done"  # the same process goes on
 
 
@@ -247,7 +247,7 @@ def test_a_component_that_exits_is_a_failure(project: Path, tmp_path: Path) -> N
 def test_a_job_that_cannot_start_is_a_failure(project: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     answer = run(cell(), tmp_path / "file" / "runs")
-    assert answer["status"] == "failed" and "cannot write to the store" in answer["error"]
+    assert answer["status"] == "failed" and "the store" in answer["error"] and "Not a directory" in answer["error"]
     wrong = job(cell(), tmp_path / "runs")
     wrong["cell"]["config"]["method"]["name"] = "sposs"
     answer = run_job(wrong, void)
@@ -257,7 +257,7 @@ def test_a_job_that_cannot_start_is_a_failure(project: Path, tmp_path: Path) -> 
 def test_the_log_is_complete_without_drawings_and_globals_repeat(project: Path, tmp_path: Path) -> None:
     for store in ("a", "b"):
         assert run(cell(method="chatty"), tmp_path / store)["status"] == "done"
-    logs = [(stored(tmp_path / store)[0].path / "cout.txt").read_text() for store in ("a", "b")]
+    logs = [(tmp_path / store / stored(tmp_path / store)[0].id / "cout.txt").read_text() for store in ("a", "b")]
     drawn = [next(line for line in log.splitlines() if line.startswith("drawn")) for log in logs]
     assert drawn[0] == drawn[1]
     lines = logs[0].splitlines()
@@ -269,7 +269,7 @@ def test_the_log_is_complete_without_drawings_and_globals_repeat(project: Path, 
 def test_seeds_beyond_sacreds_range(project: Path, tmp_path: Path, seed: int) -> None:
     assert run(cell(seed=seed), tmp_path)["status"] == "done"
     (found,) = stored(tmp_path)
-    assert json.loads((found.path / "config.json").read_text())["seed"] == seed
+    assert json.loads((tmp_path / found.id / "config.json").read_text())["seed"] == seed
 
 
 def test_ranking_more_needs_no_training(trained: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
@@ -285,8 +285,8 @@ def test_ranking_more_needs_no_training(trained: tuple[Path, list[dict[str, Any]
     assert run(more, tmp_path)["status"] == "done"  # trained with that ranking from the start
     (direct,) = stored(tmp_path)
     assert answer["result"] == direct.rankings[more.ranking_key]
-    own = after.path / "rankings" / f"{more.ranking_key}.predictions.json"
-    assert own.read_bytes() == (direct.path / "predictions.json").read_bytes()
+    own = store / after.id / "rankings" / f"{more.ranking_key}.predictions.json"
+    assert own.read_bytes() == (tmp_path / direct.id / "predictions.json").read_bytes()
     assert run(more, store, "rank") | {"cost": 0} == answer | {"cost": 0}  # it is there: nothing to do
 
 
@@ -294,9 +294,9 @@ def test_ranking_needs_a_done_run_with_whole_weights(project: Path, tmp_path: Pa
     assert "no done run" in run(cell(), tmp_path, "rank")["error"]
     run(cell(), tmp_path)
     (found,) = stored(tmp_path)
-    weights = bytearray((found.path / "weights.pt").read_bytes())
+    weights = bytearray((tmp_path / found.id / "weights.pt").read_bytes())
     weights[len(weights) // 2] ^= 1
-    (found.path / "weights.pt").write_bytes(weights)
+    (tmp_path / found.id / "weights.pt").write_bytes(weights)
     answer = run(cell(rank={"bins": 4}), tmp_path, "rank")
     assert answer["status"] == "failed" and "checksum" in answer["error"]
     assert len(stored(tmp_path)[0].rankings) == 1
@@ -352,4 +352,4 @@ def test_a_terminated_run_is_interrupted(project: Path, tmp_path: Path) -> None:
         assert answer()["status"] == "interrupted"
     (found,) = stored(tmp_path)
     assert found.status == "interrupted" and found.stop_time is not None
-    assert (found.path / "metrics.json").exists() and not (found.path / "metrics.jsonl").exists()
+    assert (tmp_path / found.id / "metrics.json").exists() and not (tmp_path / found.id / "metrics.jsonl").exists()

@@ -77,9 +77,9 @@ def test_what_is_stored_decides_what_is_done(
 ) -> None:
     stored = store_run(tmp_path, requests(FIRST)[0], 0.5, status=status)
     mine, other = planned(tmp_path, FIRST).work
-    assert (mine.state, mine.kind(retry=False), mine.kind(retry=True)) == (status, kind, kind_with_retry)
+    assert (mine.state, mine.kind(), mine.kind("failed")) == (status, kind, kind_with_retry)
     assert mine.run is not None and mine.run.id == stored.id
-    assert (other.state, other.kind(retry=False), other.run) == ("missing", "train", None)
+    assert (other.state, other.kind(), other.run) == ("waiting", "train", None)
 
 
 def test_the_last_attempt_counts_unless_one_is_done(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_the_last_attempt_counts_unless_one_is_done(tmp_path: Path) -> None:
 def test_other_architectures_need_a_ranking_only(tmp_path: Path) -> None:
     store_run(tmp_path, requests(study())[0], 0.5)
     (work,) = planned(tmp_path, study(rank__bins=10)).work
-    assert (work.state, work.kind(retry=False)) == ("rank", "rank")
+    assert (work.state, work.kind()) == ("rank", "rank")
     assert work.cell.config.rank.bins == 10
 
 
@@ -104,7 +104,7 @@ def test_more_to_observe_means_training_again_with_all_that_anybody_asked_for(tm
     assert planned(tmp_path, study(observe__kendall_tau_every=4)).work[0].state == "done"
     assert planned(tmp_path, study()).work[0].state == "done"
     (work,) = planned(tmp_path, study(observe__kendall_tau_every=3)).work
-    assert (work.state, work.kind(retry=False)) == ("again", "train")
+    assert (work.state, work.kind()) == ("again", "train")
     assert work.cell.config.observe.kendall_tau_every == 1
     assert work.cell.key == requests(study())[0].cell.key
     store_run(tmp_path, requests(study(observe__kendall_tau_every=1))[0], status="failed")
@@ -115,7 +115,7 @@ def test_studies_with_different_wishes_get_one_training_and_then_their_rankings(
     curve = study(observe__kendall_tau_every=2)
     other = replace(study(rank__bins=10, observe__kendall_tau_every=3), name="other")
     (work,) = planned(tmp_path, curve, other).work
-    assert (work.state, work.cell.config.observe.kendall_tau_every) == ("missing", 1)
+    assert (work.state, work.cell.config.observe.kendall_tau_every) == ("waiting", 1)
     store_run(tmp_path, replace(requests(curve)[0], cell=work.cell), 0.5)
     (work,) = planned(tmp_path, curve, other).work
     assert (work.state, work.cell.config.rank.bins) == ("rank", 10)
@@ -186,7 +186,7 @@ def test_a_curve_by_another_ranking_is_another_observation(tmp_path: Path) -> No
 def test_a_failure_to_measure_something_else_does_not_block_the_cell(tmp_path: Path) -> None:
     store_run(tmp_path, requests(study(rank__bins=30))[0], status="failed")
     assert planned(tmp_path, study(rank__bins=30)).work[0].state == "failed"
-    assert planned(tmp_path, study()).work[0].state == "missing"
+    assert planned(tmp_path, study()).work[0].state == "waiting"
 
 
 @pytest.mark.parametrize(

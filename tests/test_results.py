@@ -110,7 +110,7 @@ def test_a_study_gives_the_ranking_that_its_report_shows(tmp_path: Path, request
     assert pandas.isna(unranked.kendall_tau) and unranked.rank_images == 64
     plain = requests[0].cell
     judged = {**(run.result or {}), "kendall_tau": 0.75, "top1_accuracy": 70.0}
-    write_ranking(run.path, plain.ranking_key, plain.config.json(), judged, {}, {})
+    write_ranking(tmp_path / run.id, plain.ranking_key, plain.config.json(), judged, {}, {})
     row = results.runs(study=study, store=tmp_path).iloc[0]
     [evidence] = component("reports.evidence").gather(requests[:1], DirectoryStore(tmp_path).runs())
     assert row.kendall_tau == evidence.metrics["kendall_tau"] == 0.75

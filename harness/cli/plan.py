@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
+from harness.store_option import Places
 
 
 @click.command("plan", cls=WithUpdates)
@@ -17,10 +16,10 @@ def command(
     preset: str,
     seeds: int | None,
     only: tuple[str, ...],
-    store: Path,
+    store: Places,
     updates: tuple[str, ...],
 ) -> None:
-    """Show how many cells studies have, how many are shared, done and missing, and what is left to pay.
+    """Show how many cells studies have, how many are shared, done and waiting, and what is left to pay.
 
     STUDY is a study file or the name of a known study.
     """
@@ -28,10 +27,9 @@ def command(
 
     from harness.display import duration
     from harness.plan import STATES, seconds_left
-    from harness.stores.directory import DirectoryStore
 
     studies = chosen_studies(names, everything)
-    runs = DirectoryStore(store).runs()
+    runs = store.open().runs()
     plan = plan_of(studies, runs, preset=preset, seeds=seeds, only=only, updates=updates)
     for study in studies:
         part = plan.of(study)
@@ -40,7 +38,7 @@ def command(
     for state, meaning in STATES.items():
         if plan.states[state]:
             click.echo(f"  {plan.states[state]:5} {state:12} {meaning}")
-    kinds = [work.kind(retry=False) for work in plan.work]
+    kinds = [work.kind() for work in plan.work]
     if not any(kinds):
         click.echo("nothing to run")
         return

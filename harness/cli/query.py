@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from harness.errors import UnknownName
-from harness.store_option import store_option
+from harness.store_option import Places, store_option
 
 _COLUMNS = (
     "run_id,preset,method_name,schedule_name,clusters_name,train_epochs,seed,kendall_tau,top1_accuracy,wall_seconds"
@@ -17,7 +17,7 @@ _COLUMNS = (
 @click.option("--study", metavar="STUDY", help="Only runs of this study, with its labels beside them.")
 @click.option("--preset", metavar="P", help="Only runs of this preset.")
 @click.option("--columns", default=_COLUMNS, metavar="A,B,…", help="What to show; `all` for every column.")
-@click.option("--all", "everything", is_flag=True, help="Also runs that are not done, or superseded.")
+@click.option("--all", "everything", is_flag=True, help="Also runs that are not done, invalid or superseded.")
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
 @store_option
 def command(
@@ -27,7 +27,7 @@ def command(
     columns: str,
     everything: bool,
     form: str,
-    store: str,
+    store: Places,
 ) -> None:
     """Show the runs for which EXPRESSION holds, one a line.
 
@@ -35,7 +35,7 @@ def command(
     """
     from harness import results
 
-    opened = results.open_store(store)
+    opened = store.open()
     frame = results.runs(study, opened, preset, expression, everything)
     wanted = (
         list(frame.columns) if columns == "all" else [name.strip().replace(".", "_") for name in columns.split(",")]
@@ -55,7 +55,7 @@ def command(
         click.echo(tabulate(rows, wanted, tablefmt="simple", floatfmt=".4g"))
         click.echo(f"{len(shown)} runs")
     for problem in opened.problems:
-        click.echo(f"damaged and not counted: {problem.path}: {problem.reason}", err=True)
+        click.echo(f"damaged and not counted: {problem.place}: {problem.reason}", err=True)
 
 
 def _missing(value: object) -> bool:

@@ -8,7 +8,7 @@ import click
 
 from harness.cli._request import WithUpdates, chosen_studies
 from harness.errors import UserError
-from harness.store_option import store_option
+from harness.store_option import Places, store_option
 
 FORMATS = {"markdown": "reports.markdown", "latex": "reports.latex", "csv": "reports.tidy"}
 
@@ -32,7 +32,7 @@ def command(
     form: str,
     references: bool,
     out: Path | None,
-    store: Path,
+    store: Places,
     updates: tuple[str, ...],
 ) -> None:
     """Print the tables of the studies, or write them into a folder.
@@ -43,11 +43,10 @@ def command(
     from harness.catalogue import all_studies
     from harness.discovery import component
     from harness.presets import get_preset
-    from harness.stores.directory import DirectoryStore
     from harness.syntax import parse_updates
 
     tables, renderer = component("reports.tables"), component(FORMATS[form])
-    scale, opened = get_preset(preset), DirectoryStore(store)
+    scale, opened = get_preset(preset), store.open()
     overrides = parse_updates(updates)
     if studies:
         chosen = chosen_studies(studies, everything=False)
@@ -55,7 +54,7 @@ def command(
         chosen = [study for study in all_studies() if tables.has_runs(study, scale, opened, overrides)]
         if not chosen:
             raise UserError(
-                f"no study has a run under preset {preset} in {opened.path}; "
+                f"no study has a run under preset {preset} in {opened.name}; "
                 f"`harness run STUDY --preset {preset}` makes some"
             )
     built = [tables.build(study, scale, opened, seeds, overrides, where, references) for study in chosen]

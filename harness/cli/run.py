@@ -14,6 +14,7 @@ import click
 
 from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
 from harness.errors import UserError
+from harness.store_option import Places
 
 if TYPE_CHECKING:
     from harness.executors import Event, Stopping
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 @click.option("--jobs", type=click.IntRange(1), help="Cells side by side.  [default: all cores]")
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a cell.")
 @click.option("--device", help="Where cells compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
-@click.option("--retry", type=click.Choice(["failed"]), help="Run cells again that failed before.")
+@click.option("--retry", type=click.Choice(["failed", "lost", "all"]), help="Run what failed, or died too often.")
 def command(
     names: tuple[str, ...],
     everything: bool,
     preset: str,
     seeds: int | None,
     only: tuple[str, ...],
-    store: Path,
+    store: Places,
     updates: tuple[str, ...],
     jobs: int | None,
     threads: int,
@@ -54,7 +55,8 @@ def command(
         raise UserError(f"--device {device}: allowed are cpu, cuda and cuda:NUMBER")
     overrides = parse_updates(updates)
     studies = chosen_studies(names, everything)
-    reader = DirectoryStore(store)
+    directory = store.directory
+    reader = DirectoryStore(directory)
 
     def plan_now() -> Plan:
         return plan_of(studies, reader.runs(), preset=preset, seeds=seeds, only=only, updates=updates)
@@ -67,18 +69,18 @@ def command(
         server: ForkServer | None = first
         plan = plan_now()
         for problem in reader.problems:
-            click.echo(f"not usable: {problem.path}: {problem.reason}", err=True)
-        _check_writable(store)
+            click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
+        _check_writable(directory)
         while not stopping.asked:
-            todo = [w for w in plan.work if w.kind(retry is not None) and _what(w) not in attempted]
+            todo = [w for w in plan.work if w.kind(retry) and _what(w) not in attempted]
             if not todo:
                 break
             attempted |= {_what(work) for work in todo}
             documents = [
                 {
-                    "kind": work.kind(retry is not None),
+                    "kind": work.kind(retry),
                     "cell": work.cell.json(),
-                    "store": str(store.absolute()),
+                    "store": str(directory.absolute()),
                     "preset": preset,
                     "overrides": overrides,
                     "threads": threads,
@@ -88,10 +90,10 @@ def command(
             ]
             numbered = [Job(number, document, threads) for number, document in enumerate(documents)]
             workers = jobs or os.cpu_count() or 1
-            click.echo(f"{len(todo)} cells to run, {min(workers, len(todo))} side by side, stored in {store}")
+            click.echo(f"{len(todo)} cells to run, {min(workers, len(todo))} side by side, stored in {directory}")
             events = execute(numbered, workers, stopping=stopping, server=server)
             server = None  # ended with its jobs
-            errors |= _follow(events, todo, stopping, store)
+            errors |= _follow(events, todo, stopping, directory)
             # Read again: what counts is what is stored. A cell may now need one more ranking.
             plan = plan_now()
     return _conclude(plan, {key for key, _ in attempted}, errors, received)

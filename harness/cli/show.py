@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.store_option import store_option
+from harness.store_option import Places, store_option
 
 if TYPE_CHECKING:
-    from harness.stores.directory import StoredRun
+    from harness.stores.stored import StoredRun
 
 
 @click.command("show")
 @click.argument("run")
 @store_option
-def command(run: str, store: Path) -> None:
+def command(run: str, store: Places) -> None:
     """Show one run: configuration, result, cost, metrics, files, and the traceback if it failed.
 
     RUN is the run's id; a beginning that no other run has is enough.
     """
-    from harness.stores.directory import DirectoryStore
-
-    opened = DirectoryStore(store)
+    opened = store.open()
     found = opened.find(run)
     for heading, lines in {
-        f"run {found.id}": _heading(found),
+        f"run {found.id}": _heading(found, opened.name),
         "configuration": _flat(found.cell["config"]),
         "result": _flat({key: value for key, value in (found.result or {}).items() if key != "observed"}),
         "further rankings": _rankings(found),
         "cost": _flat(found.cost or {}),
         "metrics": _metrics(opened.metrics(found)),
-        "files": _files(found.path),
+        "files": {name: f"{size:,} bytes" for name, size in opened.files(found).items()},
     }.items():
         if lines:
             width = max(map(len, lines))
@@ -43,10 +40,12 @@ def command(run: str, store: Path) -> None:
         click.echo("".join(found.fail_trace).rstrip())
 
 
-def _heading(run: StoredRun) -> dict[str, str]:
+def _heading(run: StoredRun, store: str) -> dict[str, str]:
     lines = {
         "status": run.status + (", superseded by a newer run of the cell" if run.superseded else ""),
+        "invalid": run.invalid or "",
         "cell": run.key,
+        "place": f"{store}/{run.id}",
         "attempt": str(run.attempt),
         "preset": run.preset,
         "overrides": " ".join(f"{key}={value}" for key, value in run.overrides.items()),
@@ -82,8 +81,3 @@ def _metrics(metrics: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
             text += f", last {values[-1]:.4g} at step {points[-1]['step']}, from {min(values):.4g} to {max(values):.4g}"
         lines[name] = text
     return lines
-
-
-def _files(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return {str(path): f"{path.stat().st_size:,} bytes" for path in files}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from harness.cli._request import chosen_studies
-from harness.store_option import store_option
+from harness.store_option import Places, store_option
 
-COLUMNS = ("done", "running", "failed", "lost", "interrupted", "missing")
+COLUMNS = ("done", "running", "failed", "lost", "interrupted", "waiting")
 
 
 @click.command("status")
@@ -17,18 +15,17 @@ COLUMNS = ("done", "running", "failed", "lost", "interrupted", "missing")
 @click.option("--preset", help="The scale.  [default: every one that stored runs have]")
 @click.option("--seeds", type=click.IntRange(1), help="How many seeds, from 0 on.  [default: the preset's]")
 @store_option
-def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store: Path) -> None:
-    """Show for each study how many cells are done, running, failed, lost, interrupted and missing.
+def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store: Places) -> None:
+    """Show for each study how many cells are done, running, failed, lost, interrupted and waiting.
 
     STUDY is a study file or the name of a known study; all known ones by default. A cell that is stored
-    without everything that its study asks for counts as missing.
+    without everything that its study asks for counts as waiting.
     """
     from harness.plan import make_plan
     from harness.presets import PRESETS, get_preset
-    from harness.stores.directory import DirectoryStore
 
     studies = chosen_studies(names, everything=not names)
-    reader = DirectoryStore(store)
+    reader = store.open()
     runs = reader.runs()
     used = {run.preset for run in runs}
     presets = [get_preset(preset)] if preset else [p for p in PRESETS.values() if p.name in used] or [PRESETS["demo"]]
@@ -38,10 +35,10 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
         for scale in presets:
             plan = make_plan([study], scale, runs, seeds=seeds)
             counts = plan.states
-            counts["missing"] += counts["rank"] + counts["again"]
+            counts["waiting"] += counts["rank"] + counts["again"]
             figures = "  ".join(f"{counts[name]:>11}" for name in COLUMNS)
             click.echo(f"{study.name:{width}}  {scale.name:8}  {len(plan.work):>5}  {figures}")
     if reader.problems:
-        click.echo(f"\nnot usable in {store}:")
+        click.echo(f"\nnot usable in {reader.name}:")
         for problem in reader.problems:
-            click.echo(f"  {problem.path}: {problem.reason}")
+            click.echo(f"  {problem.place}: {problem.reason}")

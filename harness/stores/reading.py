@@ -10,10 +10,10 @@ from typing import Any
 
 from harness.errors import DataError
 from harness.stores.files import sha256
-from harness.stores.owner import is_alive
 from harness.stores.run_directory import (
     CELL,
     COMPLETION,
+    INVALID,
     METRICS,
     PREDICTIONS,
     RANKINGS,
@@ -22,7 +22,7 @@ from harness.stores.run_directory import (
     SCHEMA,
     WEIGHTS,
 )
-from harness.stores.stored import Problem, StoredRun
+from harness.stores.stored import Problem
 from harness.study import canonical
 
 SMALL = 1 << 20
@@ -41,10 +41,14 @@ class Damaged(DataError):
         return f"{self.path}: {self.reason}"
 
 
-def read_run(path: Path, problems: list[Problem]) -> StoredRun:
-    """The run in that directory; rankings that cannot be used become `problems`. Raises `Damaged`."""
+def summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
+    """The summary of the run in that directory; rankings that cannot be used become `problems`.
+
+    "recorded" is how it ended ("done", "failed", "interrupted"), or "open" for one that has not, whose owner
+    and last heartbeat tell whether it lives. Raises `Damaged`.
+    """
     try:
-        return _read_run(path, problems)
+        return _summarise(path, problems)
     except Damaged:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -53,7 +57,7 @@ def read_run(path: Path, problems: list[Problem]) -> StoredRun:
         raise Damaged(path, f"cannot be read: {error.strerror or error}") from error
 
 
-def _read_run(path: Path, problems: list[Problem]) -> StoredRun:
+def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
     cell = read_small(path / CELL, schema=True)
     if cell["run_id"] != path.name or cell["key"][:16] != path.name[:16]:
         raise Damaged(path / CELL, f"is about run {cell['run_id']}, not about {path.name}")
@@ -63,36 +67,48 @@ def _read_run(path: Path, problems: list[Problem]) -> StoredRun:
     run = read_small(path / RUN) if (path / RUN).exists() else {}
     result = cost = None
     rankings: dict[str, dict[str, Any]] = {}
+    # Also with Sacred's COMPLETED, which is not the last word: the completion record is.
+    recorded = {"FAILED": "failed", "INTERRUPTED": "interrupted"}.get(run.get("status", ""), "open")
     if complete:
         verify(path)
         document = read_small(path / RESULT, schema=True)
         result, cost = document["result"], document["cost"]
-        status = "done"
+        recorded = "done"
         if "ranking" in cell:  # else it is not known by which truth it was judged
             rankings[cell["ranking"]] = {k: v for k, v in result.items() if k != "observed"}
         rankings |= read_rankings(path, problems)
-    elif run.get("status") in ("FAILED", "INTERRUPTED"):
-        status = run["status"].lower()
-    else:
-        # Also with Sacred's COMPLETED, which is not the last word: the completion record is.
-        alive = is_alive(cell["owner"], run.get("heartbeat") or run.get("start_time"))
-        status = "running" if alive else "lost"
-    return StoredRun(
-        id=path.name,
-        path=path,
-        key=cell["key"],
-        attempt=cell["attempt"],
-        cell=cell["cell"],
-        preset=cell["preset"],
-        overrides=cell["overrides"],
-        status=status,
-        result=result,
-        cost=cost,
-        rankings=rankings,
-        start_time=run.get("start_time"),
-        stop_time=run.get("stop_time"),
-        fail_trace=run.get("fail_trace"),
-    )
+    return {
+        "id": path.name,
+        "key": cell["key"],
+        "attempt": cell["attempt"],
+        "cell": cell["cell"],
+        "preset": cell["preset"],
+        "overrides": cell["overrides"],
+        "recorded": recorded,
+        "owner": cell["owner"],
+        "heartbeat": run.get("heartbeat"),
+        "result": result,
+        "cost": cost,
+        "rankings": rankings,
+        "start_time": run.get("start_time"),
+        "stop_time": run.get("stop_time"),
+        "fail_trace": run.get("fail_trace"),
+        "invalid": read_small(path / INVALID, schema=True)["reason"] if (path / INVALID).exists() else None,
+    }
+
+
+def read_verified(path: Path, name: str) -> bytes:
+    """A file of a run directory, compared with the checksum that its record has. Raises `Damaged`."""
+    file = path / name
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise Damaged(file, "is missing" if isinstance(error, FileNotFoundError) else str(error)) from error
+    if (path / COMPLETION).exists():
+        expected = read_small(path / COMPLETION, schema=True)["files"].get(name)
+        if expected not in (None, hashlib.sha256(content).hexdigest()):
+            raise Damaged(file, "has another checksum than the completion record says")
+    return content
 
 
 def verify(path: Path) -> None:
@@ -129,9 +145,9 @@ def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, An
                     raise Damaged(file.with_name(name), "has another checksum than its ranking says")
             found[file.stem] = document["result"]
         except Damaged as error:
-            problems.append(Problem(error.path, error.reason))
+            problems.append(Problem(str(error.path), error.reason))
         except (KeyError, TypeError, AttributeError) as error:
-            problems.append(Problem(file, f"not a ranking as it should be ({type(error).__name__}: {error})"))
+            problems.append(Problem(str(file), f"not a ranking as it should be ({type(error).__name__}: {error})"))
     return found
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
@@ -21,13 +23,17 @@ from harness.stores.owner import this_process
 if TYPE_CHECKING:
     from harness.study import Cell
 
-SCHEMA = 1
-"""Of all files of ours. Readers refuse a newer one, and say so."""
+SCHEMA = 2
+"""Of all files of ours. Older ones are read; a newer one is refused, and the message says so.
+
+1: run ids without what tells apart the attempts of two machines. 2: with it.
+"""
 
 CELL, CONFIG, RUN, INFO, LOG = "cell.json", "config.json", "run.json", "info.json", "cout.txt"
 METRICS, POINTS = "metrics.json", "metrics.jsonl"
 RESULT, PREDICTIONS, WEIGHTS = "result.json", "predictions.json", "weights.pt"
 COMPLETION, RANKINGS = "completion.json", "rankings"
+INVALID, SOURCES = "invalid.json", "sources"
 
 
 class RunDirectory:
@@ -38,46 +44,39 @@ class RunDirectory:
         self.id = path.name
 
     @classmethod
-    def create(cls, store: Path, cell: Cell, preset: str, overrides: Mapping[str, Any]) -> RunDirectory:
-        """The next free attempt's directory, with `cell.json` in it.
+    def create(cls, store: Path, cell: Cell, preset: str, overrides: Mapping[str, Any], attempt: int) -> RunDirectory:
+        """A directory for that attempt, with `cell.json` in it.
 
-        It is made under another name and moved: nobody sees it without `cell.json`, and of two processes
-        one gets the number. Raises `UserError` when the store cannot be written to.
+        It is made under another name and moved: nobody sees it without `cell.json`. Its name ends in a
+        random number, so that machines which know nothing of each other never give two runs one name.
+        Raises `UserError` when the store cannot be written to.
         """
-        identity = cell.identity()
+        path = store / f"{cell.key[:16]}-{attempt}-{secrets.token_hex(4)}"
+        document = {
+            "schema": SCHEMA,
+            "key": cell.key,
+            "attempt": attempt,
+            "run_id": path.name,
+            "cell": cell.json(),
+            "ranking": cell.ranking_key,
+            "identity": cell.identity(),
+            "preset": preset,
+            "overrides": dict(overrides),
+            "owner": this_process(),
+        }
+        fresh: Path | None = None
         try:
             store.mkdir(parents=True, exist_ok=True)
             fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=store))
             fresh.chmod(0o777 & ~_umask())  # mkdtemp's are private; a store may be shared
-            attempt = 0
-            while True:
-                attempt += 1
-                path = store / f"{cell.key[:16]}-{attempt}"
-                if path.exists():
-                    continue
-                document = {
-                    "schema": SCHEMA,
-                    "key": cell.key,
-                    "attempt": attempt,
-                    "run_id": path.name,
-                    "cell": cell.json(),
-                    "ranking": cell.ranking_key,
-                    "identity": identity,
-                    "preset": preset,
-                    "overrides": dict(overrides),
-                    "owner": this_process(),
-                }
-                write_json(fresh / CELL, document)
-                try:
-                    fresh.rename(path)
-                except OSError:
-                    if not path.exists():
-                        raise
-                    continue  # another process was quicker
-                make_durable(store)
-                return cls(path)
+            write_json(fresh / CELL, document)
+            fresh.rename(path)
+            make_durable(store)
         except OSError as error:
+            if fresh is not None:
+                shutil.rmtree(fresh, ignore_errors=True)
             raise UserError(f"cannot write to the store {store}: {error.strerror or error}") from error
+        return cls(path)
 
     def write(self, name: str, document: Any) -> None:
         write_json(self.path / name, document)
@@ -112,15 +111,16 @@ class RunDirectory:
         if status != "COMPLETED":  # Sacred only logs the errors of its observers
             raise DataError(f"{self.path / RUN}: the run ended, but its status is {status}; see {LOG}")
         metrics = json.loads((self.path / METRICS).read_text())
-        files = sorted(p for p in self.path.iterdir() if p.is_file() and not p.name.startswith("."))
+        mine = (*self.path.iterdir(), *(self.path / SOURCES).glob("*"))
+        files = sorted(p for p in mine if p.is_file() and not p.name.startswith("."))
         make_durable(self.path)
         self.write(
             COMPLETION,
             {
                 "schema": SCHEMA,
                 "metrics": {name: len(columns["steps"]) for name, columns in metrics.items()},
-                "files": {path.name: sha256(path) for path in files},
-                "sizes": {path.name: path.stat().st_size for path in files},
+                "files": {str(path.relative_to(self.path)): sha256(path) for path in files},
+                "sizes": {str(path.relative_to(self.path)): path.stat().st_size for path in files},
             },
         )
         make_durable(self.path)
@@ -148,6 +148,12 @@ def write_ranking(
     }
     write_json(folder / f"{key}.json", document)
     make_durable(folder)
+
+
+def declare_invalid(run: Path, reason: str) -> None:
+    """Say why a run must not be counted. It is kept as it is."""
+    write_json(run / INVALID, {"schema": SCHEMA, "reason": reason, "time": _now()})
+    make_durable(run)
 
 
 def predictions_document(config: Mapping[str, Any], accuracies: Mapping[int, float]) -> dict[str, Any]:

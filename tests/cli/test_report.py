@@ -123,7 +123,7 @@ def test_show_tells_all_of_a_done_run_by_its_prefix(runs: list[StoredRun], capsy
     for text in (runs[3].id, "status   done", "method.name", "schedule.gamma_prime", "kendall_tau", "wall_seconds"):
         assert text in printed
     assert "1 points, last 0.5 at step 1" in printed
-    assert str(runs[3].path / "predictions.json") in printed
+    assert f"runs/{runs[3].id}" in printed and "predictions.json" in printed
     assert "traceback" not in printed
 
 

@@ -39,7 +39,7 @@ def test_plan_counts_what_is_there_and_estimates_what_is_left(
     assert main(["plan", "ablation_calr_ms", *TINY]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "ablation_calr_ms: Ablation of CaLR and MS, 12 cells, 1 done"
-    assert [line.split()[:2] for line in lines[2:5]] == [["1", "done"], ["10", "missing"], ["1", "failed"]]
+    assert [line.split()[:2] for line in lines[2:5]] == [["1", "done"], ["10", "waiting"], ["1", "failed"]]
     assert lines[-1].startswith("about 16 min 40 s one after the other")
 
 
@@ -70,11 +70,11 @@ def test_status_counts_by_study_and_preset_and_names_what_is_damaged(
 ) -> None:
     for request, status in zip(requests, ["done", "failed", "lost", "interrupted", "running"], strict=False):
         store_run(Path("runs"), request, 0.5, status=status)
-    damaged = store_run(Path("runs"), requests[5], 0.5).path / "result.json"
+    damaged = Path("runs") / store_run(Path("runs"), requests[5], 0.5).id / "result.json"
     damaged.write_text(damaged.read_text()[:-20])
     assert main(["status", "ablation_calr_ms", "--seeds", "1"]) == 0
     heading, figures, empty, title, problem = capsys.readouterr().out.splitlines()
-    assert " ".join(heading.split()) == "study preset cells done running failed lost interrupted missing"
+    assert " ".join(heading.split()) == "study preset cells done running failed lost interrupted waiting"
     assert " ".join(figures.split()) == "ablation_calr_ms tiny 12 1 1 1 1 1 7"
     assert (empty, title) == ("", "not usable in runs:")
     assert problem.startswith(f"  {damaged}: ")
@@ -121,9 +121,9 @@ def test_a_mistake_is_one_message_and_exit_2(
     [
         (["--jobs", "0"], "0 is not in the range x>=1"),
         (["--threads", "0"], "0 is not in the range x>=1"),
-        (["--retry", "done"], "'done' is not 'failed'"),
+        (["--retry", "done"], "'done' is not one of 'failed', 'lost', 'all'"),
         (["--device", "gpu"], "allowed are cpu, cuda and cuda:NUMBER"),
-        (["--store", "file"], "'file' is a file"),
+        (["--store", "file"], "the store file is not a directory"),
         (["--store", "file/runs"], "the store file/runs: Not a directory"),
         (["with", "train.epochs=0"], "train.epochs must be at least 1, not 0"),
     ],

@@ -121,8 +121,8 @@ def outcomes(store: Path) -> dict[str, bytes]:
     """What must be equal, by cell: results and predictions as they lie there."""
     found = {}
     for run in DirectoryStore(store).runs():
-        result = json.loads((run.path / "result.json").read_text())["result"]
-        found[run.key] = json.dumps(result).encode() + (run.path / "predictions.json").read_bytes()
+        result = json.loads((store / run.id / "result.json").read_text())["result"]
+        found[run.key] = json.dumps(result).encode() + (store / run.id / "predictions.json").read_bytes()
     return found
 
 
