@@ -1,7 +1,8 @@
 """One cell: a configuration in, a result and its cost out. Train, rank, judge; and the references.
 
 `result` is deterministic: the same configuration gives the same bytes wherever it ran (at equal
-thread counts, on one kind of hardware). `cost` is measured.
+thread counts, on one kind of hardware), and however often it was interrupted and went on from its
+checkpoint. `cost` is measured.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
 from harness.benchmarks import Benchmark, benchmark_for
+from harness.cell_state import CellState, Points, packed, unpacked
+from harness.checkpoint import Checkpoint
 from harness.config import RunConfig
 from harness.cost import Meter
 from harness.data import DataSet
@@ -51,26 +55,45 @@ class Watch:
     metric: Callable[[str, int, float], None] = lambda name, step, value: None
     """A point of a curve: its name, step and value, in the order of steps."""
     ranking: Callable[[int, int], None] = lambda done, total: None
+    restored: Callable[[list[dict[str, Any]]], None] = lambda points: None
+    """Told once, before anything else, when the cell goes on from a checkpoint: all points that it has had
+    until there, each with its name, step, value and timestamp (UTC). They are not told again."""
 
 
-def run_cell(config: RunConfig, device: torch.device | str = "cpu", watch: Watch | None = None) -> Outcome:
-    """Train the configuration's supernets, rank, and compare with the ground truth."""
+def run_cell(
+    config: RunConfig,
+    device: torch.device | str = "cpu",
+    watch: Watch | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Outcome:
+    """Train the configuration's supernets, rank, and compare with the ground truth.
+
+    With a checkpoint it goes on from what is stored there, and stores where it is: when it is time to,
+    between any two steps or evaluations, and after each supernet. The caller removes the checkpoint when
+    the outcome is safe. Raises `CheckpointNotWritten`.
+    """
     watch = watch or Watch()
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
     ranked = _ranked(config, benchmark)  # before training: a benchmark that does not fit is refused at once
-    observer = TauObserver(config, dataset, benchmark, meter, watch)
+    points = Points(watch.metric)
+    observer = TauObserver(config, dataset, benchmark, meter, points)
+    state = None
+    if checkpoint is not None:
+        state = observer.cell = CellState(checkpoint, meter, points, observer, watch.restored)
 
     def report(progress: Progress) -> None:
-        watch.metric("train_loss", progress.part * progress.epochs + progress.epoch, progress.loss)
+        points("train_loss", progress.part * progress.epochs + progress.epoch, progress.loss)
         watch.epoch(progress)
 
     try:
-        supernets = train(config, dataset, meter, report, observer)
+        supernets = train(config, dataset, meter, report, observer, state)
     except Diverged as error:
         meter.stage("train")
         return Outcome(_diverged(error) | {"observed": observer.points}, meter.json(), {}, None)
-    predictions = predict(supernets, ranked, dataset, config.rank, meter, watch.ranking)
+    known = state.predictions if state else {}
+    keep = partial(state.evaluated, known) if state else None
+    predictions = predict(supernets, ranked, dataset, config.rank, meter, watch.ranking, known=known, keep=keep)
     result = _result(config, predictions, supernets, benchmark) | {"observed": observer.points}
     return Outcome(result, meter.json(), predictions, supernets)
 
@@ -130,9 +153,11 @@ class TauObserver:
     dataset: DataSet
     benchmark: Benchmark
     meter: Meter
-    watch: Watch
+    metric: Callable[[str, int, float], None]
     points: dict[str, list[list[float | int | None]]] = field(default_factory=dict)
+    cell: CellState | None = None
     _predictions: dict[int, Predictions] = field(default_factory=dict)
+    """By epoch, what is known of the supernets that have come to it; forgotten when τ is."""
 
     def __call__(self, supernets: Supernets, progress: Progress) -> None:
         every = self.config.observe.kendall_tau_every
@@ -141,9 +166,11 @@ class TauObserver:
         self.meter.stage("train")
         selected = selected_architectures(self.benchmark, self.config.dataset, self.config.rank)
         own = [architecture for architecture in selected if supernets.part_of(architecture) == progress.part]
-        with undisturbed(supernets):
-            found = predict(supernets, own, self.dataset, self.config.rank, self.meter, stage="observe")
         predictions = self._predictions.setdefault(progress.epoch, {})
+        keep = partial(self.cell.evaluated, predictions) if self.cell else None
+        ranking, meter = self.config.rank, self.meter
+        with undisturbed(supernets):
+            found = predict(supernets, own, self.dataset, ranking, meter, stage="observe", known=predictions, keep=keep)
         predictions.update(found)
         if progress.part == progress.parts - 1:
             truth = self.benchmark.accuracies(self.config.dataset)
@@ -151,7 +178,19 @@ class TauObserver:
             tau = kendall_tau([predictions[a] for a in selected], [float(truth[space.index(a)]) for a in selected])
             step = progress.epoch * progress.parts
             self.points.setdefault("kendall_tau", []).append([step, finite(tau)])
-            self.watch.metric("kendall_tau", step, tau)
+            self.metric("kendall_tau", step, tau)
+            del self._predictions[progress.epoch]
+
+    def state(self) -> dict[str, Any]:
+        """What was seen so far, to be stored."""
+        return {
+            "points": self.points,
+            "predictions": {epoch: packed(found) for epoch, found in self._predictions.items()},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.points = state["points"]
+        self._predictions = {epoch: unpacked(found) for epoch, found in state["predictions"].items()}
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""What a cell cost: wall time, passes, images, peak memory. Measured, never part of a result."""
+"""What a cell cost: wall time, passes, images, peak memory. Measured, never part of a result.
+
+A run that was resumed goes on counting where its checkpoint stood; what was done between that and the
+interruption, and is done again, counts once.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -31,8 +36,15 @@ class Meter:
     resident: int = field(default_factory=lambda: _status("VmRSS"))
     stages: dict[str, float] = field(default_factory=dict)
     """Wall seconds by stage."""
+    resumed: int = 0
+    """How many times the cell went on from a checkpoint."""
+    _earlier_seconds: float = 0.0
+    _earlier_peak: int = 0
 
     def __post_init__(self) -> None:
+        self._reset_peak()
+
+    def _reset_peak(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         else:
@@ -46,14 +58,34 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        return time.perf_counter() - self.started
+        return self._earlier_seconds + time.perf_counter() - self.started
 
     @property
     def peak_memory(self) -> int:
         """Bytes."""
         if self.device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self.device)
-        return max(0, _peak() - self.resident)
+            return max(self._earlier_peak, torch.cuda.max_memory_allocated(self.device))
+        return max(self._earlier_peak, _peak() - self.resident)
+
+    def state(self) -> dict[str, Any]:
+        """What was counted so far, to be stored."""
+        return {
+            "passes": self.passes,
+            "images": self.images,
+            "evaluations": self.evaluations,
+            "seconds": self.seconds,
+            "stages": dict(self.stages),
+            "peak_memory": self.peak_memory,
+            "resumed": self.resumed,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on counting from a stored state. Whatever was allocated to load it is forgotten."""
+        self.passes, self.images, self.evaluations = state["passes"], state["images"], state["evaluations"]
+        self.stages = dict(state["stages"])
+        self.resumed = state["resumed"] + 1
+        self._earlier_seconds, self._earlier_peak = state["seconds"], state["peak_memory"]
+        self._reset_peak()
 
     def json(self) -> dict[str, object]:
         return {
@@ -65,6 +97,7 @@ class Meter:
             "peak_memory_bytes": self.peak_memory,
             "memory_kind": "allocated on device" if self.device.type == "cuda" else "growth of the resident set",
             "device": str(self.device),
+            "resumed": self.resumed,
         }
 
 

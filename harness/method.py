@@ -109,7 +109,8 @@ class Method(ABC):
 
     The default step (`SupernetTraining.descend`) trains all paths of a step on the same batch, weighs
     them as the schedule says, and makes one update. A method that distils, meta-learns, or learns
-    architecture parameters replaces `train_step`; one that resamples data gives `data_order`.
+    architecture parameters replaces `train_step`; one that resamples data gives `data_order`. What such a
+    step must remember goes into `SupernetTraining.memory`, or a resumed run would not know it.
     """
 
     def parts(self, space: Space, chance: random.Random) -> tuple[Part, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -46,6 +46,8 @@ class SupernetTraining:
     """What t is at the first step: 1 in the paper's algorithms, 0 in the released code."""
     weighting: str = "algorithm-2"
     label_smoothing: float = 0.0
+    memory: dict[str, Any] = field(default_factory=dict)
+    """What a method with steps of its own carries from one to the next: plain types and tensors."""
 
     def __post_init__(self) -> None:
         if self.weighting not in WEIGHTINGS:
@@ -95,12 +97,16 @@ class SupernetTraining:
         )
 
     def state(self) -> dict[str, Any]:
-        """All that goes on changing: weights, momentum, the sampler's memory, the random state."""
+        """All that goes on changing: weights, momentum, the sampler's and the method's memory, the random state.
+
+        Gradients are not among it: a step begins without any.
+        """
         return {
             "network": self.network.state_dict(),
             "momentum": self.momentum.state(),
             "source": self.source.state(),
             "chance": self.chance.getstate(),
+            "memory": self.memory,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -109,3 +115,16 @@ class SupernetTraining:
         self.source.restore(state["source"])
         version, internal, gauss = state["chance"]
         self.chance.setstate((version, tuple(internal), gauss))
+        device = next((parameter.device for parameter in self.network.parameters()), torch.device("cpu"))
+        self.memory = moved(state["memory"], device)
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    """The same containers, with the tensors in them on that device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: moved(item, device) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(moved(item, device) for item in value)
+    return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -28,6 +29,10 @@ Predictions = dict[Architecture, float]
 """Predicted accuracy in percent."""
 
 
+Found = Callable[[], Predictions]
+"""Gives the predictions made so far. Waits for the device, so it is called only when they are needed."""
+
+
 @torch.no_grad()
 def predict(
     supernets: Supernets,
@@ -37,10 +42,13 @@ def predict(
     meter: Meter,
     report: Callable[[int, int], None] = lambda done, total: None,
     stage: str = "rank",
+    known: Mapping[Architecture, float] = MappingProxyType({}),
+    keep: Callable[[Found], None] | None = None,
 ) -> Predictions:
     """The accuracy of each architecture on the validation images, with its supernet's weights.
 
-    Its time is booked on `stage`.
+    Its time is booked on `stage`. What is `known` (the same weights gave it on the same images) is not
+    evaluated again. After each evaluation `keep` may ask for what was found so far.
     """
     split = dataset.valid.head(ranking.images)
     batches = list(in_order(split, dataset, ranking.batch_size, meter.device))
@@ -50,20 +58,29 @@ def predict(
         groups.setdefault(key, []).append(architecture)
     for network in supernets.networks:
         network.eval()
-    correct = []
-    for done, (number, representative) in enumerate(groups):
+    accuracies = {key: known[one] for key, members in groups.items() for one in members if one in known}
+    correct: dict[tuple[int, Architecture], torch.Tensor] = {}
+
+    def found() -> Predictions:
+        if correct:
+            counts = torch.stack(list(correct.values())).cpu().double()
+            accuracies.update(zip(correct, (counts * (100 / len(split))).tolist(), strict=True))
+            correct.clear()
+        meter.stage(stage)
+        return {one: accuracies[key] for key, members in groups.items() if key in accuracies for one in members}
+
+    for key in groups:
+        if key in accuracies:
+            continue
+        number, representative = key
         network = supernets.networks[number]
         hits = [(network(images, representative).argmax(1) == labels).sum() for images, labels in batches]
-        correct.append(torch.stack(hits).sum())
-        report(done + 1, len(groups))
-    meter.evaluations += len(groups)
-    accuracies = (torch.stack(correct).cpu().double() * (100 / len(split))).tolist() if correct else []
-    meter.stage(stage)
-    return {
-        architecture: accuracy
-        for members, accuracy in zip(groups.values(), accuracies, strict=True)
-        for architecture in members
-    }
+        correct[key] = torch.stack(hits).sum()
+        meter.evaluations += 1
+        report(len(accuracies) + len(correct), len(groups))
+        if keep is not None:
+            keep(found)
+    return found()
 
 
 def selected_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> list[Architecture]:

@@ -6,8 +6,9 @@ comes from the configuration's seed by name: initial weights, data order, paths,
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 
@@ -46,6 +47,74 @@ class Progress:
     epoch: int
     epochs: int
     loss: float
+
+
+@dataclass
+class Course:
+    """Training between two steps: all that must be stored to go on from there as if nothing had been.
+
+    After the last step of an epoch the epoch's losses are still there: it is yet to be looked at.
+    """
+
+    supernets: Supernets
+    trainings: list[SupernetTraining]
+    source: Callable[[int], Sequence[int] | None]
+    """The method's `data_order`."""
+    part: int = 0
+    step: int = 0
+    """Steps done in this part."""
+    losses: list[torch.Tensor] = field(default_factory=list)
+    """Those of the steps of the unfinished epoch, one value a path."""
+    _order: tuple[int, Sequence[int] | None] | None = None
+
+    def data_order(self, epoch: int) -> Sequence[int] | None:
+        """The method's order of the epoch. It is asked once: where it draws, it would not draw the same again."""
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, self.source(epoch)
+        return self._order[1]
+
+    def end_part(self) -> None:
+        self.part, self.step, self._order = self.part + 1, 0, None
+
+    def state(self) -> dict[str, Any]:
+        """The weights of finished supernets, and all of the one in training. Store it before the next step."""
+        order = None
+        if self._order is not None and self._order[1] is not None:
+            order = self._order[0], torch.as_tensor(self._order[1], dtype=torch.long)
+        return {
+            "part": self.part,
+            "step": self.step,
+            "finished": [network.state_dict() for network in self.supernets.networks[: self.part]],
+            "training": self.trainings[self.part].state() if self.part < len(self.trainings) else None,
+            "losses": torch.cat(self.losses) if self.losses else None,
+            "paths": [len(losses) for losses in self.losses],
+            "order": order,
+        }
+
+    def restore(self, state: dict[str, Any], device: torch.device) -> None:
+        """Go on from a stored state."""
+        self.part, self.step = state["part"], state["step"]
+        for network, weights in zip(self.supernets.networks, state["finished"], strict=False):
+            network.load_state_dict(weights)
+        if state["training"] is not None:
+            self.trainings[self.part].restore(state["training"])
+        self.losses = []
+        if state["losses"] is not None:
+            self.losses = [part.clone() for part in state["losses"].to(device).split(state["paths"])]
+        self._order = None if state["order"] is None else (state["order"][0], state["order"][1].tolist())
+
+
+class Keeper(Protocol):
+    """Who stores the course, and has it go on from what is stored."""
+
+    def start(self, course: Course) -> None:
+        """Training is about to begin; the course may be put where an earlier one ended."""
+
+    def between_steps(self) -> None:
+        """A step is done; the course is consistent until the next one."""
+
+    def part_done(self) -> None:
+        """A supernet is trained."""
 
 
 def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | str = "cpu") -> Supernets:
@@ -107,6 +176,7 @@ def train(
     meter: Meter,
     report: Callable[[Progress], None] = lambda progress: None,
     observe: Callable[[Supernets, Progress], None] = lambda supernets, progress: None,
+    keeper: Keeper | None = None,
 ) -> Supernets:
     """Train all supernets of the configuration. Raises `Diverged` when a loss is not finite.
 
@@ -115,27 +185,36 @@ def train(
     supernets = build_supernets(config, dataset, meter.device)
     steps_per_epoch = -(-len(dataset.train) // config.train.batch_size)
     method, trainings = prepare(config, supernets, steps_per_epoch)
-    for number, training in enumerate(trainings):
+    course = Course(supernets, trainings, method.data_order)
+    if keeper is not None:
+        keeper.start(course)
+    for number, training in list(enumerate(trainings))[course.part :]:
         loader = DeviceLoader(
             dataset.train,
             dataset,
             config.train.batch_size,
             derive(config.seed, "data", number),
             meter.device,
-            order=method.data_order,
+            order=course.data_order,
         )
-        for epoch in range(config.train.epochs):
-            losses = []
-            for step in range(epoch * steps_per_epoch, (epoch + 1) * steps_per_epoch):
+        for epoch in range((course.step - len(course.losses)) // steps_per_epoch, config.train.epochs):
+            for step in range(course.step, (epoch + 1) * steps_per_epoch):
                 batch = loader.batch(step)
                 path_losses = method.train_step(training, batch, step)
-                losses.append(path_losses)
+                course.losses.append(path_losses)
+                course.step = step + 1
                 meter.passes += len(path_losses)
                 meter.images += len(path_losses) * len(batch.labels)
-            mean = check_finite(losses, epoch * steps_per_epoch)
+                if keeper is not None:
+                    keeper.between_steps()
+            mean = check_finite(course.losses, epoch * steps_per_epoch)
             progress = Progress(number, len(trainings), epoch + 1, config.train.epochs, mean)
             observe(supernets, progress)
             report(progress)
+            course.losses = []
+        course.end_part()
+        if keeper is not None:
+            keeper.part_done()
     meter.stage("train")
     return supernets
 

@@ -1,0 +1,169 @@
+"""The state of a cell under way, as one document and back: what a checkpoint of it holds.
+
+It is gathered only between two steps of training or two evaluations of a ranking, from all who have a
+part in it: the course of training, what was observed and reported so far, the costs, the generators.
+Where the document is kept is `harness.checkpoint`'s business.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from harness.checkpoint import Checkpoint
+from harness.cost import Meter
+from harness.stages.rank import Found, Predictions
+from harness.stages.train import Course
+
+
+class Observer(Protocol):
+    """Whoever observes training and must remember what it saw."""
+
+    def state(self) -> dict[str, Any]: ...
+
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+
+@dataclass
+class Points:
+    """The points of a cell's curves, in order: all are remembered, and told on."""
+
+    tell: Callable[[str, int, float], None]
+    names: list[str] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    def __call__(self, name: str, step: int, value: float) -> None:
+        self.names.append(name)
+        self.steps.append(step)
+        self.values.append(float(value))
+        self.times.append(time.time())
+        self.tell(name, step, value)
+
+    def json(self) -> list[dict[str, Any]]:
+        """As a run directory holds them: name, step, value, timestamp (UTC)."""
+        return [
+            {"name": name, "step": step, "value": value, "timestamp": _utc(when)}
+            for name, step, value, when in zip(self.names, self.steps, self.values, self.times, strict=True)
+        ]
+
+    def state(self) -> dict[str, Any]:
+        """Numbers in tensors: there may be many."""
+        kinds = {name: number for number, name in enumerate(dict.fromkeys(self.names))}
+        return {
+            "kinds": list(kinds),
+            "names": torch.tensor([kinds[name] for name in self.names], dtype=torch.long),
+            "steps": torch.tensor(self.steps, dtype=torch.long),
+            "values": torch.tensor(self.values, dtype=torch.double),
+            "times": torch.tensor(self.times, dtype=torch.double),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.names = [state["kinds"][number] for number in state["names"].tolist()]
+        self.steps, self.values, self.times = (state[key].tolist() for key in ("steps", "values", "times"))
+
+
+class CellState:
+    """The state of one cell, kept in its checkpoint. A `harness.stages.train.Keeper`."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        meter: Meter,
+        points: Points,
+        observer: Observer,
+        restored: Callable[[list[dict[str, Any]]], None],
+    ) -> None:
+        self.checkpoint, self.meter, self.points, self.observer = checkpoint, meter, points, observer
+        self.restored = restored
+        self.course: Course | None = None
+        self.predictions: Predictions = {}
+        """Those of the ranking, as far as it has come."""
+
+    def start(self, course: Course) -> None:
+        self.course = course
+        state = self.checkpoint.load()
+        if state is None:
+            return
+        course.restore(state["course"], self.meter.device)
+        self.observer.restore(state["observer"])
+        self.predictions = unpacked(state["predictions"])
+        self.points.restore(state["points"])
+        self.restored(self.points.json())
+        set_random_state(state["random"], self.meter.device)
+        self.meter.restore(state["meter"])
+
+    def between_steps(self) -> None:
+        if self.checkpoint.due():
+            self.meter.stage("train")
+            self.save()
+
+    def part_done(self) -> None:
+        self.meter.stage("train")
+        self.save()
+
+    def evaluated(self, predictions: Predictions, found: Found) -> None:
+        """An architecture was evaluated; what was found goes into the predictions if they are stored now."""
+        if self.checkpoint.due():
+            predictions.update(found())
+            self.save()
+
+    def save(self) -> None:
+        assert self.course is not None, "nothing has begun"
+        self.checkpoint.save(
+            {
+                "course": self.course.state(),
+                "observer": self.observer.state(),
+                "predictions": packed(self.predictions),
+                "points": self.points.state(),
+                "random": random_state(self.meter.device),
+                "meter": self.meter.state(),
+            }
+        )
+
+
+def packed(predictions: Mapping[tuple[int, ...], float]) -> list[torch.Tensor]:
+    """Architectures and accuracies as two tensors: thousands of tuples would take long to load."""
+    return [
+        torch.tensor(list(predictions), dtype=torch.long),
+        torch.tensor(list(predictions.values()), dtype=torch.double),
+    ]
+
+
+def unpacked(tensors: Iterable[torch.Tensor]) -> Predictions:
+    architectures, accuracies = tensors
+    return dict(zip(map(tuple, architectures.tolist()), accuracies.tolist(), strict=True))
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """The global generators: the engine does not use them, but a component may."""
+    kind, keys, *rest = np.random.get_state(legacy=True)
+    state = {
+        "random": random.getstate(),
+        "numpy": [str(kind), torch.tensor(np.asarray(keys, dtype=np.int64)), *rest],
+        "torch": torch.get_rng_state(),
+    }
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_random_state(state: dict[str, Any], device: torch.device) -> None:
+    random.setstate(state["random"])
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(keys.tolist(), dtype=np.uint32), *rest))
+    torch.set_rng_state(state["torch"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def _utc(when: float) -> str:
+    return datetime.fromtimestamp(when, timezone.utc).replace(tzinfo=None).isoformat()
