@@ -1,0 +1,42 @@
+"""`harness diff`: two stored runs side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.store_option import Places, store_option
+
+if TYPE_CHECKING:
+    from harness.stores.comparison import Comparison
+
+
+@click.command("diff")
+@click.argument("one", metavar="RUN")
+@click.argument("other", metavar="RUN")
+@store_option
+def command(one: str, other: str, store: Places) -> int:
+    """Show in what two runs differ: configuration, result, metrics, predictions, weights, cost, environment.
+
+    RUN is a run's id; a beginning that no other run has is enough. Exits 0 when the results are equal, 1
+    when they differ; cost, environment, and what only one of the runs observed do not matter for that.
+    """
+    from harness.stores.comparison import Side, compare
+
+    opened = store.open()
+    sides = [Side(opened, opened.find(name)) for name in (one, other)]
+    found = compare(*sides)
+    click.echo(f"{sides[0].run.id} and {sides[1].run.id}")
+    show(found)
+    return 1 if found.contradicting else 0
+
+
+def show(found: Comparison) -> None:
+    """The differences as text, and in a last line whether the results are equal."""
+    for section, differences in found.sections.items():
+        width = max(len(one.name) for one in differences)
+        click.echo(section)
+        for one in differences:
+            click.echo(f"  {one.name:<{width}}  {one.one} | {one.other}")
+    click.echo(f"results differ: {', '.join(found.contradicting)}" if found.contradicting else "results are equal")

@@ -1,0 +1,103 @@
+"""`harness diff` of stored runs, in process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import discovery
+from harness.catalogue import find_studies
+from harness.cli import main
+from harness.presets import get_preset
+from harness.study import Request, expand
+from tests.stored_runs import store_run
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with discovery.fresh():
+        monkeypatch.chdir(tmp_path)
+        for variable in ("HARNESS_STORE", "HARNESS_MONGO"):
+            monkeypatch.delenv(variable, raising=False)
+        yield tmp_path
+
+
+@pytest.fixture
+def requests(folder: Path) -> list[Request]:
+    return expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1)
+
+
+def test_equal_results_are_said_to_be_equal_whatever_they_cost(
+    requests: list[Request], capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = {"tau": 0.5, "curve": {1: 0.25, 2: 0.5}, "predictions": {3: 40.0, 7: 50.0}}
+    one = store_run(Path("runs"), requests[0], **outcome, cost={"wall_seconds": 1.0})  # type: ignore[arg-type]
+    other = store_run(Path("runs"), requests[0], **outcome, cost={"wall_seconds": 2.0})  # type: ignore[arg-type]
+    assert main(["diff", one.id, other.id]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [f"{one.id} and {other.id}", "cost", "  wall_seconds  1.0 | 2.0", "results are equal"]
+
+
+def test_every_difference_is_shown_in_its_section(requests: list[Request], capsys: pytest.CaptureFixture[str]) -> None:
+    one = store_run(
+        Path("runs"), requests[0], 0.5, curve={1: 0.25, 2: 0.5, 3: 0.5}, predictions={3: 40.0, 7: 50.0, 9: 1.0}
+    )
+    other = store_run(
+        Path("runs"), requests[1], 0.75, curve={1: 0.25, 2: 0.75, 3: 0.75}, predictions={3: 40.0, 7: 60.0}
+    )
+    assert main(["diff", one.id, other.id]) == 1
+    text = capsys.readouterr().out
+    section, sections = "", dict[str, list[str]]()
+    for line in text.splitlines()[1:-1]:
+        if line.startswith("  "):
+            sections[section].append(" ".join(line.split()))
+        else:
+            section = line
+            sections[section] = []
+    assert "schedule.name cosine | calr" in sections["configuration"]
+    assert sections["result"] == ["kendall_tau 0.5 | 0.75", "ranked 3 | 2"]
+    assert sections["metrics"] == ["kendall_tau, from point 2 on 0.5 at step 2 | 0.75 at step 2"]
+    assert sections["predictions"] == ["1 of 2, the first architecture 7 50.0 | 60.0", "architectures 3 | 2"]
+    assert text.endswith("results differ: result, metrics, predictions\n")
+
+
+def test_the_environment_is_compared_package_by_package(
+    requests: list[Request], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = []
+    for version in ("1.0", "2.0"):
+        run = store_run(Path("runs"), requests[0], status="failed")
+        record = Path("runs") / run.id / "run.json"
+        experiment = {
+            "dependencies": ["torch==2.14", f"numpy=={version}"],
+            "repositories": [{"url": "", "commit": f"abc{version}", "dirty": False}],
+        }
+        host = {"hostname": "here", "python_version": "3.11"}
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"experiment": experiment, "host": host}))
+        ids.append(run.id)
+    assert main(["diff", *ids]) == 0
+    printed = capsys.readouterr().out
+    assert "environment\n  commit  abc1.0 | abc2.0\n  numpy   1.0 | 2.0\n" in printed
+    assert "torch" not in printed and "host" not in printed
+
+
+def test_a_run_without_a_result_differs_from_one_that_has_one(
+    requests: list[Request], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = store_run(Path("runs"), requests[0], status="failed")
+    other = store_run(Path("runs"), requests[0], 0.5)
+    assert main(["diff", one.id, other.id]) == 1
+    assert "result\n  result  failed | done\n" in capsys.readouterr().out
+
+
+def test_a_name_that_fits_no_run_or_several_is_one_line(
+    requests: list[Request], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = [store_run(Path("runs"), requests[0], 0.5).id for _ in range(2)]
+    assert main(["diff", ids[0], "nothing"]) == 2
+    assert capsys.readouterr().err == "error: no run's id begins with 'nothing'. runs holds 2 runs\n"
+    assert main(["diff", ids[0][:16], ids[1]]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
