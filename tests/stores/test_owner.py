@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.stores.owner import is_alive, start_ticks, this_process
+from harness.stores.owner import describe, is_alive, lives_here, start_ticks, this_process
 
 
 def test_this_process_lives() -> None:
@@ -51,3 +51,31 @@ def test_on_another_host_the_heartbeat_tells(age: int, alive: bool, aware: bool)
     beat = datetime.now(timezone.utc) - timedelta(seconds=age)
     assert is_alive(owner, (beat if aware else beat.replace(tzinfo=None)).isoformat()) is alive
     assert not is_alive(owner, None)
+
+
+def test_a_process_with_the_same_number_in_another_container_is_not_seen() -> None:
+    """Nor is one from before a reboot: only a heartbeat tells."""
+    beat = datetime.now(timezone.utc).isoformat()
+    for other in ({"boot": "another"}, {"pid_namespace": "pid:[1]"}, {"host": "elsewhere"}):
+        owner = this_process() | other
+        assert lives_here(owner) is None
+        assert is_alive(owner, beat)
+        assert not is_alive(owner, None)
+
+
+def test_records_that_know_no_boot_are_judged_by_their_host() -> None:
+    owner = this_process()
+    old = {name: owner[name] for name in ("host", "pid", "started")}
+    assert lives_here(old) is True
+    assert lives_here(old | {"started": 1}) is False
+    assert lives_here(old | {"boot": None, "pid_namespace": None}) is True
+    assert lives_here(old | {"host": "elsewhere"}) is None
+
+
+def test_an_owner_whose_start_is_unknown_is_not_taken_for_dead() -> None:
+    assert lives_here(this_process() | {"started": None}) is None
+
+
+def test_an_owner_in_words() -> None:
+    assert describe({"host": "lab", "pid": 7}) == "process 7 on lab"
+    assert describe(None) == "an unknown process"
