@@ -7,9 +7,6 @@ were made, on what, and their checksum. Whole counts, so that nothing is lost by
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.benchmarks import Benchmark
+from harness.benchmarks.npz import FORMAT as FORMAT
+from harness.benchmarks.npz import checksum, read_arrays, write_arrays
 from harness.benchmarks.selection import equal_width
 from harness.errors import DataError, UnknownName
 from harness.metrics import kendall_tau
 from harness.space import Space
 
 Counts = npt.NDArray[np.uint16]
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -36,46 +34,25 @@ class Table:
     test: Counts
     provenance: dict[str, Any]
 
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {
+            "classes": self.classes.astype("<i4"),
+            "valid": self.valid.astype("<u2"),
+            "test": self.test.astype("<u2"),
+        }
+
     def checksum(self) -> str:
-        digest = hashlib.sha256()
-        for array, kind in ((self.classes, "<i4"), (self.valid, "<u2"), (self.test, "<u2")):
-            digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
-        return digest.hexdigest()
+        return checksum(self.arrays())
 
     def write(self, path: Path) -> None:
         """Write the file in one piece: readers see the old one or the new one."""
-        provenance = {**self.provenance, "format": FORMAT, "checksum": self.checksum()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.npz")
-        with temporary.open("wb") as file:
-            np.savez_compressed(
-                file,
-                classes=self.classes.astype("<i4"),
-                valid=self.valid.astype("<u2"),
-                test=self.test.astype("<u2"),
-                provenance=np.array(json.dumps(provenance, sort_keys=True)),
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_arrays(path, self.arrays(), self.provenance)
 
     @classmethod
     def read(cls, path: Path) -> Table:
         """The table in that file. Raises `DataError` when it is missing, damaged or of a newer format."""
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                provenance = json.loads(str(stored["provenance"]))
-                table = cls(stored["classes"], stored["valid"], stored["test"], provenance)
-        except FileNotFoundError as error:
-            raise DataError(f"{path}: no such table; make it with `harness benchmark build`") from error
-        except Exception as error:  # what numpy, zipfile and zlib raise on damaged bytes is of many kinds
-            raise DataError(f"{path}: not a readable benchmark table ({error or type(error).__name__})") from error
-        if not isinstance(provenance, dict) or not isinstance(provenance.get("format"), int):
-            raise DataError(f"{path}: not a benchmark table, it does not say its format")
-        if provenance["format"] > FORMAT:
-            raise DataError(f"{path}: made by a newer version (format {provenance['format']}, known: {FORMAT})")
-        if table.checksum() != provenance.get("checksum"):
-            raise DataError(f"{path}: damaged, its numbers do not match their checksum")
+        arrays, provenance = read_arrays(path, ("classes", "valid", "test"), "make it with `harness benchmark build`")
+        table = cls(**arrays, provenance=provenance)
         if table.valid.ndim != 2 or table.valid.shape != table.test.shape or len(table.valid) != len(table.classes):
             raise DataError(
                 f"{path}: {table.classes.shape} classes, but {table.valid.shape} and {table.test.shape} counts"

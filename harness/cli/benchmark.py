@@ -1,4 +1,4 @@
-"""`harness benchmark`: build, inspect and verify tables of ground truth."""
+"""`harness benchmark`: build, import, inspect and verify tables of ground truth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 @click.group()
 def command() -> None:
-    """Build, inspect and verify tables of stand-alone accuracy."""
+    """Build, import, inspect and verify tables of stand-alone accuracy."""
 
 
 @command.command()
@@ -74,34 +74,41 @@ def build(
     click.echo(f"wrote {out}; the pieces in {work} are no longer needed")
 
 
+@command.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--trust", is_flag=True, help="Read a pickle with all that it asks for, code that runs included.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The table to write.  [default: nasbench201.npz in HARNESS_BENCHMARKS, or in HARNESS_DATA/benchmarks]",
+)
+def import_(file: Path, trust: bool, out: Path | None) -> None:
+    """Take over NAS-Bench-201 from FILE, once: afterwards it is the benchmark `nasbench201`.
+
+    FILE is the official .pth (it takes about 25 GB of memory and half an hour; two minutes with --trust),
+    a table of accuracies (.csv, .csv.gz, .parquet), or NATS-Bench's topology file or folder (with the
+    package nats_bench). Pickles are read without running anything in them, unless you say --trust.
+    """
+    from harness.benchmarks.accuracies import official_file
+    from harness.benchmarks.importing import import_table
+    from harness.errors import DataError
+
+    table = import_table(file, trust)
+    out = out or official_file()
+    try:
+        table.write(out)
+    except OSError as error:
+        raise DataError(f"{out}: cannot be written ({error.strerror or error})") from error
+    click.echo(f"wrote {out}; `harness benchmark info {'nasbench201' if out == official_file() else out}` describes it")
+
+
 @command.command()
 @click.argument("name", default="digits")
 def info(name: str) -> None:
     """Show how a table was made and how far it can be trusted. NAME is a benchmark or a table's file."""
-    from harness.benchmarks.table import reliability
+    from harness.benchmarks.description import describe, load
 
-    benchmark = _load(name)
-    made = benchmark.table.provenance
-    worth = reliability(benchmark)
-    recipe = made["recipe"]
-    lines = {
-        "benchmark": name,
-        "space": f"{made['space']} ({benchmark.space.size:,} architectures, {len(benchmark.table.classes):,} classes)",
-        "data set": f"{made['dataset']} ({', '.join(f'{count:,} {split}' for split, count in made['images'].items())})",
-        "trained": f"{recipe['epochs']} epochs, width {recipe['width']}, {recipe['depth']} cells a stage, "
-        f"batch {recipe['batch_size']}, learning rate {recipe['learning_rate']}",
-        "seeds": f"{benchmark.table.seeds} a class, from seed {made['seed']}",
-        "command": made["command"],
-        "machines": "; ".join(f"{e['cpu']}, torch {e['torch']}, {e['threads']} thread" for e in made["environments"]),
-        "checksum": made["checksum"],
-        "test accuracy": f"{worth.lowest:.2f} to {worth.highest:.2f} %, "
-        f"span {worth.highest - worth.lowest:.2f} points, "
-        f"median {worth.median:.2f}; deviation between seeds {worth.seed_deviation:.2f}",
-        "selected": f"{worth.selected} non-empty bins of 400 (equal width)",
-        "split-half τ": f"{worth.split_half_selected:.3f} on the selected, {worth.split_half_all:.3f} on all",
-        "seed-to-seed τ": f"{worth.seed_pair_selected:.3f} on the selected",
-    }
-    for label, text in lines.items():
+    for label, text in describe(name, load(name)):
         click.echo(f"{label:15} {text}")
 
 
@@ -120,9 +127,10 @@ def verify(name: str, sample: int, seed: int, jobs: int | None) -> int:
 
     from rich.progress import track
 
+    from harness.benchmarks.description import load_computed
     from harness.benchmarks.verify import verify_rows
 
-    benchmark = _load(name)
+    benchmark = load_computed(name)
     rows = verify_rows(benchmark.table, sample, seed, jobs or os.cpu_count() or 1)
     found = list(track(rows, total=min(sample, len(benchmark.table.classes)), description="retraining", transient=True))
     exact = sum(row.exact for row in found)
@@ -140,18 +148,3 @@ def verify(name: str, sample: int, seed: int, jobs: int | None) -> int:
     passed = all(row.exact if same else row.within for row in found)
     click.echo("verified" if passed else "NOT verified")
     return 0 if passed else 1
-
-
-def _load(name: str):  # type: ignore[no-untyped-def]
-    """A registered computed benchmark, or a table's file."""
-    from harness.benchmarks.table import Table, TableBenchmark
-    from harness.errors import DataError
-    from harness.registries import BENCHMARKS, SPACES
-
-    if name.endswith(".npz"):
-        table = Table.read(Path(name))
-        return TableBenchmark(name, SPACES.get(table.provenance["space"])(), table)
-    benchmark = BENCHMARKS.get(name)()
-    if not isinstance(benchmark, TableBenchmark):
-        raise DataError(f"benchmark {name!r} was not computed by this harness: there is nothing to inspect or retrain")
-    return benchmark

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from harness.benchmarks.build import Plan, command, make_piece, pieces
 from harness.benchmarks.table import Table
 from harness.cli import main
 from harness.registries import BENCHMARKS, DATASETS, SPACES
 from harness.stages.standalone import StandaloneRecipe
+from tests.official_files import malicious, rows, write_csv
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -28,7 +31,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_unknown_benchmarks_and_files_that_are_no_tables(
     action: str, toy_project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "no benchmark is named 'digit'; did you mean 'digits'? Known: digits, toy" in refused(
+    assert "no benchmark is named 'digit'; did you mean 'digits'? Known: digits, nasbench201, toy" in refused(
         capsys, action, "digit"
     )
     assert "none.npz: no such table" in refused(capsys, action, "none.npz")
@@ -54,12 +57,53 @@ def test_a_table_of_an_unknown_space_or_with_a_hole(
     assert "hole.npz" in message and "(0, 0, 0) is missing" in message
 
 
-def test_only_computed_benchmarks_can_be_inspected(toy_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    BENCHMARKS.register("official")(lambda: object())
+def test_benchmarks_that_say_nothing_of_themselves(toy_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    BENCHMARKS.register("foreign")(lambda: object())
     try:
-        assert "benchmark 'official' was not computed by this harness" in refused(capsys, "info", "official")
+        assert "benchmark 'foreign' was neither computed nor imported" in refused(capsys, "info", "foreign")
+        assert "benchmark 'foreign' was not computed by this harness" in refused(capsys, "verify", "foreign")
     finally:
-        del BENCHMARKS.entries["official"]
+        del BENCHMARKS.entries["foreign"]
+
+
+def test_an_import_becomes_the_benchmark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("HARNESS_BENCHMARKS", raising=False)
+    table = rows()
+    source = write_csv(tmp_path / "accuracies.csv.gz", table)
+    kept = tmp_path / "data" / "benchmarks" / "nasbench201.npz"
+    assert f"{kept} is not there; import it with `harness benchmark import FILE`" in refused(
+        capsys, "info", "nasbench201"
+    )
+    assert main(["benchmark", "import", str(source)]) == 0
+    assert f"wrote {kept}" in capsys.readouterr().out
+    assert main(["benchmark", "info", "nasbench201"]) == 0
+    shown = capsys.readouterr().out
+    assert "accuracies.csv.gz (csv)" in shown and hashlib.sha256(source.read_bytes()).hexdigest() in shown
+    assert "3.00 to 81.12 %" in shown and "400 non-empty bins of 400 (equal width)" in shown
+    assert shown.count("parameters' τ") == 3 and table[-1]["arch"] in shown
+    assert "was not computed by this harness" in refused(capsys, "verify", "nasbench201")
+    # A table that is refused leaves the one that is there alone.
+    before = kept.read_bytes()
+    message = refused(capsys, "import", str(write_csv(tmp_path / "short.csv", table[1:])))
+    assert "short.csv: holds 15,624 architectures" in message and kept.read_bytes() == before
+    # A table's file can be shown, too, and one that cannot be written is said.
+    assert main(["benchmark", "import", str(source), "--out", str(tmp_path / "other.npz")]) == 0
+    assert (tmp_path / "other.npz").read_bytes() == before
+    capsys.readouterr()
+    assert main(["benchmark", "info", str(tmp_path / "other.npz")]) == 0
+    capsys.readouterr()
+    assert "cannot be written" in refused(capsys, "import", str(source), "--out", str(source / "x.npz"))
+
+
+def test_a_malicious_file_is_refused_and_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    victim, file = tmp_path / "victim", tmp_path / "NAS-Bench-201-v1_1-096897.pth"
+    torch.save(malicious(victim, {"meta_archs": []}), file)
+    message = refused(capsys, "import", str(file), "--out", str(tmp_path / "out.npz"))
+    assert f"{file}: is a pickle that asks for posix.system" in message and "say --trust" in message
+    assert sorted(path.name for path in tmp_path.iterdir()) == [file.name]
 
 
 def test_a_table_made_on_other_images_is_not_verified(toy_project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,147 @@
+"""An imported table: the accuracies that somebody else measured, of every architecture, per data set and split.
+
+One array of float64 percents per data set and split (`cifar10/valid`), in the order of the space's
+numbers, exactly as the source gives them, and where they come from. Knows no source's format.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.benchmarks import Benchmark
+from harness.benchmarks.npz import read_arrays, write_arrays
+from harness.benchmarks.selection import equal_width
+from harness.errors import DataError, UnknownName
+from harness.metrics import kendall_tau
+from harness.registries import SPACES
+from harness.space import Architecture, Space
+
+Accuracies = npt.NDArray[np.float64]
+Key = tuple[str, str]
+"""A data set and a split."""
+
+IMPORT = "import it with `harness benchmark import FILE`"
+
+
+def benchmark_folder() -> Path:
+    """Where imported tables are: `HARNESS_BENCHMARKS`, or `benchmarks` in `HARNESS_DATA` (./data unless set)."""
+    own = os.environ.get("HARNESS_BENCHMARKS")
+    return Path(own) if own else Path(os.environ.get("HARNESS_DATA") or "data") / "benchmarks"
+
+
+@dataclass(frozen=True)
+class AccuracyTable:
+    """What an import made."""
+
+    columns: Mapping[Key, Accuracies]
+    provenance: Mapping[str, Any]
+    """`space`, `kind`, `source` (the file's name), `sha256` (of the file), `version` and `reader` if known."""
+
+    def write(self, path: Path) -> None:
+        """Write the file in one piece. Equal tables give equal bytes."""
+        arrays = {"/".join(key): values.astype("<f8") for key, values in sorted(self.columns.items())}
+        write_arrays(path, arrays, self.provenance)
+
+    @classmethod
+    def read(cls, path: Path) -> AccuracyTable:
+        """The table in that file. Raises `DataError` when it is missing, damaged or another kind of table."""
+        arrays, provenance = read_arrays(path, None, IMPORT)
+        columns = {}
+        for name, values in arrays.items():
+            dataset, _, split = name.partition("/")
+            if not split or values.dtype != np.float64 or values.ndim != 1:
+                raise DataError(f"{path}: no table of imported accuracies, it holds {name!r}; {IMPORT}")
+            columns[dataset, split] = values
+        return cls(columns, provenance)
+
+
+class ImportedBenchmark(Benchmark):
+    """An imported table as ground truth. `judged_by`: data sets that another one's accuracies stand for."""
+
+    def __init__(
+        self, name: str, space: Space, table: AccuracyTable, judged_by: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.space = space
+        self.table = table
+        self.judged_by = dict(judged_by or {})
+        measured = dict.fromkeys(dataset for dataset, _ in table.columns)
+        self.datasets = tuple(measured)
+        for key, values in table.columns.items():
+            if len(values) != space.size:
+                raise DataError(
+                    f"benchmark {name}: {len(values)} accuracies of {'/'.join(key)}; {space.name} has {space.size} "
+                    f"architectures; {IMPORT}"
+                )
+
+    def accuracies(self, dataset: str, split: str = "test") -> Accuracies:
+        measured = self.judged_by.get(dataset, dataset)
+        if measured not in self.datasets:
+            raise UnknownName.among(f"data set of benchmark {self.name}", dataset, (*self.datasets, *self.judged_by))
+        if split not in self.splits:
+            raise UnknownName.among("split", split, self.splits)
+        return self.table.columns[measured, split]
+
+
+def official_file() -> Path:
+    """Where the imported NAS-Bench-201 is kept."""
+    return benchmark_folder() / "nasbench201.npz"
+
+
+def official() -> ImportedBenchmark:
+    """The imported NAS-Bench-201. Raises `DataError` when it is not there."""
+    path = official_file()
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError as error:
+        raise DataError(
+            f"benchmark 'nasbench201': {path} is not there; {IMPORT}, or say where it is "
+            "(HARNESS_BENCHMARKS, or HARNESS_DATA for the folder above)"
+        ) from error
+    return _official(path.resolve(), changed)
+
+
+@lru_cache(maxsize=4)
+def _official(path: Path, changed: int) -> ImportedBenchmark:
+    # A smaller version of a data set has no accuracies of its own: the benchmark's are what it is judged by.
+    return ImportedBenchmark(
+        "nasbench201", SPACES.get("nasbench201")(), AccuracyTable.read(path), {"cifar10-16": "cifar10"}
+    )
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What a benchmark's test accuracies on one data set look like."""
+
+    lowest: float
+    highest: float
+    median: float
+    best: Architecture
+    selected: int
+    """How many architectures the equal-width rule selects by these accuracies."""
+    parameters_tau: dict[str, float]
+    """Kendall's τ of the number of parameters, by the data set whose accuracies select."""
+
+
+def overview(benchmark: Benchmark, dataset: str, bins: int = 400) -> Overview:
+    """The figures that tell at a glance whether a table is what it claims to be."""
+    space = benchmark.space
+    truth = benchmark.accuracies(dataset)
+    parameters = np.array([space.complexity(architecture) for architecture in space], np.float64)
+    chosen = {other: equal_width(benchmark.accuracies(other), bins) for other in benchmark.datasets}
+    return Overview(
+        lowest=float(truth.min()),
+        highest=float(truth.max()),
+        median=float(np.median(truth)),
+        best=space.architecture(int(truth.argmax())),
+        selected=len(chosen[dataset]),
+        parameters_tau={other: kendall_tau(parameters[rows], truth[rows]) for other, rows in chosen.items()},
+    )

@@ -1,0 +1,60 @@
+"""Imports NAS-Bench-201 from one of its files: read, validate, convert once, and keep it where it is found."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from harness.benchmarks.accuracies import AccuracyTable
+from harness.benchmarks.archives import NATS_SUFFIX, read_nats, read_official
+from harness.benchmarks.columns import read_csv, read_parquet
+from harness.benchmarks.listing import Listing, validated
+from harness.errors import DataError
+from harness.registries import SPACES
+from harness.stores.files import sha256
+
+SPACE = "nasbench201"
+FORMATS = "the official .pth, a table (.csv, .csv.gz, .parquet), or NATS-Bench (.pickle.pbz2, or its folder)"
+
+
+def import_table(path: Path, trust: bool = False) -> AccuracyTable:
+    """The table that a file holds. Raises `DataError` for everything that is wrong with it.
+
+    With `trust`, a pickle may contain whatever it likes, code that runs included.
+    """
+    listing = read(path, trust)
+    space = SPACES.get(SPACE)()
+    columns = validated(listing, space)
+    provenance = {
+        "space": space.name,
+        "kind": listing.kind,
+        "source": path.name,
+        "sha256": fingerprint(path),
+        "version": listing.version,
+        "reader": listing.reader,
+    }
+    return AccuracyTable(columns, provenance)
+
+
+def read(path: Path, trust: bool = False) -> Listing:
+    """What a file holds, by the form that its name says."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    name = path.name.lower()
+    if path.is_dir() or name.endswith(NATS_SUFFIX):
+        return read_nats(path, trust)
+    if name.endswith(".pth"):
+        return read_official(path, trust)
+    if name.endswith((".csv", ".csv.gz")):
+        return read_csv(path)
+    if name.endswith(".parquet"):
+        return read_parquet(path)
+    raise DataError(f"{path}: not a form that can be imported; known are {FORMATS}")
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of a file, or of a folder's files with their names."""
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.is_file())
+        return hashlib.sha256("".join(f"{file.name} {fingerprint(file)}\n" for file in files).encode()).hexdigest()
+    return sha256(path)

@@ -1,0 +1,85 @@
+"""A source of accuracies as it was read, and the checks it must pass before it counts as ground truth.
+
+Readers of every format give a `Listing`; `validated` turns it into arrays in the order of the space's
+numbers. Every refusal names the file and the row or architecture. Knows no file format.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.benchmarks.accuracies import Accuracies, Key
+from harness.errors import DataError, UserError
+from harness.space import Space
+
+DATASETS = ("cifar10", "cifar100", "imagenet16-120")
+SPLITS = ("valid", "test")
+KEYS: tuple[Key, ...] = tuple((dataset, split) for dataset in DATASETS for split in SPLITS)
+"""What every source of NAS-Bench-201 must hold."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Rows as the source has them: architectures as text, and one column of percents per data set and split."""
+
+    path: Path
+    kind: str
+    architectures: Sequence[str]
+    columns: Mapping[Key, Sequence[float]]
+    first_row: int = 0
+    """The number of the first row as a reader of the file would count."""
+    row_name: str = "architecture"
+    version: str | None = None
+    reader: str | None = None
+    """The package that read it, with its version."""
+
+    def row(self, number: int) -> str:
+        """How a message names a row."""
+        return f"{self.row_name} {self.first_row + number}"
+
+
+def validated(listing: Listing, space: Space) -> dict[Key, Accuracies]:
+    """The accuracies in the order of the space's numbers.
+
+    Raises `DataError` unless every architecture of the space is there once, with percents in 0 to 100.
+    """
+    for key, values in listing.columns.items():
+        for number, value in enumerate(values):
+            if not (math.isfinite(value) and 0 <= value <= 100):
+                raise DataError(
+                    f"{listing.path}: {listing.row(number)} ({listing.architectures[number]}): the accuracy "
+                    f"{'/'.join(key)} is {value}; it must be a percentage, 0 to 100"
+                )
+        if max(values) <= 1:
+            raise DataError(
+                f"{listing.path}: all accuracies {'/'.join(key)} are at most {max(values)}: they look like fractions, "
+                "but must be percentages"
+            )
+    order = np.argsort(_numbers(listing, space))
+    return {key: np.array(values, np.float64)[order] for key, values in listing.columns.items()}
+
+
+def _numbers(listing: Listing, space: Space) -> list[int]:
+    """Each row's number in the space; all are there, each once."""
+    seen: dict[int, int] = {}
+    for row, text in enumerate(listing.architectures):
+        try:
+            number = space.index(space.parse(text))
+        except UserError as error:
+            raise DataError(f"{listing.path}: {listing.row(row)}: {error}") from error
+        if number in seen:
+            first = listing.row(seen[number])
+            raise DataError(f"{listing.path}: {listing.row(row)} is the architecture {text} again, after {first}")
+        seen[number] = row
+    if len(seen) < space.size:
+        missing = next(number for number in range(space.size) if number not in seen)
+        raise DataError(
+            f"{listing.path}: holds {len(seen):,} architectures, but {space.name} has {space.size:,}; missing is, for "
+            f"instance, {space.format(space.architecture(missing))}"
+        )
+    return list(seen)

@@ -1,0 +1,68 @@
+"""Tables of ground truth as files: arrays and their provenance in one compressed `.npz`, without pickles.
+
+The provenance is JSON text that says where the numbers come from, and their checksum. What the arrays
+mean is the business of whoever writes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import DataError
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+FORMAT = 1
+
+
+def checksum(arrays: Arrays) -> str:
+    """SHA-256 of the arrays' bytes, in their order."""
+    digest = hashlib.sha256()
+    for array in arrays.values():
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def write_arrays(path: Path, arrays: Arrays, provenance: Mapping[str, Any]) -> None:
+    """Write the file in one piece: readers see the old one or the new one. Equal tables give equal bytes."""
+    document = {**provenance, "format": FORMAT, "checksum": checksum(arrays)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.npz")
+    try:
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, provenance=np.array(json.dumps(document, sort_keys=True)), **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_arrays(path: Path, names: tuple[str, ...] | None, advice: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arrays of these names (None: all), and the provenance.
+
+    Raises `DataError` when the file is missing (with the advice), damaged or of a newer format.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            provenance = json.loads(str(stored["provenance"]))
+            arrays = {name: stored[name] for name in names or stored.files if name != "provenance"}
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such table; {advice}") from error
+    except Exception as error:  # what numpy, zipfile and zlib raise on damaged bytes is of many kinds
+        raise DataError(f"{path}: not a readable benchmark table ({error or type(error).__name__})") from error
+    if not isinstance(provenance, dict) or not isinstance(provenance.get("format"), int):
+        raise DataError(f"{path}: not a benchmark table, it does not say its format")
+    if provenance["format"] > FORMAT:
+        raise DataError(f"{path}: made by a newer version (format {provenance['format']}, known: {FORMAT})")
+    if checksum(arrays) != provenance.get("checksum"):
+        raise DataError(f"{path}: damaged, its numbers do not match their checksum")
+    return arrays, provenance
