@@ -1,18 +1,24 @@
-"""Shared by all tests: a miniature project with a space, images and a table of its own, and few real digits."""
+"""Shared by all tests: a miniature project with a space, images and a table of its own, few real digits, a server."""
 
 from __future__ import annotations
 
+import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pymongo
 import pytest
 import torch
+from pymongo.database import Database
 
 from harness import discovery
 from harness.benchmarks.table import Table
 from harness.data import DataSet
 from harness.registries import DATASETS
+from tests.mongod import Mongod
 
 TOY = '''
 """A space of 12 architectures (9 different networks), a few of the digits, and a table beside them."""
@@ -160,3 +166,25 @@ def toy_project(tmp_path_factory: pytest.TempPathFactory, toy_table: Table) -> I
     with discovery.fresh(), pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         yield folder
+
+
+@pytest.fixture(scope="session")
+def mongod() -> Iterator[str]:
+    """The URI of a real server without authentication; one a test process, ended with it."""
+    # Not one of pytest's folders: those stay, and an empty server takes 300 MB.
+    with tempfile.TemporaryDirectory(prefix="mongod-") as folder:
+        server = Mongod(Path(folder))
+        server.start()
+        try:
+            yield server.uri
+        finally:
+            server.kill()
+
+
+@pytest.fixture
+def mongo_database(mongod: str) -> Iterator[Database[dict[str, Any]]]:
+    """An empty database of that server, dropped afterwards."""
+    with pymongo.MongoClient[dict[str, Any]](mongod) as client:
+        database = client[f"test_{uuid.uuid4().hex[:12]}"]
+        yield database
+        client.drop_database(database.name)

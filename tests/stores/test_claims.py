@@ -7,20 +7,26 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pymongo
 import pytest
+from pymongo.database import Database
 
-from harness.errors import UserError
-from harness.stores import directory_claims
+from harness.errors import Unreachable, UserError
+from harness.stores import directory_claims, mongo_claims
 from harness.stores.claims import Claim, ClaimLost, Claims, Lease
 from harness.stores.directory_claims import DirectoryClaims
+from harness.stores.mongo_claims import MongoClaims
+from tests.mongod import Mongod, free_port
 
 KEY = "0123456789abcdef"
 LONG = 600.0
@@ -37,6 +43,10 @@ kind, where, name, lease = sys.argv[1:]
 if kind == "directory":
     from harness.stores.directory_claims import DirectoryClaims
     claims = DirectoryClaims(Path(where), float(lease))
+else:
+    import pymongo
+    from harness.stores.mongo_claims import MongoClaims
+    claims = MongoClaims(pymongo.MongoClient(where)[name], float(lease))
 held = {}
 
 def acquire(key):
@@ -107,9 +117,15 @@ class Place:
         return self.owners[-1]
 
 
-@pytest.fixture(params=["directory"])
+@pytest.fixture(params=["directory", "mongo"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    one = Place("directory", lambda lease: DirectoryClaims(tmp_path / "claims", lease), (str(tmp_path / "claims"), ""))
+    if request.param == "directory":
+        folder = tmp_path / "claims"
+        one = Place("directory", lambda lease: DirectoryClaims(folder, lease), (str(folder), ""))
+    else:
+        uri: str = request.getfixturevalue("mongod")
+        database: Database[dict[str, Any]] = request.getfixturevalue("mongo_database")
+        one = Place("mongo", lambda lease: MongoClaims(database, lease), (uri, database.name))
     try:
         yield one
     finally:
@@ -502,3 +518,93 @@ def test_a_place_that_is_no_folder_is_the_readers_to_put_right(tmp_path: Path) -
         DirectoryClaims(tmp_path / "file" / "claims").acquire(KEY)
     with pytest.raises(ValueError, match="no key"):
         DirectoryClaims(tmp_path).acquire("../elsewhere")
+
+
+# Of MongoDB only
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Operations give up a server that is gone soon."""
+    monkeypatch.setattr(mongo_claims, "SHORTEST_WAIT", 0.3)
+    return monkeypatch
+
+
+@pytest.fixture
+def server() -> Iterator[Mongod]:
+    with tempfile.TemporaryDirectory(prefix="mongod-") as folder:
+        one = Mongod(Path(folder))
+        one.start()
+        try:
+            yield one
+        finally:
+            one.kill()
+
+
+def test_an_owner_goes_on_while_the_server_is_gone_and_renews_when_it_is_back(
+    server: Mongod, impatient: pytest.MonkeyPatch
+) -> None:
+    with pymongo.MongoClient[dict[str, Any]](server.uri) as client:
+        claims = MongoClaims(client["lab"], lease=1.2)
+        told: list[str] = []
+        with Lease(acquired(claims), lambda: told.append("lost")) as lease:
+            server.kill()
+            await_that(lambda: lease.unreachable_since is not None)
+            assert lease.confirm() is False
+            for use in (lambda: claims.acquire("another"), lambda: claims.holder(KEY), claims.records):
+                with pytest.raises(Unreachable, match=r"^the database 'lab' does not answer: .*\Z"):
+                    use()
+            impatient.undo()
+            server.start()
+            await_that(lambda: lease.unreachable_since is None)
+            assert lease.confirm() is True
+            assert claims.acquire(KEY) is None
+            assert acquired(claims, "another").attempt == 1
+            server.kill()
+            impatient.setattr(mongo_claims, "SHORTEST_WAIT", 0.3)
+        assert (told, lease.lost) == ([], False)  # and the end came, though nothing could be released
+
+
+def test_who_could_not_renew_because_the_server_was_down_is_not_taken_over(
+    server: Mongod,
+) -> None:
+    with pymongo.MongoClient[dict[str, Any]](server.uri) as client:
+        claims = MongoClaims(client["lab"], LONG)
+        claim = acquired(claims)
+        long_ago = datetime(2020, 1, 1)
+        client["lab"]["harness_claims"].update_one({"_id": KEY}, {"$set": {"renewed": long_ago}})
+        assert claims.acquire(KEY) is None  # the server started less than a lease ago
+        assert claims.records()[0].alive
+        assert claims.records()[0].age > LONG
+        claim.renew()
+        assert claims.records()[0].age < LONG
+        client["lab"]["harness_claims"].update_one({"_id": KEY}, {"$set": {"renewed": long_ago, "owner.started": 1}})
+        assert acquired(claims).attempt == 2  # but a dead one is
+
+
+def test_credentials_are_in_no_message(mongod: str, impatient: pytest.MonkeyPatch) -> None:
+    nothing = f"127.0.0.1:{free_port()}"
+    for server, kind in ((mongod.split("/")[2], UserError), (nothing, Unreachable)):
+        uri = f"mongodb://someone:secret@{server}/?authSource=admin"
+        with pymongo.MongoClient[dict[str, Any]](uri) as client, pytest.raises(kind) as caught:
+            MongoClaims(client["lab"], SHORT).acquire(KEY)
+        assert "secret" not in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_document_of_a_newer_version_is_refused(mongo_database: Database[dict[str, Any]]) -> None:
+    claims = MongoClaims(mongo_database)
+    acquired(claims)
+    mongo_database["harness_claims"].update_one({"_id": KEY}, {"$set": {"schema": 99}})
+    for use in (lambda: claims.acquire(KEY), lambda: claims.holder(KEY), claims.records):
+        with pytest.raises(UserError, match="newer version"):
+            use()
+
+
+def test_a_removed_document_is_a_lost_claim(mongo_database: Database[dict[str, Any]]) -> None:
+    claim = acquired(MongoClaims(mongo_database))
+    mongo_database["harness_claims"].delete_one({"_id": KEY})
+    for use in (claim.renew, claim.confirm):
+        with pytest.raises(ClaimLost, match="removed"):
+            use()
+    claim.release()
