@@ -1,20 +1,24 @@
-"""Data sets: what one is, and the embedded one. Imports neither torch nor any image library.
+"""Data sets: what one is, and which there are. Imports neither torch nor any image library.
 
-A data set is registered as a function without arguments that loads it. The device-resident loader
-(`harness.data.loader`) turns it into batches.
+A data set is registered as a function without arguments that loads it. One that comes from files is an
+object (`harness.data.source.FileDataSet`), which can also be asked where its files are. The device-resident
+loader (`harness.data.loader`) turns a data set into batches.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.errors import DataError
 from harness.registries import DATASETS
+
+SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,12 @@ class DataSet:
     std: tuple[float, ...]
     crop_padding: int = 0
     flip: bool = False
+    # Not an argument, so that a changed copy does not carry it along.
+    _known_checksum: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         shape = self.train.images.shape[1:]
-        for split in ("train", "valid", "test"):
+        for split in SPLITS:
             images, labels = getattr(self, split).images, getattr(self, split).labels
             if images.shape[1:] != shape:
                 raise DataError(f"{self.name}: images of {split} are {images.shape[1:]}, those of train {shape}")
@@ -84,12 +90,24 @@ class DataSet:
         return int(self.train.images.shape[2])
 
     def checksum(self) -> str:
-        """SHA-256 of all images and labels: two data sets of one name must agree in it."""
+        """SHA-256 of all images and labels and how they are used: data sets of one name must agree in it."""
+        return self._known_checksum or self.computed_checksum()
+
+    def computed_checksum(self) -> str:
+        """The checksum, from all the bytes."""
         digest = hashlib.sha256()
         for split in (self.train, self.valid, self.test):
-            digest.update(np.ascontiguousarray(split.images).tobytes())
-            digest.update(np.ascontiguousarray(split.labels, dtype="<i8").tobytes())
+            digest.update(np.ascontiguousarray(split.images).data)
+            digest.update(np.ascontiguousarray(split.labels, dtype="<i8").data)
+        use = [self.train.images.shape[1:], self.classes, self.mean, self.std, self.crop_padding, self.flip]
+        digest.update(json.dumps(use).encode())
         return digest.hexdigest()
+
+    def with_known_checksum(self, checksum: str) -> DataSet:
+        """The same with a checksum that was computed before: large files need not be read for it."""
+        known = replace(self)
+        object.__setattr__(known, "_known_checksum", checksum)
+        return known
 
 
 LoadDataSet = Callable[[], DataSet]
@@ -102,3 +120,24 @@ def load_digits() -> DataSet:
 
     parts = {name: Split(images, labels.astype(np.int64)) for name, (images, labels) in make(Recipe()).items()}
     return DataSet("digits", 10, parts["train"], parts["valid"], parts["test"], mean=(80.0,), std=(60.0,))
+
+
+for _name, _target, _summary in (
+    ("cifar10", "cifar:CIFAR10", "CIFAR-10, 3×32×32, 10 classes; the training images in halves"),
+    ("cifar10-16", "smaller:CIFAR10_16", "CIFAR-10 averaged to 3×16×16"),
+    ("cifar100", "cifar:CIFAR100", "CIFAR-100, 3×32×32, 100 classes; the test images in halves"),
+    ("imagenet16-120", "imagenet16:IMAGENET16_120", "ImageNet downsampled to 3×16×16, its first 120 classes"),
+    ("fashion-mnist", "fashion_mnist:FASHION_MNIST", "Fashion-MNIST, 1×28×28, 10 classes"),
+    ("folder", "folder:FOLDER", "any tree of images: train/CLASS/*.png, and valid/ and test/ if there are"),
+):
+    DATASETS.register(_name, lazy=f"harness.data.{_target}", summary=_summary)
+
+
+def fingerprint(name: str) -> str | None:
+    """What tells the present files of a data set from others: a hash; None for one that needs no files.
+
+    Quick once the files were decoded; the first time decodes them. Raises `DataError` for files that are
+    missing, damaged or not what they should be.
+    """
+    known = getattr(DATASETS.get(name), "fingerprint", None)
+    return None if known is None else str(known())

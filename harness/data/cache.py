@@ -1,0 +1,186 @@
+"""Decoded data sets on disk: memory-mapped, checksummed, built once. Knows no format and no data set.
+
+An entry is a folder with one `.npy` file per split for images and labels and `record.json`, which says
+what they are. It appears whole or not at all, under a name that tells the source files' state: changed
+files make another entry. Opening one reads the record and looks at sizes and headers; `verify` reads
+everything. Several processes may ask for one entry at once: one builds, the others wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.data import SPLITS, DataSet, Split
+from harness.data.places import cache_folder
+from harness.errors import DataError
+
+FORMAT = 1
+RECORD = "record.json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What an entry holds."""
+
+    name: str
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    crop_padding: int
+    flip: bool
+    images: dict[str, list[int]]
+    """Each split's shape."""
+    sizes: dict[str, int]
+    """The bytes of each file."""
+    checksum: str
+    """`DataSet.checksum` of it all."""
+    about: dict[str, str]
+    """Where it came from, and how it was divided."""
+    format: int = FORMAT
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {split: shape[0] for split, shape in self.images.items()}
+
+
+def entry(name: str, key: str) -> Path:
+    """The folder of a data set in one state of its source."""
+    return cache_folder() / "data" / f"{name}-{key[:24]}"
+
+
+def read(folder: Path) -> Record | None:
+    """The entry's record, or None when it is not there, of another version, or visibly damaged."""
+    try:
+        document = json.loads((folder / RECORD).read_bytes())
+        if document["format"] != FORMAT:
+            return None
+        record = Record(**{**document, "mean": tuple(document["mean"]), "std": tuple(document["std"])})
+        if any((folder / file).stat().st_size != size for file, size in record.sizes.items()):
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return record
+
+
+def load(folder: Path, record: Record) -> DataSet:
+    """The data set of an entry, mapped into memory and not read. Raises `DataError` when it is damaged."""
+    splits = {}
+    try:
+        for split, shape in record.images.items():
+            # Copy-on-write: torch takes no array that cannot be written to without a warning.
+            images, labels = (np.asarray(np.load(file, mmap_mode="c")) for file in _files(folder, split))
+            if list(images.shape) != shape:
+                raise DataError(f"{folder}: {split} has the shape {images.shape}, not {shape}")
+            splits[split] = Split(images, labels)
+        dataset = DataSet(
+            name=record.name,
+            classes=record.classes,
+            **splits,
+            mean=record.mean,
+            std=record.std,
+            crop_padding=record.crop_padding,
+            flip=record.flip,
+        )
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{folder}: damaged ({error}); remove it, the next use builds it again") from error
+    return dataset.with_known_checksum(record.checksum)
+
+
+def verify(folder: Path, record: Record) -> bool:
+    """Whether the entry's content is still what was written. Reads all of it."""
+    try:
+        return load(folder, record).computed_checksum() == record.checksum
+    except DataError:
+        return False
+
+
+def build(folder: Path, decode: Callable[[Path], DataSet], about: Mapping[str, str]) -> Record:
+    """Make the entry unless it is there: `decode` gets an empty folder for whatever it wants to put down.
+
+    Raises `DataError` when the cache cannot be written; errors of `decode` come through and leave nothing.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(folder) as alone:
+            if (record := read(folder)) is not None:
+                return record
+            for leftover in folder.parent.glob(f".{folder.name}.*.part") if alone else ():  # of one that died
+                shutil.rmtree(leftover, ignore_errors=True)
+            part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+            try:
+                (scratch := part / "scratch").mkdir()
+                record = _write(part, decode(scratch), about)
+                shutil.rmtree(scratch)
+                if read(folder) is None:  # where nothing locks, another may have been quicker
+                    remove(folder)
+                    part.rename(folder)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+            return record
+    except OSError as error:
+        place = f"decoded data cannot be kept in {folder.parent}"
+        raise DataError(
+            f"{place} ({error.strerror or error}); set HARNESS_CACHE to a folder that can be written"
+        ) from error
+
+
+def remove(folder: Path) -> None:
+    """Take an entry away; whoever has it mapped keeps what was mapped."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(part: Path, dataset: DataSet, about: Mapping[str, str]) -> Record:
+    shapes, sizes = {}, {}
+    for name in SPLITS:
+        split: Split = getattr(dataset, name)
+        for file, array in zip(_files(part, name), (split.images, split.labels), strict=True):
+            with file.open("wb") as stream:
+                np.save(stream, np.ascontiguousarray(array), allow_pickle=False)
+                stream.flush()
+                os.fsync(stream.fileno())
+            sizes[file.name] = file.stat().st_size
+        shapes[name] = list(split.images.shape)
+    record = Record(
+        name=dataset.name,
+        classes=dataset.classes,
+        mean=dataset.mean,
+        std=dataset.std,
+        crop_padding=dataset.crop_padding,
+        flip=dataset.flip,
+        images=shapes,
+        sizes=sizes,
+        checksum=dataset.computed_checksum(),
+        about=dict(about),
+    )
+    with (part / RECORD).open("w") as stream:
+        json.dump(asdict(record), stream, indent=1)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return record
+
+
+def _files(folder: Path, split: str) -> tuple[Path, Path]:
+    return folder / f"{split}_images.npy", folder / f"{split}_labels.npy"
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[bool]:
+    """Let one process at a time build an entry, and say whether that worked; a lock ends with its process."""
+    import fcntl
+
+    with (folder.parent / f".{folder.name}.lock").open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks: then all build, and one entry stays
+            yield False
+        else:
+            yield True

@@ -1,0 +1,95 @@
+"""ImageNet16-120: the downsampled ImageNet's pickles at 16×16, the first 120 of their 1,000 classes.
+
+Ten training files and one of validation images, whose labels count from 1. The benchmark divides the
+6,000 validation images of the 120 classes in halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.data import DataSet, Split
+from harness.data.batches import joined, read_batch, taken
+from harness.data.places import data_folder
+from harness.data.source import FileDataSet, Found, Missing, all_of, existing, md5
+from harness.data.splits import Division
+from harness.errors import DataError
+
+SIDE = 16
+ALL_CLASSES = 1000
+
+
+@dataclass(frozen=True)
+class DownsampledImageNet(FileDataSet):
+    """The first classes of the downsampled ImageNet."""
+
+    folder: str
+    classes: int
+    train_images: int
+    """How many training images those classes have."""
+    division: Division
+    originals: Mapping[str, str]
+    """The files, those for training first and one of validation images last, and their MD5."""
+
+    def find(self) -> Found:
+        root = data_folder() / self.folder
+        if not root.is_dir():
+            raise Missing(
+                (root / "train_data_batch_1 … val_data",),
+                "get the 16×16 images (train and validation, Python pickles) from image-net.org's download page, "
+                f"which asks for a login, and unpack them into {root}",
+            )
+        files = all_of(self.name, tuple(root / name for name in self.originals))
+        split = existing(data_folder() / self.division.file) if self.division.file else None
+        return Found("batches", root, files, split)
+
+    def decode(self, found: Found, scratch: Path) -> DataSet:
+        *training, validation = found.files
+        train = joined([self._read(path) for path in training])
+        self._count(found.root, "training", len(train), self.train_images)
+        held = self._read(validation)
+        self._count(validation, "validation", len(held), self.division.first + self.division.second)
+        valid, test = (taken(held, part) for part in self.division.indices(found.split))
+        mean, std = (122.68, 116.66, 104.01), (63.22, 61.26, 65.09)
+        return DataSet(self.name, self.classes, train, valid, test, mean, std, crop_padding=2, flip=True)
+
+    def check_files(self, found: Found) -> tuple[list[str], list[str]]:
+        return [], [
+            f"{path}: is not the original file (MD5 {own}, not {known})"
+            for path, known in zip(found.files, self.originals.values(), strict=True)
+            if (own := md5(path)) != known
+        ]
+
+    def _read(self, path: Path) -> Split:
+        images = read_batch(path, self.name, SIDE, ALL_CLASSES, lowest=1)
+        return taken(images, images.labels < self.classes)
+
+    def _count(self, path: Path, kind: str, there: int, wanted: int) -> None:
+        if there != wanted:
+            raise DataError(
+                f"{path}: holds {there:,} {kind} images of the first {self.classes} classes; {self.name} has {wanted:,}"
+            )
+
+
+IMAGENET16_120 = DownsampledImageNet(
+    name="imagenet16-120",
+    folder="ImageNet16",
+    classes=120,
+    train_images=151_700,
+    division=Division("imagenet16-120", 3_000, 3_000, "imagenet-16-120-test-split.txt", ("xvalid", "xtest")),
+    originals={
+        "train_data_batch_1": "27846dcaa50de8e21a7d1a35f30f0e91",
+        "train_data_batch_2": "c7254a054e0e795c69120a5727050e3f",
+        "train_data_batch_3": "4333d3df2e5ffb114b05d2ffc19b1e87",
+        "train_data_batch_4": "1620cdf193304f4a92677b695d70d10f",
+        "train_data_batch_5": "348b3c2fdbb3940c4e9e834affd3b18d",
+        "train_data_batch_6": "6e765307c242a1b3d7d5ef9139b48945",
+        "train_data_batch_7": "564926d8cbf8fc4818ba23d2faac7564",
+        "train_data_batch_8": "f4755871f718ccb653440b9dd0ebac66",
+        "train_data_batch_9": "bb6dd660c38c58552125b1a92f86b5d4",
+        "train_data_batch_10": "8f03f34ac4b42271a294f91bf480f29b",
+        "val_data": "3410e3017fdaefba8d5073aaa65e4bd6",
+    },
+)

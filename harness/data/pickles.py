@@ -1,0 +1,188 @@
+"""Reads the pickles that data sets come as, and runs nothing that stands in them.
+
+A pickle is a program: it names any callable and has it called. The formats read here (CIFAR's batches,
+the downsampled ImageNet) need dictionaries, lists, strings, numbers, bytes and numpy arrays only. So
+every name but those of numpy's array protocol is refused, and even these do not resolve to numpy: they
+resolve to the stand-ins below, which check what they are given and build the array themselves.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import DataError
+
+
+def read_pickle(path: Path) -> dict[str, Any]:
+    """The dictionary in the file, with text for keys. Python 2's strings are bytes in it.
+
+    Raises `DataError` for a file that is missing, damaged, or holds anything else than such data.
+    """
+    try:
+        with path.open("rb") as file:
+            document = _Unpickler(file, encoding="bytes").load()
+        if not isinstance(document, dict):
+            raise DataError(f"holds a {type(document).__name__}, not a dictionary")
+        return {_text(key): _finished(value) for key, value in document.items()}
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error.__cause__
+    # Damaged bytes make the unpickler raise errors of many kinds.
+    except (Exception, MemoryError) as error:
+        reason = str(error) or type(error).__name__
+        raise DataError(f"{path}: truncated, damaged or no pickle ({reason})") from error
+
+
+class _Name:
+    """What a name in a pickle resolves to. Has no attributes: nothing in a pickle can change it."""
+
+    __slots__ = ()
+
+
+class _ArrayType(_Name):
+    """Stands for `numpy.ndarray`, which is only ever an argument."""
+
+    __slots__ = ()
+
+
+class _MakeType(_Name):
+    """Stands for `numpy.dtype`."""
+
+    __slots__ = ()
+
+    def __call__(self, text: object, align: object = False, copy: object = False) -> _Type:
+        return _Type(_text(text))
+
+
+class _MakeArray(_Name):
+    """Stands for `numpy.core.multiarray._reconstruct`."""
+
+    __slots__ = ()
+
+    def __call__(self, kind: object, shape: object, dtype: object) -> _Array:
+        if not isinstance(kind, _ArrayType):
+            raise DataError("holds an array of an unknown class")
+        return _Array()
+
+
+class _MakeScalar(_Name):
+    """Stands for `numpy.core.multiarray.scalar`."""
+
+    __slots__ = ()
+
+    def __call__(self, dtype: object, raw: object) -> Any:
+        return _array(dtype, (), raw, "C").item()
+
+
+class _FromBuffer(_Name):
+    """Stands for `numpy.core.numeric._frombuffer`, as later protocols write arrays."""
+
+    __slots__ = ()
+
+    def __call__(self, raw: object, dtype: object, shape: object, order: object) -> _Array:
+        return _Array(_array(dtype, shape, raw, _text(order)))
+
+
+class _Encode(_Name):
+    """Stands for `_codecs.encode`: how Python 3 writes bytes for Python 2."""
+
+    __slots__ = ()
+
+    def __call__(self, text: object, encoding: object) -> bytes:
+        if not isinstance(text, str) or _text(encoding) not in ("latin1", "latin-1"):
+            raise DataError("holds bytes in an unknown encoding")
+        return text.encode("latin-1")
+
+
+class _Type:
+    """A type of numbers, by numpy's short name: "u1", "i8"."""
+
+    __slots__ = ("order", "short")
+
+    def __init__(self, short: str) -> None:
+        self.short, self.order = short, "<"
+
+    def __setstate__(self, state: object) -> None:
+        if not isinstance(state, tuple) or len(state) < 5 or state[2:5] != (None, None, None):
+            raise DataError("holds an array of an unknown type")
+        self.order = _text(state[1])
+
+    def dtype(self) -> np.dtype[Any]:
+        if self.short[:1] not in "biuf" or not self.short[1:].isdigit() or self.order not in ("<", ">", "|", "="):
+            raise DataError(f"holds an array of the unknown type {self.short!r}")
+        return np.dtype(self.order.replace("|", "") + self.short)
+
+
+class _Array:
+    """An array that may get its content afterwards. No array of numpy's own is in reach of the pickle."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: npt.NDArray[Any] | None = None) -> None:
+        self.array = array
+
+    def __setstate__(self, state: object) -> None:
+        if not isinstance(state, tuple) or len(state) != 5:
+            raise DataError("holds an array without its content")
+        _, shape, dtype, fortran, raw = state
+        self.array = _array(dtype, shape, raw, "F" if fortran else "C")
+
+
+_NUMPY = {
+    ("multiarray", "_reconstruct"): _MakeArray(),
+    ("multiarray", "scalar"): _MakeScalar(),
+    ("numeric", "_frombuffer"): _FromBuffer(),
+}
+_NAMES: dict[tuple[str, str], _Name] = {
+    ("numpy", "ndarray"): _ArrayType(),
+    ("numpy", "dtype"): _MakeType(),
+    ("_codecs", "encode"): _Encode(),
+    # numpy 2 moved its modules.
+    **{(f"numpy.{core}.{module}", name): a for core in ("core", "_core") for (module, name), a in _NUMPY.items()},
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _NAMES[module, name]
+        except KeyError:
+            raise DataError(
+                f"refused: it asks for {module}.{name}, which no data file needs; nothing was run"
+            ) from None
+
+    def persistent_load(self, identifier: Any) -> Any:
+        raise DataError("refused: it refers to objects outside the file")
+
+
+def _array(dtype: object, shape: object, raw: object, order: str) -> npt.NDArray[Any]:
+    if not isinstance(dtype, _Type) or not isinstance(raw, bytes | bytearray) or order not in ("C", "F"):
+        raise DataError("holds an array that is not made of plain numbers")
+    if not isinstance(shape, tuple) or not all(isinstance(side, int) for side in shape):
+        raise DataError("holds an array without a shape")
+    return np.frombuffer(raw, dtype.dtype()).reshape(shape, order="F" if order == "F" else "C")
+
+
+def _finished(value: Any) -> Any:
+    """Arrays in place of their stand-ins."""
+    if isinstance(value, _Array):
+        if value.array is None:
+            raise DataError("holds an array without its content")
+        return value.array
+    if isinstance(value, _Type | _Name):
+        raise DataError("holds a type, not data")
+    return value
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, str):
+        return value
+    raise DataError(f"has a {type(value).__name__} where text belongs")

@@ -1,0 +1,152 @@
+"""A data set that comes from files: found, decoded once, opened from the cache ever after.
+
+What the formats are is known to the modules of the single data sets; this one knows how a set is looked
+for, when its files count as changed, and what identifies it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.data import DataSet, cache
+from harness.data.cache import Record
+from harness.data.places import cache_folder, data_folder, image_folder
+from harness.errors import DataError
+
+Paths = tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files of a data set as they lie on disk."""
+
+    layout: str
+    """In which form: "batches", "image folder", …"""
+    root: Path
+    files: Paths
+    """What tells a change: the files, or for trees of many small ones their folders."""
+    split: Path | None = None
+    """The benchmark's split file, where it applies."""
+    unused: Paths = ()
+    """Files that look as if they were meant, but do not apply."""
+
+    def state(self) -> list[tuple[str, int, int]]:
+        """Names, sizes and times of change."""
+        paths = (*self.files, self.split) if self.split else self.files
+        return [_state(path) for path in paths]
+
+
+class Missing(Exception):
+    """The files are not there: where they were looked for, and how to get them."""
+
+    def __init__(self, places: Paths, advice: str) -> None:
+        super().__init__(places, advice)
+        self.places = places
+        self.advice = advice
+
+
+@dataclass(frozen=True)
+class FileDataSet(ABC):
+    """A data set by its name. Called, it loads: `DATASETS.get("cifar10")()`."""
+
+    name: str
+    # The fingerprints of this process, by where the data and its cache are.
+    _known: dict[tuple[Path, ...], str] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    version = 1
+    """Changes when equal files give other images."""
+
+    @abstractmethod
+    def find(self) -> Found:
+        """Its files. Raises `Missing`, or `DataError` when only some are there. Opens none of them."""
+
+    @abstractmethod
+    def decode(self, found: Found, scratch: Path) -> DataSet:
+        """All images, checked; `scratch` is an empty folder for what does not fit into memory."""
+
+    def check_files(self, found: Found) -> tuple[list[str], list[str]]:
+        """Warnings about the files, and what is wrong with them, as far as originals are known."""
+        return [], []
+
+    def listing(self, found: Found) -> str:
+        """A hash of all files' names, sizes and times, where `Found.files` are only their folders."""
+        return ""
+
+    def describe(self, found: Found) -> dict[str, str]:
+        """Where the images come from and how they are divided, for the record."""
+        division = str(found.split) if found.split else "stored"
+        return {"layout": found.layout, "root": os.path.abspath(found.root), "split": division}
+
+    def found(self) -> Found:
+        """Its files. Raises `DataError` with where they are looked for and how to get them."""
+        try:
+            return self.find()
+        except Missing as missing:
+            places = " or ".join(map(str, missing.places))
+            raise DataError(f"data set {self.name} is not there: looked for {places}; {missing.advice}") from None
+
+    def entry(self, found: Found) -> Path:
+        """Its place in the cache."""
+        state = [self.name, str(self.version), found.layout, os.path.abspath(found.root), repr(found.state())]
+        return cache.entry(self.name, hashlib.sha256("\0".join(state).encode()).hexdigest())
+
+    def prepared(self, found: Found) -> tuple[Path, Record]:
+        """Its entry in the cache, which is made now if need be."""
+        folder = self.entry(found)
+        record = cache.read(folder)
+        if record is None:
+            about = {**self.describe(found), "listing": self.listing(found)}
+            record = cache.build(folder, lambda scratch: self.decode(found, scratch), about)
+        return folder, record
+
+    def __call__(self) -> DataSet:
+        found = self.found()
+        folder, record = self.prepared(found)
+        try:
+            return cache.load(folder, record)
+        except DataError:  # damaged in a way that sizes do not tell
+            cache.remove(folder)
+            return cache.load(*self.prepared(found))
+
+    def fingerprint(self) -> str:
+        """The checksum of the images, their division and use; looked up once per process and place."""
+        place = (data_folder().absolute(), image_folder().absolute(), cache_folder().absolute())
+        if place not in self._known:
+            self._known[place] = self.prepared(self.found())[1].checksum
+        return self._known[place]
+
+
+def existing(*paths: Path) -> Path | None:
+    """The first that is there."""
+    return next((path for path in paths if path.exists()), None)
+
+
+def all_of(name: str, paths: Paths) -> Paths:
+    """The paths, which must all be there. Raises `DataError` naming the first that is not."""
+    for path in paths:
+        if not path.exists():
+            raise DataError(f"{path}: missing; the other files of {name} are in {path.parent}")
+    return paths
+
+
+def md5(path: Path) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+    return digest.hexdigest()
+
+
+def _state(path: Path) -> tuple[str, int, int]:
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+    return "/".join(path.parts[-2:]), state.st_size, state.st_mtime_ns

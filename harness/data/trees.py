@@ -1,0 +1,225 @@
+"""Trees of images: FOLDER/CLASS/*.jpg or *.png, decoded with Pillow. Knows no particular data set.
+
+Decoding a small image costs Pillow a fifth of a millisecond, nearly all of it in Python, so that threads
+do not help: many files are shared among processes, which write into one memory-mapped array. They are
+started as programs of their own; forking a process that has threads is not safe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.data.splits import shuffled
+from harness.errors import DataError
+
+SUFFIXES = (".jpg", ".jpeg", ".png")
+IN_ONE_PROCESS = 4000
+"""Up to so many files other processes would take longer to start than to help."""
+
+_GRAY = ("1", "L", "LA")
+_MODES = (*_GRAY, "P", "RGB", "RGBA", "CMYK", "YCbCr")  # others have more than eight bits
+_BOOT = "import sys; sys.path[:] = sys.argv[1:]; from harness.data.trees import work; work()"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The images of a folder, N×height×width×3 and shuffled, with labels by the classes' alphabetical order."""
+
+    images: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int64]
+    classes: tuple[str, ...]
+    gray: bool
+    """Whether no image has colours: all three channels are equal then."""
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """The classes, sorted by name. Raises `DataError` when there is none."""
+    with _reading(folder):
+        found = sorted(entry for entry in folder.iterdir() if not entry.name.startswith(".") and entry.is_dir())
+    if not found:
+        raise DataError(f"{folder}: has no class folders; a tree of images is {folder.name}/CLASS/*.png")
+    return found
+
+
+def image_files(folder: Path) -> list[str]:
+    """The names of a class's images, sorted. Raises `DataError` when there is none."""
+    with _reading(folder):
+        names = sorted(n for n in os.listdir(folder) if n.lower().endswith(SUFFIXES) and not n.startswith("."))
+    if not names:
+        raise DataError(f"{folder}: holds no image ({', '.join(SUFFIXES)})")
+    return names
+
+
+def listing(*folders: Path) -> str:
+    """The names, sizes and times of change of all images below these folders, as one hash."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for place in class_folders(folder):
+            for name in image_files(place):
+                with _reading(place / name):
+                    state = (place / name).stat()
+                line = f"{folder.name}/{place.name}/{name} {state.st_size} {state.st_mtime_ns}"
+                digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def read_tree(folder: Path, scratch: Path, size: tuple[int, int] | None = None) -> Tree:
+    """Decode all images below `folder`; they must be of one size, `size` if given.
+
+    The array is mapped to a file in `scratch`. Raises `DataError` naming the first file that is wrong.
+    """
+    classes = class_folders(folder)
+    files = [(f"{place.name}/{name}", label) for label, place in enumerate(classes) for name in image_files(place)]
+    # In alphabetical order the first thousand images would all be of one class.
+    files = [files[position] for position in shuffled([name for name, _ in files])]
+    names, labels = [name for name, _ in files], np.array([label for _, label in files], np.int64)
+    first, _ = _pixels(folder / names[0])
+    height, width = size or (first.shape[0], first.shape[1])
+    out = scratch / f"{folder.name}.npy"
+    images = np.lib.format.open_memmap(out, "w+", np.uint8, (len(names), height, width, 3))
+    images.flush()
+    processes = min(8, _cores()) if len(names) > IN_ONE_PROCESS else 1
+    with _progress(f"decoding {folder}", len(names)) as advance:
+        if processes == 1:
+            coloured = 0
+            for done, more in _fill(images, 0, folder, names):
+                coloured += more
+                advance(done)
+        else:
+            coloured = _fill_in_processes(out, folder, names, processes, advance)
+    return Tree(images, labels, tuple(place.name for place in classes), gray=not coloured)
+
+
+def work() -> None:
+    """A decoding process: what to do comes as JSON on standard input, what is done goes out line by line."""
+    task = json.load(sys.stdin)
+    images = np.lib.format.open_memmap(task["out"], "r+")
+    try:
+        for done in _fill(images, task["start"], Path(task["folder"]), task["names"]):
+            print(json.dumps(done), flush=True)
+    except DataError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+
+
+def _fill(images: npt.NDArray[np.uint8], start: int, folder: Path, names: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Decode these files into the array; yields now and then how many more are done, and how many have colours."""
+    done = coloured = 0
+    for position, name in enumerate(names, start):
+        pixels, has_colours = _pixels(folder / name)
+        if pixels.shape != images.shape[1:]:
+            (height, width), (wanted_height, wanted_width) = pixels.shape[:2], images.shape[1:3]
+            raise DataError(
+                f"{folder / name}: has {width}×{height} pixels, not {wanted_width}×{wanted_height}; "
+                "all images of a data set must have its one size"
+            )
+        images[position] = pixels
+        done, coloured = done + 1, coloured + has_colours
+        if done == 500:
+            yield done, coloured
+            done = coloured = 0
+    yield done, coloured
+
+
+def _fill_in_processes(
+    out: Path, folder: Path, names: Sequence[str], processes: int, advance: Callable[[int], None]
+) -> int:
+    """The same by several processes, each with a part of the files."""
+    edges = [len(names) * part // processes for part in range(processes + 1)]
+    workers = [
+        subprocess.Popen([sys.executable, "-c", _BOOT, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(processes)
+    ]
+    coloured, errors, lock = 0, [], threading.Lock()
+
+    def follow(worker: subprocess.Popen[bytes], start: int, end: int) -> None:
+        nonlocal coloured
+        assert worker.stdin and worker.stdout
+        task = {"out": str(out), "folder": str(folder), "start": start, "names": names[start:end]}
+        with contextlib.suppress(BrokenPipeError):  # it died: its status says so
+            worker.stdin.write(json.dumps(task).encode())
+            worker.stdin.close()
+        for line in worker.stdout:
+            answer: Any = json.loads(line)
+            with lock:
+                if isinstance(answer, dict):
+                    errors.append(answer["error"])
+                else:
+                    advance(answer[0])
+                    coloured += answer[1]
+
+    threads = [
+        threading.Thread(target=follow, args=(worker, *part), daemon=True)
+        for worker, part in zip(workers, zip(edges[:-1], edges[1:], strict=True), strict=True)
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive() and not errors:
+                thread.join(0.05)
+    finally:
+        for worker in workers:
+            if errors or sys.exc_info()[0]:
+                worker.kill()
+            worker.wait()
+    if errors:
+        raise DataError(errors[0])
+    if any(worker.returncode for worker in workers):
+        raise DataError(f"{folder}: a process that decoded its images died")
+    return coloured
+
+
+def _pixels(path: Path) -> tuple[npt.NDArray[np.uint8], bool]:
+    """An image as height×width×3 bytes, and whether it has colours."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path, formats=("JPEG", "PNG")) as image:
+            if image.mode not in _MODES:
+                raise DataError(f"{path}: is of the kind {image.mode!r}; images must have eight bits a channel")
+            return np.asarray(image.convert("RGB")), image.mode not in _GRAY
+    except UnidentifiedImageError:
+        raise DataError(f"{path}: is neither a JPEG nor a PNG image") from None
+    except DataError:
+        raise
+    except Exception as error:  # Pillow raises errors of many kinds on damaged bytes
+        raise DataError(f"{path}: truncated or damaged ({error or type(error).__name__})") from error
+
+
+@contextlib.contextmanager
+def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, if somebody looks at it."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
