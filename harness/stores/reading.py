@@ -11,6 +11,7 @@ from typing import Any
 from harness.errors import DataError
 from harness.stores.files import sha256
 from harness.stores.run_directory import (
+    ABSENT,
     CELL,
     COMPLETION,
     INVALID,
@@ -122,6 +123,8 @@ def verify(path: Path) -> None:
         try:
             actual = file.stat().st_size
         except FileNotFoundError:
+            if name in absent_files(path, record):
+                continue
             raise Damaged(file, "is missing") from None
         if actual != size:
             raise Damaged(file, f"has {actual} bytes instead of {size}")
@@ -130,6 +133,14 @@ def verify(path: Path) -> None:
     metrics = {name: len(columns["values"]) for name, columns in read_small(path / METRICS).items()}
     if metrics != record["metrics"]:
         raise Damaged(path / METRICS, f"has {metrics} points instead of {record['metrics']}")
+
+
+def absent_files(path: Path, record: Mapping[str, Any]) -> set[str]:
+    """The files of the completion record that were left out knowingly: weights at most."""
+    if not (path / ABSENT).exists():
+        return set()
+    declared = read_small(path / ABSENT, schema=True)["files"]
+    return {WEIGHTS} if declared.get(WEIGHTS, "") == record["files"].get(WEIGHTS) else set()
 
 
 def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, Any]]:

@@ -34,6 +34,8 @@ METRICS, POINTS = "metrics.json", "metrics.jsonl"
 RESULT, PREDICTIONS, WEIGHTS = "result.json", "predictions.json", "weights.pt"
 COMPLETION, RANKINGS = "completion.json", "rankings"
 INVALID, SOURCES = "invalid.json", "sources"
+ABSENT = "absent.json"
+"""Weights that were left out when the run was brought here, by checksum: the run is complete without them."""
 
 
 class RunDirectory:
@@ -154,6 +156,11 @@ def declare_invalid(run: Path, reason: str) -> None:
     """Say why a run must not be counted. It is kept as it is."""
     write_json(run / INVALID, {"schema": SCHEMA, "reason": reason, "time": _now()})
     make_durable(run)
+
+
+def declare_absent(run: Path, files: Mapping[str, str]) -> None:
+    """Say that these files, with their checksums, are kept elsewhere if at all."""
+    write_json(run / ABSENT, {"schema": SCHEMA, "files": dict(files)})
 
 
 def predictions_document(config: Mapping[str, Any], accuracies: Mapping[int, float]) -> dict[str, Any]:
