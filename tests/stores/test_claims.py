@@ -544,25 +544,27 @@ def server() -> Iterator[Mongod]:
 def test_an_owner_goes_on_while_the_server_is_gone_and_renews_when_it_is_back(
     server: Mongod, impatient: pytest.MonkeyPatch
 ) -> None:
-    with pymongo.MongoClient[dict[str, Any]](server.uri) as client:
-        claims = MongoClaims(client["lab"], lease=1.2)
-        told: list[str] = []
-        with Lease(acquired(claims), lambda: told.append("lost")) as lease:
-            server.kill()
-            await_that(lambda: lease.unreachable_since is not None)
-            assert lease.confirm() is False
-            for use in (lambda: claims.acquire("another"), lambda: claims.holder(KEY), claims.records):
-                with pytest.raises(Unreachable, match=r"^the database 'lab' does not answer: .*\Z"):
-                    use()
-            impatient.undo()
-            server.start()
-            await_that(lambda: lease.unreachable_since is None)
-            assert lease.confirm() is True
-            assert claims.acquire(KEY) is None
-            assert acquired(claims, "another").attempt == 1
-            server.kill()
-            impatient.setattr(mongo_claims, "SHORTEST_WAIT", 0.3)
-        assert (told, lease.lost) == ([], False)  # and the end came, though nothing could be released
+    client = pymongo.MongoClient[dict[str, Any]](server.uri)
+    claims = MongoClaims(client["lab"], lease=1.2)
+    told: list[str] = []
+    with Lease(acquired(claims), lambda: told.append("lost")) as lease:
+        server.kill()
+        await_that(lambda: lease.unreachable_since is not None)
+        assert lease.confirm() is False
+        for use in (lambda: claims.acquire("another"), lambda: claims.holder(KEY), claims.records):
+            with pytest.raises(Unreachable, match=r"^the database 'lab' does not answer: .*\Z"):
+                use()
+        impatient.undo()
+        server.start()
+        await_that(lambda: lease.unreachable_since is None)
+        assert lease.confirm() is True
+        assert claims.acquire(KEY) is None
+        assert acquired(claims, "another").attempt == 1
+        server.kill()
+        impatient.setattr(mongo_claims, "SHORTEST_WAIT", 0.3)
+    assert (told, lease.lost) == ([], False)  # and the end came, though nothing could be released
+    with pymongo.timeout(0.1):
+        client.close()  # says good-bye, and waits for an answer
 
 
 def test_who_could_not_renew_because_the_server_was_down_is_not_taken_over(
