@@ -92,12 +92,19 @@ class Display:
         self.running[number].take(report)
 
     def finished(self, number: int, answer: Mapping[str, Any]) -> None:
-        cell = self.running.pop(number)
+        cell = self.running.pop(number, None) or Running("?")
+        if answer["status"] not in self.ended:  # another process has it: it comes again
+            return
         self.ended[answer["status"]] += 1
         so_far = f"[{sum(self.ended.values())}/{self.total}]"
         news = answer["error"] if answer["status"] == "failed" else _outcome(answer)
         took = duration(time.monotonic() - cell.began)
         self.say(f"{so_far} {cell.label}: {answer['status']} after {took}" + (f", {news}" if news else ""))
+
+    def elsewhere(self, label: str) -> None:
+        """A cell that another process has done meanwhile."""
+        self.ended["done"] += 1
+        self.say(f"[{sum(self.ended.values())}/{self.total}] {label}: done by another process")
 
     def table(self) -> Table:
         """The live table: what runs, under it the counts."""

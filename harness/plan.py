@@ -139,6 +139,12 @@ def union(wishes: Iterable[Observe]) -> Observe:
     return Observe(kendall_tau_every=math.gcd(*(wish.kendall_tau_every for wish in wishes)))
 
 
+def state_of(cell: Cell, attempts: Sequence[StoredRun]) -> str:
+    """How one cell stands (one of `STATES`), given its runs in order."""
+    request = Request("", 0, cell.config.dataset, cell.config.seed, cell, False)
+    return _work("", [request], list(attempts)).state
+
+
 def _work(label: str, requests: list[Request], attempts: list[StoredRun]) -> Work:
     wanted = union(request.cell.config.observe for request in requests)
     valid = [run for run in attempts if run.invalid is None]
@@ -184,7 +190,8 @@ def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset) -
 def _check_ranking(config: RunConfig) -> None:
     """Refuse what could not be measured of the cell, before it is trained."""
     benchmark = benchmark_for(config.benchmark, config.space)
-    RULES[config.rank.selection](benchmark.accuracies(config.dataset), config.rank.bins)
+    benchmark.accuracies(config.rank.truth_of(config.dataset))
+    RULES[config.rank.selection](benchmark.accuracies(config.rank.selects_on(config.dataset)), config.rank.bins)
     if config.rank.images is not None:
         there = len(DATASETS.get(config.dataset)().valid)
         if config.rank.images > there:

@@ -33,6 +33,8 @@ TRAINING_VERSION = 1
 MEASURED = ("rank", "benchmark", "observe")
 """Configuration that says what is measured, not what is trained."""
 
+_LATER_QUESTIONS = ("truth", "selection_on", "top1")
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -54,6 +56,13 @@ class Cell:
             versions[key] = version(registry, getattr(self.config, key).name)
         return {"configuration": document, "parent": self.parent, "versions": versions}
 
+    def sources(self) -> dict[str, Path]:
+        """The files that the cell's components are written in, by a name that holds folder and file."""
+        named = {key: (registry, getattr(self.config, key).name) for key, registry in COMPONENTS.items()}
+        named |= {"space": (SPACES, self.config.space), "dataset": (DATASETS, self.config.dataset)}
+        files = {registry.entries[name].file for registry, name in named.values()}
+        return {"-".join(file.parts[-2:]): file for file in sorted(files) if file.is_file()}
+
     @cached_property
     def key(self) -> str:
         """The cell's identity as a hexadecimal number."""
@@ -73,9 +82,16 @@ class Cell:
         A table of ground truth that changed gives another key, so no stored judgement outlives its truth.
         Raises `DataError` when the benchmark cannot be read.
         """
-        asked = self.config.json()
-        truth = fingerprint(BENCHMARKS.get(self.config.benchmark), self.config.dataset)
-        return hashlib.sha256(canonical([asked["rank"], asked["benchmark"], truth]).encode()).hexdigest()[:16]
+        config, rank = self.config, self.config.rank
+        load = BENCHMARKS.get(config.benchmark)
+        asked = {key: value for key, value in config.json()["rank"].items() if key not in _LATER_QUESTIONS}
+        known_by: list[Any] = [asked, config.benchmark, fingerprint(load, rank.truth_of(config.dataset))]
+        # By meaning, and only where it is not the plain one: rankings that were stored before still count.
+        if rank.selects_on(config.dataset) != rank.truth_of(config.dataset):
+            known_by.append({"selected by": fingerprint(load, rank.selects_on(config.dataset))})
+        if not rank.top1:
+            known_by.append("no top-1")
+        return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -150,15 +166,8 @@ def expand(
         )
     for number, settings in kept:
         for dataset in preset.datasets:
-            document = RunConfig().json()
-            apply(document, {"dataset": dataset, "benchmark": dataset})
-            apply(document, preset.settings)
-            apply(document, settings)
-            fitting = {key: value for key, value in overrides.items() if _fits(document, key, overrides)}
-            unused -= fitting.keys()
-            apply(document, fitting)
-            if preset.equal_passes and "train.epochs" not in settings:
-                document["train"]["epochs"] = _share(document)
+            document, fitting = _configured(preset, dataset, settings, overrides)
+            unused -= fitting
             for seed in range(preset.seeds if seeds is None else seeds):
                 config = RunConfig.from_json({**document, "seed": seed})
                 requests.append(Request(study.name, number, dataset, seed, Cell(config), bool(overrides)))
@@ -166,6 +175,44 @@ def expand(
         _explain(study, overrides)
         raise InvalidConfiguration(f"no row of study {study.name} has {', '.join(sorted(unused))}")
     return requests
+
+
+def _configured(
+    preset: Preset, dataset: str, settings: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> tuple[dict[str, Any], set[str]]:
+    """A row's configuration on one of the preset's data sets, and the overrides that concern it.
+
+    The row's settings stand over the preset's, and overrides over both. A preset's options of components,
+    like an override's, are for the rows whose component has them.
+    """
+    document = RunConfig().json()
+    names = {section: document[section]["name"] for section in COMPONENTS}
+
+    def named(layer: Mapping[str, Any]) -> None:
+        names.update({section: layer[f"{section}.name"] for section in names if f"{section}.name" in layer})
+
+    def fits(key: str) -> bool:
+        section, _, option = key.partition(".")
+        if not _component_option(key):
+            return True
+        return option in getattr(COMPONENTS[section].get(names[section]), "__dataclass_fields__", {})
+
+    for layer in (dotted(preset.settings), settings, overrides):
+        named(layer)
+    by_method = dotted(preset.by_method.get(names["method"], {}))
+    for layer in (by_method, settings, overrides):
+        named(layer)
+    given = {**preset.places(dataset), **dotted(preset.settings), **by_method}
+    fitting = {key for key in overrides if fits(key)}
+    # A component that an override replaces takes the row's options with it.
+    kept = {key: value for key, value in settings.items() if key in fitting or not _replaced(key, names, settings)}
+    apply(
+        document,
+        {key: value for key, value in given.items() if fits(key)} | kept | {key: overrides[key] for key in fitting},
+    )
+    if preset.equal_passes and "train.epochs" not in settings:
+        document["train"]["epochs"] = _share(document)
+    return document, fitting
 
 
 def _explain(study: Study, overrides: Mapping[str, Any]) -> None:

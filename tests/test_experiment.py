@@ -17,7 +17,7 @@ import torch
 
 from harness import discovery
 from harness.config import RunConfig
-from harness.experiment import run_job
+from harness.job import run_job
 from harness.stores.directory import DirectoryStore, StoredRun
 from harness.study import Cell
 
@@ -137,7 +137,7 @@ def trained(project: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 def test_a_run_in_sacreds_layout(trained: tuple[Path, list[dict[str, Any]]]) -> None:
     store, _ = trained
     (found,) = stored(store)
-    files = {path.name: path for path in (store / found.id).iterdir()}
+    files = {path.name: path for path in (store / found.id).iterdir() if path.is_file()}
     names = ["cell", "config", "run", "info", "metrics", "result", "predictions", "completion"]
     assert files.keys() == {f"{name}.json" for name in names} | {"cout.txt", "weights.pt"}
     read = {name: json.loads(files[f"{name}.json"].read_text()) for name in names}
@@ -152,7 +152,10 @@ def test_a_run_in_sacreds_layout(trained: tuple[Path, list[dict[str, Any]]]) -> 
     assert entry["host"]["ENV"] == {} and entry["host"]["cpu"]
     assert len(read["metrics"]["train_loss"]["values"]) == 4 and read["metrics"]["train_loss"]["steps"] == [1, 2, 3, 4]
     assert read["completion"]["metrics"] == {"train_loss": 4}
-    assert read["completion"]["files"].keys() == files.keys() - {"completion.json"}
+    sources = {f"sources/{path.name}" for path in (store / found.id / "sources").iterdir()}
+    assert {"sources/methods-spos.py", "sources/spaces-toy.py"} < sources
+    assert {f"sources/{name}" for name, _ in entry["experiment"]["sources"]} == sources
+    assert read["completion"]["files"].keys() == files.keys() - {"completion.json"} | sources
     assert read["result"]["cost"]["threads"] == 1
     assert "Started run with ID" in files["cout.txt"].read_text()
 
@@ -287,7 +290,7 @@ def test_ranking_more_needs_no_training(trained: tuple[Path, list[dict[str, Any]
     assert answer["result"] == direct.rankings[more.ranking_key]
     own = store / after.id / "rankings" / f"{more.ranking_key}.predictions.json"
     assert own.read_bytes() == (tmp_path / direct.id / "predictions.json").read_bytes()
-    assert run(more, store, "rank") | {"cost": 0} == answer | {"cost": 0}  # it is there: nothing to do
+    assert run(more, store, "rank") | {"cost": 0} == answer | {"cost": 0, "already": True}  # it is there: nothing to do
 
 
 def test_ranking_needs_a_done_run_with_whole_weights(project: Path, tmp_path: Path) -> None:

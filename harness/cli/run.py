@@ -8,15 +8,17 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
-from harness.errors import UserError
+from harness.cli._values import Duration, Size
+from harness.errors import Unreachable, UserError
 from harness.store_option import Places
 
 if TYPE_CHECKING:
+    from harness.agenda import Agenda
     from harness.executors import Event, Stopping
     from harness.plan import Plan, Work
 
@@ -27,6 +29,14 @@ if TYPE_CHECKING:
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a cell.")
 @click.option("--device", help="Where cells compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
 @click.option("--retry", type=click.Choice(["failed", "lost", "all"]), help="Run what failed, or died too often.")
+@click.option("--timeout", type=Duration(), help="How long a cell may take (seconds, or 90m, 2h); then it fails.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for cells that other processes have.")
+@click.option("--work", type=click.Path(file_okay=False), help="The folder of checkpoints.  [default: STORE/work]")
+@click.option("--checkpoint-every", type=Duration(), default=60.0, show_default=True, help="Seconds between two.")
+@click.option("--lease", type=Duration(), default=60.0, show_default=True, help="How long a claim outlives its owner.")
+@click.option("--offline", is_flag=True, help="Leave the database alone; `harness store sync` brings it up to date.")
+@click.option("--outage-wait", type=Duration(), default=600.0, show_default=True, help="Patience with the database.")
+@click.option("--mirror-weights-max", type=Size(), default="64MB", show_default=True, help="Larger ones stay here.")
 def command(
     names: tuple[str, ...],
     everything: bool,
@@ -39,79 +49,124 @@ def command(
     threads: int,
     device: str | None,
     retry: str | None,
+    timeout: float | None,
+    no_wait: bool,
+    work: str | None,
+    checkpoint_every: float,
+    lease: float,
+    offline: bool,
+    outage_wait: float,
+    mirror_weights_max: float,
 ) -> int:
     """Run every cell of the studies that is not stored yet.
 
     STUDY is a study file or the name of a known study. Words after `with` change the configuration of all
-    cells, for instance `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if cells failed. Ctrl-C stops
-    cleanly, a second one at once; the same command goes on with what is missing.
+    cells, for instance `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if cells failed, or if the
+    database was silent for too long. Ctrl-C stops cleanly, a second one at once; the same command goes on
+    with what is missing, from the last checkpoint of each cell. Any number of these commands, on any number
+    of machines, may work on the same studies.
     """
-    from harness.executors import Job, Stopping
+    from harness.agenda import Agenda
+    from harness.executors import Stopping
     from harness.executors.local import ForkServer, execute
-    from harness.stores.directory import DirectoryStore
     from harness.syntax import parse_updates
+    from harness.workplace import Workplace
 
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise UserError(f"--device {device}: allowed are cpu, cuda and cuda:NUMBER")
     overrides = parse_updates(updates)
     studies = chosen_studies(names, everything)
-    directory = store.directory
-    reader = DirectoryStore(directory)
+    shared: dict[str, Any] = {
+        "store": str(store.directory.absolute()),
+        "preset": preset,
+        "overrides": overrides,
+        "threads": threads,
+        "device": device,
+        "mongo": None if offline else store.mongo,
+        "weights_max": int(mirror_weights_max),
+        "lease": lease,
+        "work": work and str(Path(work).absolute()),
+        "checkpoint_every": checkpoint_every,
+        "timeout": timeout,
+    }
 
-    def plan_now() -> Plan:
-        return plan_of(studies, reader.runs(), preset=preset, seeds=seeds, only=only, updates=updates)
+    def document(work: Work, kind: str) -> dict[str, Any]:
+        return {"kind": kind, "cell": work.cell.json(), **shared}
 
     attempted: set[tuple[str, str]] = set()
     errors: dict[str, str] = {}
     stopping = Stopping()
+    gave_up = False
     # The server imports torch while we plan.
     with contextlib.closing(ForkServer()) as first, _on_signals(stopping.ask) as received:
         server: ForkServer | None = first
+        place = Workplace(store.directory, shared["mongo"], lease, int(mirror_weights_max), click.echo)
+
+        def plan_now() -> Plan:
+            runs = place.reader.runs()
+            return plan_of(studies, runs, preset=preset, seeds=seeds, only=only, updates=updates)
+
+        if not place.reach(outage_wait, stopping):
+            return _unreached(received, outage_wait)
         plan = plan_now()
-        for problem in reader.problems:
+        for problem in place.reader.problems:
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
-        _check_writable(directory)
-        while not stopping.asked:
-            todo = [w for w in plan.work if w.kind(retry) and _what(w) not in attempted]
+        _check_writable(store.directory)
+        while not stopping.asked and not gave_up:
+            todo = [w for w in plan.work if w.state == "running" or w.kind(retry)]
+            todo = [w for w in todo if _what(w) not in attempted]
             if not todo:
                 break
             attempted |= {_what(work) for work in todo}
-            documents = [
-                {
-                    "kind": work.kind(retry),
-                    "cell": work.cell.json(),
-                    "store": str(directory.absolute()),
-                    "preset": preset,
-                    "overrides": overrides,
-                    "threads": threads,
-                    "device": device,
-                }
-                for work in todo
-            ]
-            numbered = [Job(number, document, threads) for number, document in enumerate(documents)]
             workers = jobs or os.cpu_count() or 1
-            click.echo(f"{len(todo)} cells to run, {min(workers, len(todo))} side by side, stored in {directory}")
-            events = execute(numbered, workers, stopping=stopping, server=server)
+            click.echo(f"{len(todo)} cells to run, {min(workers, len(todo))} side by side, stored in {store.directory}")
+            agenda = Agenda(
+                todo,
+                place.reader,
+                place.claims,
+                document,
+                retry=retry,
+                threads=threads,
+                timeout=timeout,
+                waits=not no_wait,
+                outage_wait=outage_wait,
+                recovered=place.sync,
+            )
+            events = execute(agenda.jobs(), workers, stopping=stopping, server=server)
             server = None  # ended with its jobs
-            errors |= _follow(events, todo, stopping, directory)
+            errors |= _follow(events, agenda, stopping, store.directory)
+            gave_up = agenda.gave_up
             # Read again: what counts is what is stored. A cell may now need one more ranking.
-            plan = plan_now()
-    return _conclude(plan, {key for key, _ in attempted}, errors, received)
+            try:
+                plan = plan_now()
+            except Unreachable:
+                place.give_up()
+                plan = plan_now()
+        left = place.sync()
+    status = _conclude(plan, {key for key, _ in attempted}, errors, received)
+    if left:
+        click.echo(f"{left} local runs are not in the database yet: `harness store sync` brings them there", err=True)
+    if gave_up:
+        click.echo(f"the database did not answer for {outage_wait:g} s; `run --offline` goes on without it", err=True)
+        return status or 1
+    return status
 
 
-def _follow(events: Iterator[Event], todo: list[Work], stopping: Stopping, store: Path) -> dict[str, str]:
+def _follow(events: Iterator[Event], agenda: Agenda, stopping: Stopping, store: Path) -> dict[str, str]:
     """Show what happens to the work; gives the errors by cell."""
     from harness.display import Display
     from harness.stores.crash import record_crash
 
     run_ids: dict[int, str] = {}
     errors: dict[str, str] = {}
-    with Display(len(todo)) as display:
+    with Display(len(agenda.todo)) as display:
+        agenda.say, agenda.elsewhere = display.say, lambda work: display.elsewhere(work.label)
         for event in events:
-            number = event.job.number
+            number, work = event.job.number, agenda.todo[event.job.number]
+            agenda.heard(event)
             display.stopping = bool(stopping.asked)
             if event.kind == "started":
-                display.started(number, todo[number].label)
+                display.started(number, work.label)
             elif event.kind == "progress":
                 display.progress(number, event.data)
                 if "run_id" in event.data:
@@ -119,9 +174,11 @@ def _follow(events: Iterator[Event], todo: list[Work], stopping: Stopping, store
             else:
                 display.finished(number, event.data)
                 if event.data["status"] == "failed":
-                    errors[todo[number].cell.key] = event.data["error"]
-                    if number in run_ids and event.job.document["kind"] == "train":
-                        record_crash(store, run_ids[number], event.data["error"])
+                    errors[work.cell.key] = event.data["error"]
+                    # Who answers has stored its own end; who was killed could not.
+                    if "key" not in event.data and number in run_ids and event.job.document["kind"] == "train":
+                        with contextlib.suppress(OSError):
+                            record_crash(store, run_ids[number], event.data["error"])
     return errors
 
 
@@ -176,3 +233,14 @@ def _on_signals(ask: Callable[[], None]) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _unreached(received: list[int], patience: float) -> int:
+    """The database never answered: nothing was begun."""
+    if received:
+        return 128 + received[0]
+    click.echo(
+        f"error: the database did not answer for {patience:g} s; nothing was run. `run --offline` goes on without it",
+        err=True,
+    )
+    return 1

@@ -13,17 +13,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-RUN_JOB = "harness.experiment:run_job"
+RUN_JOB = "harness.job:run_job"
 """The target of a study's cells."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One thing to do. `number` tells the jobs of one `execute` apart; `threads` is what torch may use."""
+    """One thing to do. `number` tells the jobs of one `execute` that run at the same time apart; `threads` is
+    what torch may use."""
 
     number: int
     document: Mapping[str, Any]
     threads: int = 1
+    timeout: float | None = None
+    """Seconds after which it is interrupted, and its answer is a failure."""
+
+
+@dataclass(frozen=True)
+class Later:
+    """Stands for a job when there is none just now: ask again in so many seconds, or when a job has finished."""
+
+    seconds: float
 
 
 @dataclass(frozen=True)

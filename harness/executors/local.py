@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.executors import RUN_JOB, Event, Job, Stopping
-from harness.executors.server import BOOT
+from harness.executors import RUN_JOB, Event, Job, Later, Stopping
+from harness.executors.server import ASKED, BOOT, OUT_OF_TIME
 
 GRACE = 15.0
 """Seconds that jobs have to stop cleanly before they are ended."""
@@ -33,7 +33,7 @@ class ServerFailed(HarnessError):
 
 
 def execute(
-    jobs: Iterable[Job],
+    jobs: Iterable[Job | Later],
     workers: int,
     *,
     stopping: Stopping | None = None,
@@ -43,6 +43,7 @@ def execute(
 ) -> Iterator[Event]:
     """Run all jobs, `workers` at a time, in order; yield what happens as it happens.
 
+    The next job is asked for when it can start; `Later` in its place means that there is none just now.
     One job's failure, or crash, is its own answer and does not touch the others. Jobs that never started
     because of a stop have no events. When the iterator is closed, or raises, all processes end at once.
     A `server` of the target that was started earlier is used, and ended; otherwise one is started.
@@ -52,25 +53,33 @@ def execute(
     waiting = iter(jobs)
     exhausted = False
     deadline: float | None = None
-    with _Processes(target, stopping, server) as processes:
+    pause = 0.0
+    with _Processes(target, stopping, server, grace) as processes:
         while True:
-            while not exhausted and not stopping.asked and len(processes.running) < workers:
+            while not exhausted and not stopping.asked and len(processes.running) < workers and _over(pause):
                 job = next(waiting, None)
                 if job is None:
                     exhausted = True
+                elif isinstance(job, Later):
+                    pause = time.monotonic() + job.seconds
                 else:
                     processes.begin(job)
             if stopping.asked and deadline is None:
                 deadline = time.monotonic() + grace
                 processes.ask_to_stop()
-            if not processes.running:
-                if exhausted or stopping.asked:
-                    return
-                continue
+            if not processes.running and (exhausted or stopping.asked):
+                return
             if deadline is not None and (stopping.asked > 1 or time.monotonic() >= deadline):
                 yield from processes.end()
                 return
-            yield from processes.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            yield from processes.end_late_ones()
+            wakes = [deadline, processes.next_deadline()]
+            if not (exhausted or stopping.asked) and len(processes.running) < workers:
+                wakes.append(pause)
+            for event in processes.wait(min((wake for wake in wakes if wake is not None), default=None)):
+                if event.kind == "finished":
+                    pause = 0.0
+                yield event
 
 
 @dataclass(eq=False)
@@ -84,6 +93,9 @@ class _Running:
     answer: dict[str, Any] | None = None
     silent: bool = False
     """Whether its socket has closed: nothing more will be heard from it."""
+    deadline: float | None = None
+    """When it is asked to end, and, once it was, when it is ended."""
+    late: bool = False
 
 
 @dataclass
@@ -93,6 +105,7 @@ class _Processes:
     target: str
     stopping: Stopping
     server: ForkServer | None = None
+    grace: float = GRACE
     running: dict[int, _Running] = field(default_factory=dict)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
@@ -123,9 +136,27 @@ class _Processes:
         for number, running in list(self.running.items()):
             if running.started:
                 with contextlib.suppress(OSError):
-                    running.connection.sendall(b"s")
+                    running.connection.sendall(ASKED)
             else:
                 self._forget(number)
+
+    def next_deadline(self) -> float | None:
+        """When the next job is out of time."""
+        return min((one.deadline for one in self.running.values() if one.deadline is not None), default=None)
+
+    def end_late_ones(self) -> Iterator[Event]:
+        """Ask jobs that are out of time to end, and end those that do not."""
+        for number, running in list(self.running.items()):
+            if running.deadline is None or not _over(running.deadline):
+                continue
+            if running.late:
+                self._forget(number)
+                yield Event("finished", running.job, running.answer or _late(running.job))
+            else:
+                running.late = True
+                running.deadline = time.monotonic() + self.grace
+                with contextlib.suppress(OSError):
+                    running.connection.sendall(OUT_OF_TIME)
 
     def end(self) -> Iterator[Event]:
         """End all jobs at once."""
@@ -133,8 +164,9 @@ class _Processes:
             self._forget(number)
             yield Event("finished", running.job, running.answer or {"status": "interrupted"})
 
-    def wait(self, seconds: float | None) -> Iterator[Event]:
-        """What has happened, once something has or the time is over."""
+    def wait(self, until: float | None) -> Iterator[Event]:
+        """What has happened, once something has or the time has come."""
+        seconds = None if until is None else max(0.0, until - time.monotonic())
         ready = [key for key, _ in self.selector.select(seconds)]
         for key in ready:
             if key.fileobj is self.stopping:
@@ -174,6 +206,8 @@ class _Processes:
         for message in lines:
             if "started" in message:
                 running.started = True
+                if running.job.timeout is not None:
+                    running.deadline = time.monotonic() + running.job.timeout
                 yield Event("started", running.job, {"process": message["started"]})
             elif "progress" in message:
                 yield Event("progress", running.job, message["progress"])
@@ -183,7 +217,10 @@ class _Processes:
     def _finish(self, running: _Running, otherwise: str) -> Event:
         """A job's answer, or how it ended without one."""
         self._forget(running.job.number)
-        return Event("finished", running.job, running.answer or {"status": "failed", "error": otherwise})
+        answer = running.answer or {"status": "failed", "error": otherwise}
+        if running.late and answer["status"] != "done":
+            answer = {**answer, **_late(running.job)}
+        return Event("finished", running.job, answer)
 
     def _forget(self, number: int) -> None:
         """Close a job's socket, which ends its process if it still runs."""
@@ -266,6 +303,14 @@ def _lines(connection: socket.socket, buffer: bytes) -> tuple[list[dict[str, Any
         buffer += received
     *lines, rest = buffer.split(b"\n")
     return [json.loads(line) for line in lines], rest, over
+
+
+def _over(moment: float) -> bool:
+    return time.monotonic() >= moment
+
+
+def _late(job: Job) -> dict[str, Any]:
+    return {"status": "failed", "error": f"it took longer than {job.timeout:g} s"}
 
 
 def _how_it_ended(code: int) -> str:

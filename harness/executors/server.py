@@ -31,6 +31,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from harness.interruption import STOPPED, TIMEOUT, Interruption, interrupt_main, raise_interruption
+
 BOOT = (
     "import sys; sys.path[:] = sys.argv[3:]; "
     "from harness.executors.server import main; main(int(sys.argv[1]), sys.argv[2])"
@@ -38,6 +40,9 @@ BOOT = (
 """Started with the starter's own path: the current folder shadows nothing that it does not shadow there."""
 
 STOP = object()
+
+ASKED, OUT_OF_TIME = b"s", b"t"
+"""What `run` says to a job that should end."""
 
 Target = Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]
 
@@ -151,7 +156,7 @@ def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> 
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, _interrupt)
+        signal.signal(signal.SIGTERM, raise_interruption)
         threading.Thread(target=_watch, args=(connection,), daemon=True).start()
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
@@ -166,8 +171,10 @@ def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> 
         _send(connection, {"started": os.getpid()})
         try:
             answer = target(request["document"], progress)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interruption:
             answer = {"status": "interrupted"}
+            if isinstance(interruption, Interruption) and interruption.reason == TIMEOUT:
+                answer = {"status": "failed", "error": "it took too long"}
         except BaseException as error:  # a target that calls sys.exit is one job's failure, too
             answer = {"status": "failed", "error": _one_line(error), "traceback": traceback.format_exc()}
         with lock:
@@ -180,7 +187,7 @@ def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> 
 
 
 def _watch(connection: socket.socket) -> None:
-    """Ends this process when `run` has gone; passes on the request to stop as SIGTERM to the main thread."""
+    """Ends this process when `run` has gone; passes on the request to stop to the main thread."""
     while True:
         try:
             received = connection.recv(16)
@@ -188,13 +195,7 @@ def _watch(connection: socket.socket) -> None:
             received = b""
         if not received:
             os._exit(1)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-
-
-def _interrupt(number: int, frame: object) -> NoReturn:
-    """Once: a second signal must not disturb the storing of what the first interrupted."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
+        interrupt_main(TIMEOUT if received[:1] == OUT_OF_TIME else STOPPED)
 
 
 def _send(connection: socket.socket, message: dict[str, Any]) -> None:

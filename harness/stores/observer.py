@@ -16,7 +16,7 @@ from typing import Any
 from sacred.observers import RunObserver
 
 from harness import environment
-from harness.stores.run_directory import CONFIG, INFO, RUN, RunDirectory
+from harness.stores.run_directory import CONFIG, INFO, RUN, SOURCES, RunDirectory
 
 
 class DirectoryObserver(RunObserver):
@@ -52,11 +52,12 @@ class DirectoryObserver(RunObserver):
         _id: str | None,
     ) -> str:
         here = environment.describe()
+        sources = self.directory.path / SOURCES
         experiment = {
             "name": ex_info["name"],
             "base_dir": "",
             "mainfile": ex_info["mainfile"],
-            "sources": [],
+            "sources": [[file.name, f"{SOURCES}/{file.name}"] for file in sorted(sources.glob("*"))],
             "dependencies": [f"{name}=={version}" for name, version in here["packages"].items()],
             "repositories": [{"url": "", "commit": here["commit"], "dirty": here["dirty"]}],
         }

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -95,6 +95,17 @@ class RunDirectory:
         line = json.dumps(without_nan(point), allow_nan=False) + "\n"
         with (self.path / POINTS).open("a") as file:
             file.write(line)
+
+    def log_points(self, points: Sequence[Mapping[str, Any]]) -> None:
+        """Append points that an earlier attempt measured, as they are: a run is complete in itself."""
+        with (self.path / POINTS).open("a") as file:
+            file.writelines(json.dumps(without_nan(dict(point)), allow_nan=False) + "\n" for point in points)
+
+    def write_sources(self, cell: Cell) -> None:
+        """Keep the files that the cell's components are written in."""
+        (self.path / SOURCES).mkdir(exist_ok=True)
+        for name, file in cell.sources().items():
+            shutil.copyfile(file, self.path / SOURCES / name)
 
     def gather_metrics(self) -> None:
         """Turn the points into Sacred's `metrics.json`; the points' file is no longer needed then."""

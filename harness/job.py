@@ -1,0 +1,315 @@
+"""One job: a cell claimed, run or ranked, stored, mirrored. Imported in training processes only.
+
+The process that trains holds the claim itself and renews it. Under the claim it looks once more at what is
+stored: between the plan and the claim another process may have done the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import signal
+import threading
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from harness import environment
+from harness.cell import Watch, rank_again
+from harness.checkpoint import Checkpoint
+from harness.errors import DataError, Unreachable
+from harness.experiment import Report, now, numbered, one_line, sacred_run, seed_globals, throttled
+from harness.interruption import LOST, STOPPED, TIMEOUT, Interruption, interrupt_main, raise_interruption
+from harness.plan import state_of
+from harness.stores import Store, supersede
+from harness.stores.claims import LEASE, ClaimLost, Claims, Lease
+from harness.stores.directory import DirectoryStore, StoredRun
+from harness.stores.directory_claims import DirectoryClaims
+from harness.stores.log import drop_drawings, output_to
+from harness.stores.observer import DirectoryObserver
+from harness.stores.run_directory import LOG, RANKINGS, WEIGHTS, RunDirectory, predictions_document, write_ranking
+from harness.study import Cell
+
+if TYPE_CHECKING:
+    from harness.stores.mirroring import Mirror
+
+WEIGHTS_MAX = 64 << 20
+"""Bytes up to which weights go into the database, unless set."""
+
+
+@dataclass
+class Job:
+    """What a job is told. The fields without a default determine what is done, the others where and how."""
+
+    kind: str
+    """"train" makes a new run of the cell, "rank" adds the ranking that it asks for to its done run."""
+    cell: dict[str, Any]
+    store: str
+    preset: str
+    overrides: dict[str, Any]
+    threads: int
+    device: str | None = None
+    """None for the best there is."""
+    mongo: str | None = None
+    """The address of the database that holds the claims and mirrors the run; None for no database."""
+    weights_max: int = WEIGHTS_MAX
+    lease: float = LEASE
+    work: str | None = None
+    """The folder of checkpoints; None for `work` in the store."""
+    checkpoint_every: float = 60.0
+    timeout: float | None = None
+    """Only to be told with the failure: the executor keeps the time."""
+
+    @cached_property
+    def directory(self) -> DirectoryStore:
+        return DirectoryStore(Path(self.store))
+
+    @cached_property
+    def database(self) -> Any:
+        """The database. Raises `Unreachable`, or `UserError` when it refuses."""
+        from harness.stores.mongo import connect
+
+        assert self.mongo is not None
+        return connect(self.mongo)
+
+    @cached_property
+    def reader(self) -> Store:
+        """All runs that are known: those of the directory, and of the database."""
+        if self.mongo is None:
+            return self.directory
+        from harness.stores.merged import MergedStore
+        from harness.stores.mongo_store import MongoStore
+
+        return MergedStore(self.directory, MongoStore(self.database))
+
+    def claims(self) -> Claims:
+        if self.mongo is None:
+            return DirectoryClaims(self.directory.path / "claims", self.lease)
+        from harness.stores.mongo_claims import MongoClaims
+
+        return MongoClaims(self.database, self.lease)
+
+    def mirror(self, directory: RunDirectory) -> Mirror | None:
+        if self.mongo is None:
+            return None
+        from harness.stores.mirroring import Mirror
+
+        return Mirror(directory.path, self.mongo, self.weights_max)
+
+    @property
+    def computes_on(self) -> str:
+        """Asked in the job's own process: the server must not touch a GPU before it forks."""
+        return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def warm_up() -> Iterator[None]:
+    """What every job needs, but not before its first step, in parts that the fork server does when it is idle.
+
+    Components are not loaded here: a user's file may run a tensor operation, and the server must not.
+    """
+    environment.describe()
+    yield
+    import scipy.stats  # noqa: F401  # for τ; most of a second
+
+    yield
+    import pymongo  # noqa: F401
+
+    yield
+
+
+def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
+    """Run one job, in a process of its own; the document's keys are the fields of `Job`.
+
+    Gives {"status", "run_id", "key"}. The status is "done", with "result" and "cost" ("already": done by
+    another process before); "failed", with one line of "error"; "interrupted"; "elsewhere": another process
+    has the cell, or had it and changed how it stands; "unreachable": the database does not answer, and
+    nothing was begun. Raises nothing but what `progress` raises.
+    """
+    reply: dict[str, Any] = {"run_id": None, "key": None}
+    job = Job(**document)
+    try:
+        with terminable():
+            torch.set_num_threads(job.threads)
+            cell = Cell.from_json(job.cell)
+            reply["key"] = cell.key
+            try:
+                return reply | (_claimed_rank if job.kind == "rank" else _claimed_train)(cell, job, progress)
+            except Unreachable as error:
+                return reply | {"status": "unreachable", "error": one_line(error)}
+    except KeyboardInterrupt:
+        return reply | {"status": "interrupted"}
+    except (Exception, SystemExit) as error:
+        return reply | _failed(error, job)
+
+
+def _claimed_train(cell: Cell, job: Job, progress: Report) -> dict[str, Any]:
+    attempts = max((run.attempt for run in _runs(cell, job)), default=0)
+    claim = job.claims().acquire(cell.key, at_least=attempts)
+    if claim is None:
+        return {"status": "elsewhere"}
+    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
+        runs = _runs(cell, job)
+        state = state_of(cell, runs)
+        if state == "done":
+            done = next(run for run in runs if run.counts)
+            return {"status": "done", "already": True, "run_id": done.id, "result": done.result, "cost": done.cost}
+        if state == "rank":
+            return {"status": "elsewhere"}
+        directory = job.directory.create(cell, job.preset, job.overrides, claim.attempt)
+        mirror = job.mirror(directory)
+        try:
+            return {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror)
+        finally:
+            # Before the claim is released: whoever claims next must find the run in the database.
+            if mirror is not None:
+                mirror.close()
+
+
+def _runs(cell: Cell, job: Job) -> list[StoredRun]:
+    return [run for run in supersede(job.reader.load({cell.key[:16]}, []), []) if run.key == cell.key]
+
+
+def _train(
+    cell: Cell, directory: RunDirectory, job: Job, progress: Report, lease: Lease, mirror: Mirror | None
+) -> dict[str, Any]:
+    progress({"event": "start", "run_id": directory.id})
+    directory.write_sources(cell)
+    observer = DirectoryObserver(directory, cell.config.json(), {"key": cell.key, "preset": job.preset})
+    work = Path(job.work) if job.work else job.directory.path / "work"
+    device = job.computes_on
+    checkpoint = Checkpoint(work, cell, every=job.checkpoint_every, threads=job.threads, device=device)
+    reply: dict[str, Any] = {"status": "interrupted"}
+    try:
+        try:
+            with output_to(directory.path / LOG) as log:
+                try:
+                    observers = [observer] if mirror is None else [observer, mirror]
+                    outcome = sacred_run(cell, directory, observers, log, device, job.threads, progress, checkpoint)
+                    reply = {"status": "done", "result": outcome.result, "cost": outcome.cost}
+                except KeyboardInterrupt as interruption:
+                    reply = _interrupted(observer, interruption, job)
+                except (Exception, SystemExit) as error:
+                    reply = _failed(error, job)
+                    traceback.print_exc()
+                    if observer.status == "RUNNING":  # it failed outside of Sacred's care
+                        observer.failed_event(now(), traceback.format_exception(error))
+        finally:
+            # A moment only: whatever ended the run, its record is put in order.
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            drop_drawings(directory.path / LOG)
+            directory.gather_metrics()
+        if reply["status"] == "done":
+            lease.confirm()  # unconfirmed, because the database is silent, it counts unless somebody took over
+            directory.complete()
+            checkpoint.remove()
+    except ClaimLost as error:
+        observer.interrupted_event(now(), "INTERRUPTED")
+        return {"status": "elsewhere", "error": str(error)}
+    except OSError as error:  # a full disk takes no word about it either: the first error is the one to tell
+        return reply if reply["status"] == "failed" else _failed(error, job)
+    return reply
+
+
+def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, job: Job) -> dict[str, Any]:
+    """The record and the answer of a run that was interrupted, by the reason why."""
+    reason = interruption.reason if isinstance(interruption, Interruption) else STOPPED
+    if reason == TIMEOUT:
+        text = f"it took longer than {job.timeout:g} s" if job.timeout else "it took too long"
+        observer.failed_event(now(), [f"TimeoutError: {text}\n"])
+        return {"status": "failed", "error": text}
+    if observer.status == "RUNNING":
+        observer.interrupted_event(now(), "INTERRUPTED")
+    return {"status": "elsewhere" if reason == LOST else "interrupted"}
+
+
+def _failed(error: BaseException, job: Job) -> dict[str, Any]:
+    """The answer of a job that failed, in one line."""
+    full = next((one for one in _chain(error) if isinstance(one, OSError) and one.errno == errno.ENOSPC), None)
+    if full is not None:
+        reason = f"no space left for the store {job.store}: make room, and the same command goes on"
+        return {"status": "failed", "error": reason}
+    return {"status": "failed", "error": one_line(error)}
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _claimed_rank(cell: Cell, job: Job, progress: Report) -> dict[str, Any]:
+    claim = job.claims().acquire(f"{cell.key}-{cell.ranking_key}")
+    if claim is None:
+        return {"status": "elsewhere"}
+    with Lease(claim, lost=lambda: interrupt_main(LOST)):
+        run = job.reader.done(cell.key)
+        if run is None:
+            raise DataError(f"no done run of cell {cell.key[:16]} in {job.reader.name} whose weights could be ranked")
+        progress({"event": "start", "run_id": run.id})
+        if cell.ranking_key in run.rankings:
+            done = {"status": "done", "already": True}
+            return done | {"run_id": run.id, "result": run.rankings[cell.ranking_key], "cost": {}}
+        folder = _at_hand(run, job)
+        reply = {"run_id": run.id} | _rank(cell, run, folder, job, progress)
+        if job.mongo is not None and reply["status"] == "done":
+            from harness.stores.mirror import project
+
+            with contextlib.suppress(Unreachable):  # it is in the directory, and the next sync finds it
+                project(folder, job.database, job.weights_max)
+        return reply
+
+
+def _at_hand(run: StoredRun, job: Job) -> Path:
+    """The run's directory, brought from the database if it is not here."""
+    folder = job.directory.path_of(run)
+    if not folder.is_dir():
+        from harness.stores.mongo_store import MongoStore
+
+        MongoStore(job.database).fetch(run.id, job.directory.path)
+    return folder
+
+
+def _rank(cell: Cell, run: StoredRun, folder: Path, job: Job, progress: Report) -> dict[str, Any]:
+    key, config = cell.ranking_key, cell.config.json()
+    (folder / RANKINGS).mkdir(exist_ok=True)
+    log = folder / RANKINGS / f"{key}.txt"
+    try:
+        with output_to(log):
+            seed_globals(cell.config.seed)
+            if run.result is not None and run.result["diverged"]:
+                result, cost, found = run.rankings[next(iter(run.rankings))], {}, {}
+            else:
+                known = job.directory.predictions(run, config["rank"])
+                weights = torch.load(io.BytesIO(job.directory.read(run, WEIGHTS)), weights_only=True)
+                outcome = rank_again(cell.config, weights, known, job.computes_on, Watch(ranking=throttled(progress)))
+                result, found = outcome.result, numbered(cell, outcome)
+                cost = outcome.cost | {"threads": job.threads}
+            write_ranking(folder, key, config, result, cost, predictions_document(config, found))
+    except (Exception, SystemExit) as error:
+        with log.open("a") as file:
+            traceback.print_exc(file=file)
+        return _failed(error, job)
+    drop_drawings(log)
+    if not log.stat().st_size:
+        log.unlink()
+    return {"status": "done", "result": result, "cost": cost}
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM interrupts as Ctrl-C does, so that the run is stored as interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, raise_interruption)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,49 @@
+"""A directory and the database that mirrors it, read as one: what `run` plans with.
+
+A run that both hold is one run, taken from the directory, which is the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from harness.stores import Metrics, Store
+from harness.stores.directory import DirectoryStore
+from harness.stores.stored import Problem, StoredRun
+
+
+class MergedStore(Store):
+    """Both places, the directory first. Raises `Unreachable` when the database does not answer."""
+
+    def __init__(self, directory: DirectoryStore, database: Store) -> None:
+        self.directory = directory
+        self.database = database
+        self.name = f"{directory.name} and {database.name}"
+        self.problems = []
+
+    def ids(self) -> list[str]:
+        return sorted({*self.directory.ids(), *self.database.ids()})
+
+    def load(self, cells: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
+        here = {run.id: run for run in self.directory.load(cells, problems)}
+        there = {run.id: run for run in self.database.load(cells, problems)}
+        return list((there | here).values())
+
+    def files(self, run: StoredRun) -> dict[str, int]:
+        return self._holder(run).files(run)
+
+    def read(self, run: StoredRun, name: str) -> bytes:
+        return self._holder(run).read(run, name)
+
+    def metrics(self, run: StoredRun) -> Metrics:
+        return self._holder(run).metrics(run)
+
+    def recall(self, key: str) -> dict[str, Any] | None:
+        return self.directory.recall(key) or self.database.recall(key)
+
+    def remember(self, key: str, document: Mapping[str, Any]) -> None:
+        self.directory.remember(key, document)
+
+    def _holder(self, run: StoredRun) -> Store:
+        return self.directory if self.directory.path_of(run).is_dir() else self.database
