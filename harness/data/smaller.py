@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.data import DataSet, Split, cache
+from harness.data.cache import Record
 from harness.data.cifar import CIFAR10
 from harness.data.source import FileDataSet, Found
 
@@ -27,6 +28,9 @@ class Halved(FileDataSet):
         _, record = self.original.prepared(found)
         return cache.entry(self.name, hashlib.sha256(f"{self.version} {record.checksum}".encode()).hexdigest())
 
+    def known_record(self, found: Found) -> Record | None:
+        return super().known_record(found) if self.original.known_record(found) else None
+
     def decode(self, found: Found, scratch: Path) -> DataSet:
         whole = self.original()
         train, valid, test = (Split(halved(s.images), s.labels) for s in (whole.train, whole.valid, whole.test))
@@ -35,6 +39,11 @@ class Halved(FileDataSet):
 
     def check_files(self, found: Found) -> tuple[list[str], list[str]]:
         return self.original.check_files(found)
+
+    def refresh(self, found: Found) -> tuple[list[str], list[str]]:
+        warnings, problems = self.original.refresh(found)
+        own_warnings, own_problems = super().refresh(found)
+        return warnings + own_warnings, problems + own_problems
 
     def listing(self, found: Found) -> str:
         return self.original.listing(found)

@@ -94,6 +94,10 @@ class FileDataSet(ABC):
         state = [self.name, str(self.version), found.layout, os.path.abspath(found.root), repr(found.state())]
         return cache.entry(self.name, hashlib.sha256("\0".join(state).encode()).hexdigest())
 
+    def known_record(self, found: Found) -> Record | None:
+        """What is in the cache of it, without making it."""
+        return cache.read(self.entry(found))
+
     def prepared(self, found: Found) -> tuple[Path, Record]:
         """Its entry in the cache, which is made now if need be."""
         folder = self.entry(found)
@@ -111,6 +115,24 @@ class FileDataSet(ABC):
         except DataError:  # damaged in a way that sizes do not tell
             cache.remove(folder)
             return cache.load(*self.prepared(found))
+
+    def refresh(self, found: Found) -> tuple[list[str], list[str]]:
+        """Read the entry and all names of files, and remove an entry that does not match: warnings, problems."""
+        folder = self.entry(found)
+        record = cache.read(folder)
+        if record is None:
+            return [], []
+        if record.about["listing"] != self.listing(found):
+            stale = [f"{found.root}: images changed in place since they were decoded; they are decoded again"]
+        elif cache.verify(folder, record):
+            return [], []
+        else:
+            stale = []
+        cache.remove(folder)
+        self._known.clear()
+        return stale, [] if stale else [
+            f"{folder}: decoded images do not match their checksum; removed, to be built again"
+        ]
 
     def fingerprint(self) -> str:
         """The checksum of the images, their division and use; looked up once per process and place."""

@@ -1,0 +1,92 @@
+"""What of the data sets is there, and whether it is what it should be: for `harness data`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.data import SPLITS, DataSet, cache
+from harness.data.source import FileDataSet, Missing
+from harness.errors import DataError
+from harness.registries import DATASETS
+
+
+@dataclass(frozen=True)
+class Presence:
+    """One data set at a glance. Nothing is decoded for it."""
+
+    name: str
+    state: str
+    """"embedded", "present", "not decoded" (present, but never used), "missing" or "incomplete"."""
+    images: str
+    where: str
+    advice: str = ""
+    """How to get it, or what is wrong."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """One data set after all of it was read."""
+
+    facts: dict[str, str]
+    warnings: list[str]
+    problems: list[str]
+
+
+def presences() -> list[Presence]:
+    """All data sets, by name."""
+    return [_presence(name) for name in DATASETS.names()]
+
+
+def inspect(name: str) -> Inspection:
+    """Read all of a data set and compare what can be compared. Raises `UnknownName`."""
+    thing = DATASETS.get(name)
+    try:
+        if not isinstance(thing, FileDataSet):
+            dataset: DataSet = thing()
+            facts = {"made by": DATASETS.entries[name].origin, **_facts(dataset)}
+            return Inspection({**facts, "checksum": dataset.checksum()}, [], [])
+        found = thing.found()
+        warnings, problems = thing.check_files(found)
+        stale, damaged = thing.refresh(found)
+        folder, record = thing.prepared(found)
+        about = {"found in": f"{found.root} ({found.layout})", "division": record.about["split"]}
+        facts = {**about, **_facts(cache.load(folder, record)), "decoded in": str(folder), "checksum": record.checksum}
+        return Inspection(facts, warnings + stale, problems + damaged)
+    except DataError as error:
+        return Inspection({}, [], [str(error)])
+
+
+def _presence(name: str) -> Presence:
+    thing = DATASETS.get(name)
+    if not isinstance(thing, FileDataSet):
+        return Presence(name, "embedded", "", DATASETS.entries[name].origin)
+    try:
+        found = thing.find()
+    except Missing as missing:
+        return Presence(name, "missing", "", " or ".join(map(str, missing.places)), missing.advice)
+    except DataError as error:
+        return Presence(name, "incomplete", "", "", str(error))
+    where = f"{found.root} ({found.layout})"
+    record = thing.known_record(found)
+    if record is None:
+        return Presence(name, "not decoded", "", where)
+    return Presence(name, "present", _counts(record.counts), where)
+
+
+def _facts(dataset: DataSet) -> dict[str, str]:
+    shape = "×".join(map(str, dataset.train.images.shape[1:]))
+    augmentation = f"crops of {dataset.crop_padding} pixels" if dataset.crop_padding else "no crops"
+    return {
+        "images": _counts({split: len(getattr(dataset, split)) for split in SPLITS}),
+        "shape": f"{shape}, {dataset.classes} classes",
+        "normalised": f"mean {_numbers(dataset.mean)}, deviation {_numbers(dataset.std)}",
+        "training": augmentation + (", mirrored" if dataset.flip else ""),
+    }
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {split}" for split, count in counts.items())
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return " ".join(f"{value:g}" for value in values)
