@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -86,14 +86,15 @@ def run_cell(
         points("train_loss", progress.part * progress.epochs + progress.epoch, progress.loss)
         watch.epoch(progress)
 
+    known = state.predictions if state else {}
+    keep = partial(state.evaluated, known) if state else None
     try:
-        supernets = train(config, dataset, meter, report, observer, state)
+        with checkpoint.asked_often() if checkpoint else nullcontext():
+            supernets = train(config, dataset, meter, report, observer, state)
+            predictions = predict(supernets, ranked, dataset, config.rank, meter, watch.ranking, known=known, keep=keep)
     except Diverged as error:
         meter.stage("train")
         return Outcome(_diverged(error) | {"observed": observer.points}, meter.json(), {}, None)
-    known = state.predictions if state else {}
-    keep = partial(state.evaluated, known) if state else None
-    predictions = predict(supernets, ranked, dataset, config.rank, meter, watch.ranking, known=known, keep=keep)
     result = _result(config, predictions, supernets, benchmark) | {"observed": observer.points}
     return Outcome(result, meter.json(), predictions, supernets)
 
@@ -173,7 +174,7 @@ class TauObserver:
             found = predict(supernets, own, self.dataset, ranking, meter, stage="observe", known=predictions, keep=keep)
         predictions.update(found)
         if progress.part == progress.parts - 1:
-            truth = self.benchmark.accuracies(self.config.dataset)
+            truth = self.benchmark.accuracies(self.config.rank.truth_of(self.config.dataset))
             space = self.benchmark.space
             tau = kendall_tau([predictions[a] for a in selected], [float(truth[space.index(a)]) for a in selected])
             step = progress.epoch * progress.parts
@@ -225,7 +226,7 @@ def _result(config: RunConfig, predictions: Predictions, supernets: Supernets, b
     return {
         "kendall_tau": finite(judgement.kendall_tau),
         "selected": judgement.selected,
-        "top1": list(judgement.top1),
+        "top1": judgement.top1 and list(judgement.top1),
         "top1_accuracy": judgement.top1_accuracy,
         "ranked": len(predictions),
         "diverged": None,

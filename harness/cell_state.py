@@ -19,6 +19,7 @@ import torch
 
 from harness.checkpoint import Checkpoint
 from harness.cost import Meter
+from harness.errors import DataError
 from harness.stages.rank import Found, Predictions
 from harness.stages.train import Course
 
@@ -93,13 +94,19 @@ class CellState:
         state = self.checkpoint.load()
         if state is None:
             return
-        course.restore(state["course"], self.meter.device)
-        self.observer.restore(state["observer"])
-        self.predictions = unpacked(state["predictions"])
-        self.points.restore(state["points"])
+        try:
+            course.restore(state["course"], self.meter.device)
+            self.observer.restore(state["observer"])
+            self.predictions.update(unpacked(state["predictions"]))
+            self.points.restore(state["points"])
+            set_random_state(state["random"], self.meter.device)
+            self.meter.restore(state["meter"])
+        except (LookupError, RuntimeError, TypeError, ValueError) as error:  # the code changed, its version did not
+            raise DataError(
+                f"the checkpoint {self.checkpoint.path} does not fit the cell as it is built now; remove it to begin "
+                f"anew. {' '.join(str(error).split())}"
+            ) from error
         self.restored(self.points.json())
-        set_random_state(state["random"], self.meter.device)
-        self.meter.restore(state["meter"])
 
     def between_steps(self) -> None:
         if self.checkpoint.due():

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from harness.study import Cell
 
 SCHEMA = 1
+"""Changes with the file's form, and with that of the document in it (`harness.cell_state`)."""
+
 SUFFIX = ".checkpoint"
 _HEADER = 1024
 """Bytes of the first line, its end included."""
@@ -51,15 +53,36 @@ class Checkpoint:
         # What a state must agree in for its continuation to give the bytes of an uninterrupted run.
         self._made = {"key": cell.key, "request": request, "threads": threads, "device": device.partition(":")[0]}
         self._last = time.monotonic()
+        self._asked_often = self._stop = False
 
     def due(self) -> bool:
         """Whether it is time to save."""
-        return time.monotonic() - self._last >= self.every
+        return self._stop or time.monotonic() - self._last >= self.every
+
+    @contextlib.contextmanager
+    def asked_often(self) -> Iterator[None]:
+        """Within, `due` is asked again and again, so that `request_stop` is heard."""
+        self._asked_often = True
+        try:
+            yield
+        finally:
+            self._asked_often = False
+
+    def request_stop(self) -> bool:
+        """For handlers of signals: have the cell save where it is and raise KeyboardInterrupt, unless it is done first.
+
+        False where nobody would hear, or was told before: then the handler should raise at once.
+        """
+        if self._stop or not self._asked_often:
+            return False
+        self._stop = True
+        return True
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint by this state: plain types and tensors, in dictionaries, lists and tuples.
 
-        Raises `CheckpointNotWritten`, and leaves the one before as it was.
+        Raises `CheckpointNotWritten`, and leaves the one before as it was. When `request_stop` asked for the
+        save, raises KeyboardInterrupt after it.
         """
         import torch
 
@@ -81,8 +104,13 @@ class Checkpoint:
             write(self.path, fill)
             make_durable(self.path.parent)
         except OSError as error:
-            raise CheckpointNotWritten(error.errno, error.strerror or str(error), str(self.path)) from error
+            failure = CheckpointNotWritten(error.errno, error.strerror or str(error), str(self.path))
+            if not self._stop:
+                raise failure from error
+            print(failure)  # whoever interrupts wants an end, not a failure
         self._last = time.monotonic()
+        if self._stop:
+            raise KeyboardInterrupt
 
     def load(self) -> dict[str, Any] | None:
         """The stored state, its tensors on the CPU; None, after a line that says why, if there is none to go on from.
