@@ -41,6 +41,26 @@ def test_stages_sum_up_to_the_whole() -> None:
     assert counts.seconds - sum(counts.stages.values()) < 0.02
 
 
+def test_a_resumed_meter_goes_on_counting() -> None:
+    first = meter()
+    first.passes, first.images, first.evaluations = 3, 30, 2
+    allocated = torch.ones(64 * MEGABYTE // 4)
+    first.stage("train")
+    state = first.state()
+    del allocated
+    second = meter()
+    while second.seconds < 0.01:
+        pass
+    second.restore(state)
+    assert (second.passes, second.images, second.evaluations, second.resumed) == (3, 30, 2, 1)
+    assert second.seconds >= state["seconds"] + 0.01
+    assert second.peak_memory >= 60 * MEGABYTE  # the earlier process's
+    second.stage("rank")
+    assert second.stages["train"] == first.stages["train"] and second.stages["rank"] >= 0.01
+    assert sum(second.stages.values()) == pytest.approx(second.seconds, abs=0.5)
+    assert second.state()["resumed"] == second.json()["resumed"] == 1 and first.json()["resumed"] == 0
+
+
 def test_costs_are_plain_json() -> None:
     counts = meter()
     counts.passes, counts.images, counts.evaluations = 1, 2, 3

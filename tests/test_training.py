@@ -278,6 +278,20 @@ def test_training_goes_on_from_a_stored_state_as_if_nothing_had_been() -> None:
     assert differ(through.network, training().network)
 
 
+def test_the_memory_of_a_method_is_part_of_the_state() -> None:
+    ours, resumed = training(), training()
+    ours.memory.update(step=3, means=[torch.arange(3.0), (torch.ones(1), "x")], by_path={SMALL: 0.5})
+    file = io.BytesIO()
+    torch.save(ours.state(), file)
+    ours.memory["means"][0].zero_()
+    file.seek(0)
+    resumed.restore(torch.load(file))
+    assert resumed.memory.keys() == ours.memory.keys()
+    assert resumed.memory["step"] == 3 and resumed.memory["by_path"] == {SMALL: 0.5}
+    assert resumed.memory["means"][0].tolist() == [0, 1, 2]
+    assert resumed.memory["means"][1] == (torch.ones(1), "x")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

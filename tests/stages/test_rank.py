@@ -19,7 +19,7 @@ from harness.errors import UnknownName
 from harness.method import Part
 from harness.registries import BENCHMARKS, DATASETS, SPACES
 from harness.space import Architecture
-from harness.stages.rank import Predictions, candidate_architectures, judge, predict, selected_architectures
+from harness.stages.rank import Found, Predictions, candidate_architectures, judge, predict, selected_architectures
 from harness.stages.train import Supernets, train
 
 
@@ -124,6 +124,48 @@ def test_progress_counts_up_to_the_number_of_classes(trained: Supernets, images:
     told: list[tuple[int, int]] = []
     predict(trained, trained.space, images, Ranking(), meter(), lambda done, total: told.append((done, total)))
     assert told == [(done, 9) for done in range(1, 10)]
+
+
+def test_what_is_known_is_not_evaluated_again(trained: Supernets, images: DataSet) -> None:
+    """Equal functions share what is known of one of them; the rest comes out as if nothing had been known."""
+    whole = ranked(trained, images, trained.space)
+    known: Predictions = {architecture: whole[architecture] for architecture in [(0, 1, 1), (1, 0, 0), (2, 1, 1)]}
+    counts, told = meter(), list[tuple[int, int]]()
+    found = predict(
+        trained,
+        trained.space,
+        images,
+        Ranking(),
+        counts,
+        lambda done, total: told.append((done, total)),
+        known=known,
+    )
+    assert list(found.items()) == list(whole.items())
+    assert counts.evaluations == 6 and told == [(done, 9) for done in range(4, 10)]
+    # Believed, not checked.
+    equal = (0, 0, 0), (0, 1, 0)
+    assert predict(trained, equal, images, Ranking(), meter(), known={equal[1]: 3.5}) == dict.fromkeys(equal, 3.5)
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_what_was_found_so_far_can_be_kept(every: int, trained: Supernets, images: DataSet) -> None:
+    whole = ranked(trained, images, trained.space)
+    kept: list[Predictions] = []
+    asked = 0
+
+    def keep(found: Found) -> None:
+        nonlocal asked
+        asked += 1
+        if asked % every == 0:
+            kept.append(found())
+
+    assert list(predict(trained, trained.space, images, Ranking(), meter(), keep=keep).items()) == list(whole.items())
+    assert asked == 9 and len(kept) == 9 // every
+    for part, classes in zip(kept, range(every, 10, every), strict=True):
+        assert part.items() <= whole.items()
+        assert len({trained.space.function_class(architecture) for architecture in part}) == classes
+        resumed = predict(trained, trained.space, images, Ranking(), meter(), known=part)
+        assert list(resumed.items()) == list(whole.items())
 
 
 def test_candidates_are_a_fixed_sample(toy_project: Path) -> None:
