@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import UserError
 from harness.stores import Metrics, Store
 from harness.stores.files import write_json
-from harness.stores.reading import Damaged, read_small, read_verified, summarise
+from harness.stores.index import summaries
+from harness.stores.reading import Damaged, read_small, read_verified
 from harness.stores.run_directory import METRICS, POINTS, RunDirectory, read_points
 from harness.stores.stored import Problem, StoredRun, stored_run
 
@@ -59,15 +60,8 @@ class DirectoryStore(Store):
             raise UserError(f"cannot read the store {self.path}: {error.strerror or error}") from error
 
     def load(self, cells: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
-        runs: list[StoredRun] = []
-        for name in sorted(self.ids()):
-            if cells is not None and name[:16] not in cells:
-                continue
-            try:
-                runs.append(stored_run(summarise(self.path / name, problems)))
-            except Damaged as error:
-                problems.append(Problem(str(error.path), error.reason))
-        return runs
+        names = [name for name in self.ids() if cells is None or name[:16] in cells]
+        return [stored_run(summary) for summary in summaries(self.path, names, problems)]
 
     def recall(self, key: str) -> dict[str, Any] | None:
         with contextlib.suppress(Damaged):
