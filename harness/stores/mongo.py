@@ -1,0 +1,171 @@
+"""How the database is reached, and how its errors are said: in one line, and never with a password.
+
+Knows nothing of what is kept in a database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+from weakref import WeakKeyDictionary
+
+import bson.errors
+import gridfs.errors
+import pymongo
+from pymongo import MongoClient
+from pymongo.database import Database
+from pymongo.errors import (
+    BulkWriteError,
+    ConfigurationError,
+    ConnectionFailure,
+    DocumentTooLarge,
+    InvalidURI,
+    OperationFailure,
+    PyMongoError,
+)
+
+from harness.errors import DataError, Unreachable, UserError
+
+Document = dict[str, Any]
+
+DEFAULT_DATABASE = "nas"
+
+SOCKET_TIMEOUT = 30_000
+"""Milliseconds that one answer of the server may take, unless the address says otherwise."""
+
+_ADDRESS = re.compile(
+    r"(?P<scheme>mongodb(?:\+srv)?://)(?:(?P<user>[^:@/?]*)(?::(?P<password>[^:@/?]*))?@)?"
+    r"(?P<hosts>[^@/?]+)(?P<database>/[^@/?]*)?(?P<options>\?.*)?"
+)
+
+_SECRET_OPTIONS = re.compile(r"[?&](?:tlsCertificateKeyFilePassword|authMechanismProperties)=([^&]+)", re.IGNORECASE)
+
+_REFUSED = {13: "rights are missing", 18: "authentication failed", 8000: "authentication failed"}
+"""What the server's error codes for users without the rights mean."""
+
+_DISK_FULL, _TIME_EXPIRED = 14031, 50
+
+_shown: WeakKeyDictionary[MongoClient[Document], str] = WeakKeyDictionary()
+
+
+def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
+    """The database that the address names, `nas` if it names none, after it answered.
+
+    Takes little more than `timeout` seconds, also when nobody answers. Raises `UserError` for an address that is none
+    and for a user who may not read there, `Unreachable` when nobody answers.
+    """
+    milliseconds = int(timeout * 1000)
+    defaults = {
+        "serverSelectionTimeoutMS": milliseconds,
+        "connectTimeoutMS": milliseconds,
+        "socketTimeoutMS": SOCKET_TIMEOUT,
+    }
+    given = uri.lower()
+    settings: dict[str, Any] = {key: value for key, value in defaults.items() if f"{key.lower()}=" not in given}
+    client: MongoClient[Document] | None = None
+    try:
+        client = MongoClient(uri, tz_aware=False, **settings)
+        database = client.get_default_database(DEFAULT_DATABASE)
+        with pymongo.timeout(timeout):
+            # Reading asks for more than a ping does: that the user may.
+            database["runs"].find_one({}, {"_id": 1})
+        _shown[client] = shown(uri)
+        return database
+    except (PyMongoError, ValueError, TypeError, OSError) as error:
+        if client is not None:
+            client.close()
+        text = hide(_line(error), uri)
+        if isinstance(error, InvalidURI | ConfigurationError) or not isinstance(error, PyMongoError):
+            problem: Exception = UserError(f"{shown(uri)} is no address of a database: {text}")
+        elif isinstance(error, OperationFailure) and error.code in _REFUSED:
+            problem = UserError(f"{shown(uri)}: {_REFUSED[error.code]}: {text}")
+        elif isinstance(error, OperationFailure):
+            problem = UserError(f"{shown(uri)}: {text}")
+        else:
+            problem = Unreachable(f"{shown(uri)} does not answer: {text}")
+    raise problem  # outside of the handler: the driver's own error, with whatever it says, is not chained to it
+
+
+def address(database: Database[Document]) -> str:
+    """How messages call the database; without a password."""
+    known = _shown.get(database.client)
+    if known is None:
+        servers = sorted(database.client.topology_description.server_descriptions())
+        known = "mongodb://" + ",".join(f"{host}:{port}" for host, port in servers)
+    scheme, _, rest = known.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}/{database.name}"
+
+
+def shown(uri: str) -> str:
+    """The address as messages may show it: without password and options, and nothing of one that is malformed."""
+    found = _ADDRESS.fullmatch(uri)
+    if found is None:
+        return "mongodb+srv://…" if uri.startswith("mongodb+srv:") else "mongodb://…"
+    user = f"{found['user']}@" if found["user"] else ""
+    return f"{found['scheme']}{user}{found['hosts']}{found['database'] or ''}"
+
+
+def hide(text: str, uri: str) -> str:
+    """The text without what is secret in that address, however it is encoded."""
+    text = text.replace(uri, shown(uri))
+    for secret in sorted(_secrets(uri), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Errors of the driver as ours, in one line and without credentials.
+
+    `Unreachable` when the server does not answer or cannot serve now, `UserError` when it refuses the user,
+    `DataError` for what cannot be stored or read as it is.
+    """
+    try:
+        yield
+        return
+    except (PyMongoError, bson.errors.BSONError, gridfs.errors.GridFSError, OverflowError) as error:
+        problem = _translate(error)
+    raise problem
+
+
+def _translate(error: Exception) -> Exception:
+    text = _line(error)
+    if isinstance(error, BulkWriteError):
+        failures = [*error.details.get("writeErrors", ()), *error.details.get("writeConcernErrors", ())]
+        codes = {failure.get("code") for failure in failures}
+        text = next((str(failure["errmsg"]) for failure in failures if "errmsg" in failure), text)
+    else:
+        codes = {error.code} if isinstance(error, OperationFailure) else set()
+    if refused := codes & _REFUSED.keys():
+        return UserError(f"the database refuses: {_REFUSED[refused.pop()]}: {text}")
+    timed_out = isinstance(error, PyMongoError) and error.timeout
+    if isinstance(error, ConnectionFailure) or timed_out or codes & {_DISK_FULL, _TIME_EXPIRED}:
+        return Unreachable(f"the database does not answer: {text}")
+    if isinstance(error, DocumentTooLarge):
+        return DataError(f"too large for the database: {text}")
+    if isinstance(error, bson.errors.BSONError | gridfs.errors.GridFSError | OverflowError):
+        return DataError(f"cannot be stored or read as it is: {text}")
+    return DataError(f"the database answers with an error: {text}")
+
+
+def _line(error: BaseException) -> str:
+    """The first line, without the driver's account of its settings and servers."""
+    line = " ".join((str(error).splitlines() or [""])[0].split())
+    for rest in (" (configured timeouts", ", Timeout:", ", full error:", ", Topology Description:"):
+        line = line.partition(rest)[0]
+    return line[:500] or type(error).__name__
+
+
+def _secrets(uri: str) -> set[str]:
+    found = _ADDRESS.fullmatch(uri)
+    if found is not None:
+        raw = {found["password"] or ""}
+    else:  # malformed: all between the first colon behind the scheme and the last @ may be the password, or a part
+        inside = uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
+        raw = {inside, *re.split(r"[:@/?]", inside)}
+    raw |= set(_SECRET_OPTIONS.findall(uri))
+    spellings = {spell(text) for text in raw for spell in (str, unquote, unquote_plus)}
+    return {spell(text) for text in spellings for spell in (str, quote, quote_plus)} - {""}
