@@ -128,8 +128,23 @@ class Ranking:
     batch_size: int = 256
     candidates: int | None = None
     """How many random architectures compete for top-1; null for the whole space."""
+    truth: str | None = None
+    """The data set of the benchmark whose accuracies judge the ranking; null for the one trained on."""
     selection: str = "equal-width"
+    """How the architectures for Kendall's τ are selected; see `harness.benchmarks.selection`."""
+    selection_on: str | None = None
+    """The data set whose accuracies select them; null for the one that judges."""
     bins: int = 400
+    top1: bool = True
+    """Whether the best-ranked architecture is looked up."""
+
+    def truth_of(self, dataset: str) -> str:
+        """What judges a supernet that was trained on that data set."""
+        return self.truth or dataset
+
+    def selects_on(self, dataset: str) -> str:
+        """By whose accuracies architectures are selected for a supernet that was trained on that data set."""
+        return self.selection_on or self.truth_of(dataset)
 
     def __post_init__(self) -> None:
         require(self.images is None or self.images >= 1, f"rank.images must be at least 1, not {self.images}")

@@ -1,70 +1,152 @@
 """Scale is a preset: ordinary configuration under a name, which `with key=value` can override.
 
-`tiny` is for tests, `demo` for the embedded benchmark. Both give every method equal passes: `epochs` is
-what a method with one supernet and one path a step gets, others get their share.
+`tiny` is for tests, `demo` for the embedded benchmark, `small` for real images on a CPU. These give every
+method equal passes: `epochs` is what a method with one supernet and one path a step gets, others get
+their share. `paper` is what the paper writes, `official` what its released code does where they differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.errors import UnknownName
+from harness.points import POINTS, Point
+
+ByMethod = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A scale. `settings` are dotted configuration keys."""
+    """A scale. `settings` are dotted configuration keys.
+
+    Options of components are for the rows that have the component. A row's own settings come first.
+    """
 
     name: str
     summary: str
     seeds: int
     datasets: tuple[str, ...]
-    """The data sets that a study runs on; each has a benchmark of the same name."""
+    """The data sets that a study reports on."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    by_method: ByMethod = field(default_factory=dict)
+    """Settings for the rows of one method only; they come before `settings`."""
+    benchmark: str | None = None
+    """Where the ground truth comes from; None for the benchmark that has the data set's name."""
+    trained_on: str | None = None
+    """The one data set that supernets are trained on, whichever judges them; None for each on its own."""
     equal_passes: bool = False
     """Whether `train.epochs` is divided by the passes that a method makes per epoch."""
 
+    def places(self, dataset: str) -> dict[str, Any]:
+        """What is trained on, and what judges, where `dataset` is reported on."""
+        places: dict[str, Any] = {"dataset": self.trained_on or dataset, "benchmark": self.benchmark or dataset}
+        return places | ({"rank.truth": dataset} if self.trained_on else {})
 
-PRESETS = {
-    preset.name: preset
-    for preset in (
-        Preset(
-            "tiny",
-            "half a second a cell, for tests",
-            seeds=2,
-            datasets=("digits",),
-            settings={
-                "network.width": 4,
-                "network.depth": 1,
-                "train.epochs": 5,
-                "train.batch_size": 512,
-                "optimiser.learning_rate": 0.1,
-                "rank.images": 64,
-                "rank.candidates": 10,
-                "rank.bins": 20,
-            },
-            equal_passes=True,
-        ),
-        Preset(
-            "demo",
-            "the embedded benchmark, seconds a cell",
-            seeds=3,
-            datasets=("digits",),
-            settings={
-                "network.width": 4,
-                "network.depth": 1,
-                "train.epochs": 20,
-                "train.batch_size": 64,
-                "optimiser.learning_rate": 0.1,
-                "rank.images": 256,
-                "rank.candidates": 200,
-            },
-            equal_passes=True,
-        ),
-    )
-}
+
+TINY = Preset(
+    "tiny",
+    "half a second a cell, for tests",
+    seeds=2,
+    datasets=("digits",),
+    settings={
+        "network.width": 4,
+        "network.depth": 1,
+        "train.epochs": 5,
+        "train.batch_size": 512,
+        "optimiser.learning_rate": 0.1,
+        "rank.images": 64,
+        "rank.candidates": 10,
+        "rank.bins": 20,
+    },
+    equal_passes=True,
+)
+
+DEMO = Preset(
+    "demo",
+    "the embedded benchmark, seconds a cell",
+    seeds=3,
+    datasets=("digits",),
+    settings={
+        "network.width": 4,
+        "network.depth": 1,
+        "train.epochs": 20,
+        "train.batch_size": 64,
+        "optimiser.learning_rate": 0.1,
+        "rank.images": 256,
+        "rank.candidates": 200,
+    },
+    equal_passes=True,
+)
+
+SMALL = Preset(
+    "small",
+    "real CIFAR-10 at 16×16 and the official benchmark, a reduced network, minutes a cell on a CPU",
+    seeds=3,
+    datasets=("cifar10-16",),
+    settings={
+        "network.width": 8,
+        "network.depth": 1,
+        "train.epochs": 45,
+        "train.batch_size": 64,
+        "optimiser.learning_rate": 0.025,
+        "rank.images": 1000,
+        "rank.candidates": 300,
+        "rank.selection_on": "imagenet16-120",
+    },
+    benchmark="nasbench201",
+    equal_passes=True,
+)
+
+PAPER = Preset(
+    "paper",
+    "as the paper writes it, on the official benchmark",
+    seeds=3,
+    datasets=("cifar10", "cifar100", "imagenet16-120"),
+    settings={
+        "network.width": 16,
+        "network.depth": 5,
+        "network.batch_norm": "batch-statistics",
+        "train.epochs": 250,
+        "train.batch_size": 64,
+        "train.first_step": 1,
+        "train.weighting": "algorithm-2",
+        "optimiser.learning_rate": 0.025,
+        "optimiser.momentum": 0.9,
+        "optimiser.nesterov": True,
+        "optimiser.weight_decay": 5e-4,
+        "optimiser.clip": 5.0,
+        "optimiser.inactive": "untouched",
+        "schedule.gamma_prime": 4.0,
+        "schedule.complexity": "parameters",
+        "rank.images": None,
+        "rank.batch_size": 256,
+        "rank.candidates": None,
+        "rank.selection": "equal-count",
+        "rank.bins": 400,
+        "rank.top1": True,
+    },
+    by_method={"fairnas": {"train.epochs": 200}, "fsnas": {"train.epochs": 300, "method.split": None}},
+    benchmark="nasbench201",
+)
+
+
+def with_points(points: Iterable[Point], name: str, summary: str) -> Preset:
+    """The paper's preset with these points as the released code has them."""
+    settings, by_method = dict(PAPER.settings), {method: dict(own) for method, own in PAPER.by_method.items()}
+    trained_on = PAPER.trained_on
+    for point in points:
+        settings |= point.settings
+        for method, own in point.by_method.items():
+            by_method.setdefault(method, {}).update(own)
+        trained_on = point.trained_on or trained_on
+    return replace(PAPER, name=name, summary=summary, settings=settings, by_method=by_method, trained_on=trained_on)
+
+
+OFFICIAL = with_points(POINTS, "official", "as the authors' released code does it where it differs from the paper")
+
+PRESETS = {preset.name: preset for preset in (TINY, DEMO, SMALL, PAPER, OFFICIAL)}
 
 
 def get_preset(name: str) -> Preset:

@@ -33,7 +33,7 @@ TRAINING_VERSION = 1
 MEASURED = ("rank", "benchmark", "observe")
 """Configuration that says what is measured, not what is trained."""
 
-_LATER_QUESTIONS = ("truth", "selection_on", "top1")
+_KNOWN_BY_MEANING = ("truth", "selection_on", "top1")
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,12 @@ class Cell:
         """
         config, rank = self.config, self.config.rank
         load = BENCHMARKS.get(config.benchmark)
-        asked = {key: value for key, value in config.json()["rank"].items() if key not in _LATER_QUESTIONS}
-        known_by: list[Any] = [asked, config.benchmark, fingerprint(load, rank.truth_of(config.dataset))]
+        asked = {key: value for key, value in config.json()["rank"].items() if key not in _KNOWN_BY_MEANING}
+        truth, selection = (fingerprint(load, on(config.dataset)) for on in (rank.truth_of, rank.selects_on))
+        known_by: list[Any] = [asked, config.benchmark, truth]
         # By meaning, and only where it is not the plain one: rankings that were stored before still count.
-        if rank.selects_on(config.dataset) != rank.truth_of(config.dataset):
-            known_by.append({"selected by": fingerprint(load, rank.selects_on(config.dataset))})
+        if selection != truth:
+            known_by.append({"selected by": selection})
         if not rank.top1:
             known_by.append("no top-1")
         return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:16]
@@ -186,33 +187,23 @@ def _configured(
     like an override's, are for the rows whose component has them.
     """
     document = RunConfig().json()
-    names = {section: document[section]["name"] for section in COMPONENTS}
-
-    def named(layer: Mapping[str, Any]) -> None:
-        names.update({section: layer[f"{section}.name"] for section in names if f"{section}.name" in layer})
+    asked = {**dotted(preset.settings), **settings, **overrides}
+    by_method = dotted(preset.by_method.get(asked.get("method.name", document["method"]["name"]), {}))
+    merged = {**preset.places(dataset), **dotted(preset.settings), **by_method, **settings, **overrides}
+    names = {section: merged.get(f"{section}.name", document[section]["name"]) for section in COMPONENTS}
 
     def fits(key: str) -> bool:
         section, _, option = key.partition(".")
-        if not _component_option(key):
-            return True
-        return option in getattr(COMPONENTS[section].get(names[section]), "__dataclass_fields__", {})
+        return not _component_option(key) or option in _options(COMPONENTS[section], names[section])
 
-    for layer in (dotted(preset.settings), settings, overrides):
-        named(layer)
-    by_method = dotted(preset.by_method.get(names["method"], {}))
-    for layer in (by_method, settings, overrides):
-        named(layer)
-    given = {**preset.places(dataset), **dotted(preset.settings), **by_method}
-    fitting = {key for key in overrides if fits(key)}
-    # A component that an override replaces takes the row's options with it.
-    kept = {key: value for key, value in settings.items() if key in fitting or not _replaced(key, names, settings)}
-    apply(
-        document,
-        {key: value for key, value in given.items() if fits(key)} | kept | {key: overrides[key] for key in fitting},
-    )
-    if preset.equal_passes and "train.epochs" not in settings:
+    def meant(key: str) -> bool:
+        """A row's option without its component is a mistake to be told, unless an override took that away."""
+        return fits(key) or (key in settings and f"{key.partition('.')[0]}.name" not in overrides)
+
+    apply(document, {key: value for key, value in merged.items() if meant(key)})
+    if preset.equal_passes and "train.epochs" not in {**by_method, **settings}:
         document["train"]["epochs"] = _share(document)
-    return document, fitting
+    return document, {key for key in overrides if fits(key)}
 
 
 def _explain(study: Study, overrides: Mapping[str, Any]) -> None:
@@ -273,13 +264,9 @@ def _component_option(key: str) -> bool:
     return section in COMPONENTS and option not in ("", "name")
 
 
-def _fits(document: Mapping[str, Any], key: str, overrides: Mapping[str, Any]) -> bool:
-    """Whether an override concerns this row: options of components only where the component has them."""
-    if not _component_option(key):
-        return True
-    section, _, option = key.partition(".")
-    name = overrides.get(f"{section}.name", overrides.get(section, document[section]["name"]))
-    return option in getattr(COMPONENTS[section].get(name), "__dataclass_fields__", {})
+def _options(registry: Registry[Any], name: Any) -> Mapping[str, Any]:
+    """The options of a component of that name. Raises `UnknownName`."""
+    return getattr(registry.get(name), "__dataclass_fields__", {}) if isinstance(name, str) else {}
 
 
 def version(registry: Registry[Any], name: str) -> int | str:

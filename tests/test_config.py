@@ -301,6 +301,8 @@ OTHER_TEXT = {
     "train.weighting": "loss",
     "optimiser.inactive": "decay",
     "rank.selection": "equal-count",
+    "rank.truth": "cifar10",
+    "rank.selection_on": "cifar100",
 }
 
 
@@ -316,7 +318,7 @@ def changed(path: str, value: Any) -> Any:
     """Another allowed value for that key."""
     if isinstance(value, bool):
         return not value
-    if isinstance(value, str):
+    if isinstance(value, str) or path in OTHER_TEXT:
         return OTHER_TEXT[path]
     if isinstance(value, float):
         return value / 2 + 0.125

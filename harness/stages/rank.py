@@ -84,8 +84,8 @@ def predict(
 
 
 def selected_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> list[Architecture]:
-    """The architectures that Kendall's τ is taken over."""
-    numbers = RULES[ranking.selection](benchmark.accuracies(dataset), ranking.bins)
+    """The architectures that Kendall's τ is taken over, for supernets that were trained on `dataset`."""
+    numbers = RULES[ranking.selection](benchmark.accuracies(ranking.selects_on(dataset)), ranking.bins)
     return [benchmark.space.architecture(int(number)) for number in numbers]
 
 
@@ -103,9 +103,10 @@ class Judgement:
 
     kendall_tau: float
     selected: int
-    top1: Architecture
-    top1_accuracy: float
-    """The best-ranked architecture's stand-alone accuracy, looked up."""
+    top1: Architecture | None
+    """The best-ranked architecture; None where it is not asked for."""
+    top1_accuracy: float | None
+    """Its stand-alone accuracy, looked up."""
 
 
 def judge(
@@ -115,15 +116,17 @@ def judge(
     dataset: str,
     ranking: Ranking,
 ) -> Judgement:
-    """Compare predictions with the ground truth.
+    """Compare predictions of supernets that were trained on `dataset` with the ground truth.
 
     Top-1: the best-ranked of each supernet's candidates (ties to the lowest number), of these the one
     with the best looked-up accuracy, as the paper does for several sub-supernets.
     """
     space = benchmark.space
     selected = selected_architectures(benchmark, dataset, ranking)
-    truth = benchmark.accuracies(dataset)
+    truth = benchmark.accuracies(ranking.truth_of(dataset))
     tau = kendall_tau([predictions[a] for a in selected], np.array([truth[space.index(a)] for a in selected]))
+    if not ranking.top1:
+        return Judgement(tau, len(selected), None, None)
     winners: dict[int, Architecture] = {}
     for architecture in candidate_architectures(space, ranking):
         part = supernets.part_of(architecture)
