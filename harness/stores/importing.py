@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from harness.errors import DataError, UserError
 from harness.stores.archive import Manifest, unpack
@@ -59,6 +59,31 @@ def import_into_directory(archive: Path, store: Path) -> Imported:
             else:
                 done.present.append(run)
         make_durable(store)
+    return done
+
+
+def import_into_database(archive: Path, database: Any, weights_max: int) -> Imported:
+    """Add the archive's runs to a database, as `import_into_directory` does to a directory.
+
+    Also raises `Unreachable`; what was added until then is there, and the same archive brings the rest.
+    """
+    from harness.stores.mirror import project
+    from harness.stores.mongo_store import MongoStore
+
+    store = MongoStore(database)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, mirrored = Path(temporary) / "archive", Path(temporary) / "mirrored"
+        folder.mkdir()
+        done = Imported(unpack(archive, folder))
+        _verify(archive, folder, done.manifest)
+        runs, there = sorted(done.manifest.files), set(store.ids())
+        more = {run: additions(store.fetch(run, mirrored), folder / run) for run in runs if run in there}
+        for run in runs:
+            if more.get(run) == []:
+                done.present.append(run)
+                continue
+            project(folder / run, database, weights_max)
+            (done.extended if run in more else done.added).append(run)
     return done
 
 
