@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.data import SPLITS, DataSet, cache
 from harness.data.source import FileDataSet, Missing
@@ -16,7 +17,7 @@ class Presence:
 
     name: str
     state: str
-    """"embedded", "present", "not decoded" (present, but never used), "missing" or "incomplete"."""
+    """embedded, own code (the user's), present, not decoded (present, but never used), missing or incomplete."""
     images: str
     where: str
     advice: str = ""
@@ -59,7 +60,11 @@ def inspect(name: str) -> Inspection:
 def _presence(name: str) -> Presence:
     thing = DATASETS.get(name)
     if not isinstance(thing, FileDataSet):
-        return Presence(name, "embedded", "", DATASETS.entries[name].origin)
+        file = DATASETS.entries[name].file
+        embedded = file.parent == Path(__file__).parent
+        # A user's own may take long to load.
+        images = _counts(_sizes(thing())) if embedded else ""
+        return Presence(name, "embedded" if embedded else "own code", images, str(file))
     try:
         found = thing.find()
     except Missing as missing:
@@ -77,11 +82,15 @@ def _facts(dataset: DataSet) -> dict[str, str]:
     shape = "×".join(map(str, dataset.train.images.shape[1:]))
     augmentation = f"crops of {dataset.crop_padding} pixels" if dataset.crop_padding else "no crops"
     return {
-        "images": _counts({split: len(getattr(dataset, split)) for split in SPLITS}),
+        "images": _counts(_sizes(dataset)),
         "shape": f"{shape}, {dataset.classes} classes",
         "normalised": f"mean {_numbers(dataset.mean)}, deviation {_numbers(dataset.std)}",
         "training": augmentation + (", mirrored" if dataset.flip else ""),
     }
+
+
+def _sizes(dataset: DataSet) -> dict[str, int]:
+    return {split: len(getattr(dataset, split)) for split in SPLITS}
 
 
 def _counts(counts: dict[str, int]) -> str:

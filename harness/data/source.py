@@ -78,7 +78,7 @@ class FileDataSet(ABC):
 
     def describe(self, found: Found) -> dict[str, str]:
         """Where the images come from and how they are divided, for the record."""
-        division = str(found.split) if found.split else "stored"
+        division = str(found.split) if found.split else "the stored one"
         return {"layout": found.layout, "root": os.path.abspath(found.root), "split": division}
 
     def found(self) -> Found:
@@ -90,8 +90,8 @@ class FileDataSet(ABC):
             raise DataError(f"data set {self.name} is not there: looked for {places}; {missing.advice}") from None
 
     def entry(self, found: Found) -> Path:
-        """Its place in the cache."""
-        state = [self.name, str(self.version), found.layout, os.path.abspath(found.root), repr(found.state())]
+        """Its place in the cache: another one for other files, and for other numbers in the code."""
+        state = [repr(self), str(self.version), found.layout, os.path.abspath(found.root), repr(found.state())]
         return cache.entry(self.name, hashlib.sha256("\0".join(state).encode()).hexdigest())
 
     def known_record(self, found: Found) -> Record | None:
@@ -122,17 +122,14 @@ class FileDataSet(ABC):
         record = cache.read(folder)
         if record is None:
             return [], []
-        if record.about["listing"] != self.listing(found):
-            stale = [f"{found.root}: images changed in place since they were decoded; they are decoded again"]
-        elif cache.verify(folder, record):
+        changed = record.about["listing"] != self.listing(found)
+        if not changed and cache.verify(folder, record):
             return [], []
-        else:
-            stale = []
         cache.remove(folder)
         self._known.clear()
-        return stale, [] if stale else [
-            f"{folder}: decoded images do not match their checksum; removed, to be built again"
-        ]
+        if changed:
+            return [f"{found.root}: images changed in place since they were decoded; they are decoded again"], []
+        return [], [f"{folder}: decoded images do not match their checksum; removed, to be built again"]
 
     def fingerprint(self) -> str:
         """The checksum of the images, their division and use; looked up once per process and place."""
