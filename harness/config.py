@@ -146,6 +146,11 @@ class Ranking:
         """By whose accuracies architectures are selected for a supernet that was trained on that data set."""
         return self.selection_on or self.truth_of(dataset)
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The results that are not asked for."""
+        return () if self.top1 else ("top1", "top1_accuracy")
+
     def __post_init__(self) -> None:
         require(self.images is None or self.images >= 1, f"rank.images must be at least 1, not {self.images}")
         require(self.batch_size >= 1, f"rank.batch_size must be at least 1, not {self.batch_size}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
@@ -20,7 +21,6 @@ from harness.config import RunConfig
 from harness.errors import UnknownName, UserError
 from harness.store_option import places
 from harness.study import Request, Study, expand
-from harness.syntax import flatten
 
 if TYPE_CHECKING:
     import pandas
@@ -62,8 +62,9 @@ def runs(
 
     With a study, only the runs whose cell it asks for under the run's own preset, without overrides if
     it does so (as in its report), else with the run's; the study's row and labels beside them, and the
-    ranking that it asks for, missing if that was not made. `where` is a condition on the
-    columns. `all` adds what is not done, invalid, or superseded.
+    ranking that it asks for, missing if that was not made (a run that the study judges by several data
+    sets' truth stands there once for each: `rank_truth`). `where` is a condition on the columns. `all`
+    adds what is not done, invalid, or superseded.
     Raises `InvalidConfiguration` for a condition that cannot be evaluated, `UnknownName` for a study.
     """
     from harness.expression import select
@@ -81,7 +82,7 @@ def runs(
             [
                 _as_asked(run, request) | {"study": asked.name, "row": request.row} | labels[request.row]
                 for run in chosen
-                if (request := members.get(run.id)) is not None
+                for request in members.get(run.id, ())
             ],
             extra={"study": str, "row": int} | {label: type(value) for label, value in labels[0].items()},
         )
@@ -158,7 +159,18 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
 
 def columns_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """Nested keys joined by underscores."""
-    return {key.replace(".", "_"): value for key, value in flatten(document).items()}
+    columns: dict[str, Any] = {}
+    _add_columns(columns, document, "")
+    return columns
+
+
+def _add_columns(columns: dict[str, Any], document: Mapping[str, Any], prefix: str) -> None:
+    for key, value in document.items():
+        if isinstance(value, dict):
+            _add_columns(columns, value, f"{prefix}{key}_")
+        else:
+            # One object for each name: ten thousand runs have it, and are all asked for it.
+            columns[sys.intern(f"{prefix}{key}")] = value
 
 
 def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None = None) -> pandas.DataFrame:
@@ -166,7 +178,7 @@ def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None
     import pandas
 
     kinds = {**_RUN, **(extra or {}), **_configured(), **_RESULT, **_COST}
-    columns = list(dict.fromkeys([*kinds, *(column for one in records for column in one)]))
+    columns = list(dict.fromkeys([*kinds, *(column for shape in {*map(tuple, records)} for column in shape)]))
     typed = {}
     for column in columns:
         values = [one.get(column) for one in records]
@@ -215,8 +227,8 @@ def _as_asked(run: StoredRun, request: Request) -> dict[str, Any]:
     return record(run, request.cell.ranking_key) | measured | {"overridden": request.overridden}
 
 
-def _members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, Request]:
-    """The runs that the study asks for, by id, and the first row that does.
+def _members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, list[Request]]:
+    """The runs that the study asks for, by id, and the first row that does: once for each truth that judges it.
 
     A run that the plain study asks for answers that, as in its report, whatever overrides it was made
     with; the others answer the study under their own overrides.
@@ -225,7 +237,7 @@ def _members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, Request]:
     return plain | _matches(study, [(run, run.overrides) for run in chosen if run.id not in plain])
 
 
-def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]) -> dict[str, Request]:
+def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]) -> dict[str, list[Request]]:
     """By id, the runs whose cell the study asks for under their preset and the overrides beside them."""
     from harness.presets import PRESETS
 
@@ -235,7 +247,7 @@ def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]
         place = (run.preset, repr(sorted(overrides.items())))
         groups.setdefault(place, []).append(run)
         with_overrides[place] = overrides
-    members: dict[str, Request] = {}
+    members: dict[str, list[Request]] = {}
     for place, group in groups.items():
         preset, _ = place
         if preset not in PRESETS:
@@ -245,9 +257,11 @@ def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]
             requests = expand(study, PRESETS[preset], seeds, with_overrides[place])
         except UserError:  # overrides of another study, which this one has no row for
             continue
-        asked: dict[str, Request] = {}
+        asked: dict[str, list[Request]] = {}
         for request in requests:
-            asked.setdefault(request.cell.key, request)
+            same = asked.setdefault(request.cell.key, [])
+            if not same or same[0].row == request.row:
+                same.append(request)
         members |= {run.id: asked[run.key] for run in group if run.key in asked}
     return members
 

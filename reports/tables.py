@@ -132,10 +132,14 @@ def build(
     requests = expand(study, preset, seeds, overrides)
     found = gather(requests, store.runs())
     counted = _matching(found, where, preset.name)
+    unasked = {
+        column for column in study.columns if all(column.metric in r.cell.config.rank.left_out for r in requests)
+    }
     columns = tuple(
         ValueColumn(column.label, column.metric, dataset, column.digits, column.best)
         for dataset in preset.datasets
         for column in study.columns
+        if column not in unasked
     )
     rows = [
         TableRow(tuple(row.labels.values()), tuple(_value(counted, number, column) for column in columns), number)
@@ -159,6 +163,7 @@ def build(
         columns=columns,
         blocks=tuple(blocks),
         notes=(
+            *(f"{column.label} is not computed here." for column in study.columns if column in unasked),
             *notes(study, columns, counted, len(found)),
             *elsewhere(preset, counted, overrides or {}),
             *invalidated(found),

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 import torch
 
+from harness import results
 from harness.benchmarks.accuracies import AccuracyTable, ImportedBenchmark
 from harness.benchmarks.selection import equal_count, equal_width
 from harness.cli import main
 from harness.config import COMPONENTS, RunConfig
 from harness.data import DataSet
 from harness.data.loader import Batch
+from harness.discovery import component
 from harness.metrics import kendall_tau
 from harness.points import POINTS, SAME
 from harness.presets import OFFICIAL, PAPER, PRESETS, Preset, with_points
@@ -27,8 +29,11 @@ from harness.seeds import chance
 from harness.space import Architecture
 from harness.stages.rank import Judgement, judge, selected_architectures
 from harness.stages.train import Supernets, build_supernets, prepare
-from harness.study import Request, Row, Study, expand
+from harness.stores.directory import DirectoryStore
+from harness.stores.run_directory import predictions_document, write_ranking
+from harness.study import Column, Request, Row, Study, expand
 from harness.training import SupernetTraining
+from tests.stored_runs import store_run
 
 SPACE = SPACES.get("nasbench201")()
 DATASETS = ("cifar10", "cifar100", "imagenet16-120")
@@ -370,6 +375,28 @@ def test_a_row_may_say_what_it_is_trained_on(imported: ImportedBenchmark) -> Non
     for request in requests(OFFICIAL, 1, {"dataset": "cifar100"}):
         assert request.cell.config.dataset == "cifar100"
         assert request.cell.config.rank.truth_of("cifar100") == request.dataset
+
+
+def test_one_run_answers_for_every_data_set_that_judges_it(imported: ImportedBenchmark, tmp_path: Path) -> None:
+    """In the table and in the data frame; top-1, which is not computed, is no column."""
+    columns = [Column("τ", "kendall_tau"), Column("Top-1", "top1_accuracy")]
+    study = Study("one", "one row", [Row({"Method": "SPOS"}, {"method": "spos"})], columns)
+    first, *others = expand(study, OFFICIAL, 1)
+    run = store_run(tmp_path / "runs", first, 0.5, preset="official")
+    opened = DirectoryStore(tmp_path / "runs")
+    for number, request in enumerate(others):
+        config = request.cell.config.json()
+        judged = {"kendall_tau": 0.6 + number / 10, "selected": 327, "top1": None, "top1_accuracy": None, "ranked": 0}
+        write_ranking(
+            opened.path_of(run), request.cell.ranking_key, config, judged, {}, predictions_document(config, {})
+        )
+    table = component("reports.tables").build(study, OFFICIAL, opened, seeds=1)
+    assert [(column.dataset, column.label) for column in table.columns] == [(dataset, "τ") for dataset in DATASETS]
+    assert [value.mean for value in table.blocks[0][0].values] == ["0.500", "0.600", "0.700"]
+    assert table.notes == ("Top-1 is not computed here.",)
+    frame = results.runs(study, opened)
+    assert frame["run_id"].tolist() == [run.id] * 3 and frame["rank_truth"].tolist() == list(DATASETS)
+    assert frame["kendall_tau"].tolist() == [0.5, 0.6, 0.7]
 
 
 def test_without_the_benchmark_a_plan_says_how_to_get_it(
