@@ -1,0 +1,126 @@
+"""`harness rerun`: a stored configuration once more, compared with what is stored."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.errors import HarnessError, UserError
+from harness.store_option import Places, store_option
+
+if TYPE_CHECKING:
+    from harness.stores import Store
+    from harness.stores.stored import StoredRun
+    from harness.study import Cell
+
+
+@click.command("rerun")
+@click.argument("run")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), help="Keep the new run in this directory.")
+@click.option("--threads", type=click.IntRange(1), help="Threads.  [default: as many as the run had]")
+@click.option("--device", help="Where to compute, for instance cpu or cuda:1.  [default: the kind that the run had]")
+@store_option
+def command(run: str, into: Path | None, threads: int | None, device: str | None, store: Places) -> int:
+    """Run what RUN was, once more, and show in what the two differ.
+
+    RUN is the id of a done run; a beginning that no other run has is enough. The new run is not kept unless
+    --into says where. Exits 1 when result, metrics, predictions or weights differ: on the same kind of
+    machine, with equal threads, they should not. Refuses when components have changed so that it would be
+    another cell now.
+    """
+    from harness.cli.diff import show
+    from harness.stores.comparison import Side, compare
+    from harness.stores.directory import DirectoryStore
+
+    opened = store.open()
+    found = opened.find(run)
+    if found.status != "done":
+        raise UserError(f"run {found.id} is {found.status}: only with a done run can another be compared")
+    cell = _same_cell(opened, found)
+    cost = found.cost or {}
+    document = {
+        "kind": "train",
+        "cell": found.cell,
+        "preset": found.preset,
+        "overrides": found.overrides,
+        "threads": threads or cost.get("threads", 1),
+        "device": device or str(cost.get("device", "")).partition(":")[0] or None,
+    }
+    with _folder(into, cell) as folder:
+        interrupted = _execute(document | {"store": str(folder.absolute())}, f"run {found.id} again")
+        if interrupted:
+            return interrupted
+        again = DirectoryStore(folder)
+        new = again.done(cell.key)
+        if new is None:
+            raise HarnessError(f"the new run of cell {cell.key[:16]} is not there; {folder} was changed meanwhile")
+        result = compare(Side(opened, found), Side(again, new))
+    click.echo(f"{found.id}, as stored, and {new.id}, now" + (f" in {into}" if into else ""))
+    if cell.ranking_key != found.own_ranking:
+        click.echo("the ground truth has changed since: what is judged by it may differ")
+    show(result)
+    return 1 if result.contradicting else 0
+
+
+def _same_cell(store: Store, run: StoredRun) -> Cell:
+    """The run's cell. Raises `UserError` when its configuration means something else today."""
+    from harness.stores.run_directory import CELL
+    from harness.study import Cell
+    from harness.syntax import flatten
+
+    cell = Cell.from_json(run.cell)
+    if cell.key == run.key:
+        return cell
+    then: dict[str, Any] = flatten(json.loads(store.read(run, CELL))["identity"])
+    now = flatten(cell.identity())
+    changes = [
+        f"{key} was {json.dumps(then.get(key))} and is {json.dumps(now.get(key))}"
+        for key in sorted(then.keys() | now.keys())
+        if then.get(key) != now.get(key)
+    ]
+    raise UserError(f"run {run.id} cannot be repeated, its cell is another one now: {'; '.join(changes)}")
+
+
+@contextlib.contextmanager
+def _folder(into: Path | None, cell: Cell) -> Iterator[Path]:
+    """Where the new run goes: somewhere that has none of the cell."""
+    from harness.stores.directory import DirectoryStore
+
+    if into is None:
+        with tempfile.TemporaryDirectory(prefix="rerun-") as folder:
+            yield Path(folder)
+        return
+    if DirectoryStore(into).done(cell.key) is not None:
+        raise UserError(f"{into} has a done run of this cell already: give another directory")
+    yield into
+
+
+def _execute(document: Mapping[str, Any], label: str) -> int:
+    """Run it; 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
+    from harness.cli.run import _on_signals
+    from harness.display import Display
+    from harness.executors import Job, Stopping
+    from harness.executors.local import execute
+
+    stopping = Stopping()
+    answer: Mapping[str, Any] = {"status": "interrupted"}
+    with _on_signals(stopping.ask) as received, Display(1) as display:
+        for event in execute([Job(0, document, document["threads"])], 1, stopping=stopping):
+            if event.kind == "started":
+                display.started(0, label)
+            elif event.kind == "progress":
+                display.progress(0, event.data)
+            else:
+                display.finished(0, event.data)
+                answer = event.data
+    if answer["status"] == "interrupted":
+        return 128 + (received[0] if received else 2)
+    if answer["status"] != "done":
+        raise HarnessError(f"{label}: {answer.get('error') or answer['status']}")
+    return 0

@@ -1,0 +1,134 @@
+"""`harness rerun`: a real run once more, compared with what is stored, true or not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import discovery
+from harness.benchmarks.table import Table
+from harness.catalogue import find_studies
+from harness.cli import main
+from harness.job import run_job
+from harness.presets import get_preset
+from harness.stores.directory import DirectoryStore
+from harness.study import expand
+from tests.conftest import TOY
+
+STUDY = """
+from harness.study import Column, Row, Study
+
+toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "method.name": "own", "train.epochs": 2,
+       "train.batch_size": 20, "network.width": 2, "rank.images": 50, "rank.candidates": 4, "rank.bins": 3}
+study = Study("mine", "Mine", [Row({"Method": "own"}, toy)], [Column("τ", "kendall_tau")])
+"""
+
+METHOD = """
+from dataclasses import dataclass
+from harness.method import Method
+from harness.registries import METHODS
+
+@METHODS.register("own")
+@dataclass(frozen=True)
+class Own(Method):
+    '''As SPOS.'''
+
+    def paths(self, training):
+        return [training.source.draw(training.chance)]
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, toy_table: Table) -> Iterator[Path]:
+    """A user's folder with one run in its store, made by the real thing."""
+    folder = tmp_path_factory.mktemp("rerun")
+    for name, text in {"spaces/toy.py": TOY, "methods/own.py": METHOD, "studies/mine.py": STUDY}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    toy_table.write(folder / "toy.npz")
+    with discovery.fresh(), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for variable in ("HARNESS_STORE", "HARNESS_MONGO"):
+            patch.delenv(variable, raising=False)
+        (request,) = expand(find_studies("mine")[0], get_preset("tiny"), 1)
+        job: dict[str, Any] = {"kind": "train", "cell": request.cell.json(), "store": "runs", "preset": "tiny"}
+        answer = run_job(job | {"overrides": {}, "threads": 1, "device": "cpu"}, lambda report: None)
+        assert answer["status"] == "done"
+        yield folder
+
+
+@pytest.fixture
+def run_id(project: Path) -> str:
+    return DirectoryStore(project / "runs").ids()[0]
+
+
+def forge(run: Path) -> None:
+    """Another result, with a completion record that agrees."""
+    text = (run / "result.json").read_text()
+    document = json.loads(text)
+    document["result"]["selected"] += 1
+    text = json.dumps(document)
+    (run / "result.json").write_text(text)
+    record = json.loads((run / "completion.json").read_text())
+    record["files"]["result.json"] = hashlib.sha256(text.encode()).hexdigest()
+    record["sizes"]["result.json"] = len(text)
+    (run / "completion.json").write_text(json.dumps(record))
+
+
+def test_the_same_again_is_equal_and_kept_where_it_is_told(
+    project: Path, run_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rerun", run_id[:20], "--into", "again"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.endswith("results are equal\n") and "\ncost\n" in printed
+    one, other = DirectoryStore(project / "runs").runs()[0], DirectoryStore(project / "again").runs()[0]
+    assert one.result == other.result and one.key == other.key
+    for name in ("weights.pt", "predictions.json"):
+        assert (project / "runs" / one.id / name).read_bytes() == (project / "again" / other.id / name).read_bytes()
+    # The store itself got nothing new, and a second time there would be nothing to run.
+    assert DirectoryStore(project / "runs").ids() == [run_id]
+    assert main(["rerun", run_id, "--into", "again"]) == 2
+    assert capsys.readouterr().err == "error: again has a done run of this cell already: give another directory\n"
+
+
+@pytest.mark.long
+def test_a_stored_result_that_is_not_what_comes_out_is_shown(
+    project: Path, run_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree("runs", "forged")
+    forge(project / "forged" / run_id)
+    assert main(["rerun", run_id, "--store", "forged"]) == 1
+    printed = capsys.readouterr().out
+    assert "\nresult\n  selected  " in printed and printed.endswith("results differ: result\n")
+
+
+def test_a_component_that_changed_makes_it_another_cell(
+    project: Path, run_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = project / "methods" / "own.py"
+    try:
+        own.write_text(METHOD + "\n# changed\n")
+        with discovery.fresh():
+            assert main(["rerun", run_id]) == 2
+    finally:
+        own.write_text(METHOD)
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: run {run_id} cannot be repeated, its cell is another one now: versions.method was ")
+    assert said.count("\n") == 1 and "versions.space" not in said
+
+
+def test_only_a_done_run_can_be_compared(project: Path, run_id: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree("runs", "lost")
+    (project / "lost" / run_id / "completion.json").unlink()
+    record = project / "lost" / run_id / "run.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"status": "FAILED"}))
+    assert main(["rerun", run_id, "--store", "lost"]) == 2
+    assert capsys.readouterr().err == (f"error: run {run_id} is failed: only with a done run can another be compared\n")
+    assert main(["rerun", "nothing"]) == 2
+    assert "no run's id begins with 'nothing'" in capsys.readouterr().err
