@@ -102,11 +102,10 @@ class Agenda:
             return None
         found = supersede(self.store.load({work.cell.key[:16]}, []), [])
         state = state_of(work.cell, [run for run in found if run.key == work.cell.key])
-        kind = replace(work, state=state, losses=0).kind(self.retry)
+        # Its process may be there, but nobody has claimed it: it is suspended, or hangs, and is replaced.
+        kind = "train" if state == "running" else replace(work, state=state, losses=0).kind(self.retry)
         if kind is not None:
             return Job(number, self.document(work, kind), self.threads, self.timeout)
-        if state == "running":
-            return None
         if state == "done":
             self.elsewhere(work)
         return False

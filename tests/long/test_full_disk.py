@@ -1,0 +1,60 @@
+"""A disk that fills up fails the cell with a clear message; with room again, the same command completes it.
+
+Needs the right to mount a small file system.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.benchmarks.table import Table
+from tests.many_cells import finish, make_project, standing, start
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("left", [0, 16, 40, 64, 100])
+def test_a_full_disk_fails_the_cell_and_leaves_the_store_readable(
+    left: int, small_disk: Path, tmp_path: Path, toy_table: Table
+) -> None:
+    folder = make_project(tmp_path / "project", toy_table)
+    store = small_disk / "runs"
+    command = ("run", "many", "--preset", "tiny", "--seeds", "2", "--jobs", "1", "--checkpoint-every", "0.02")
+    ballast = small_disk / "ballast"
+    first = start(folder, *command, "--only", "seed=0", "--store", str(store))
+    assert "2 of 2 cells done" in finish(first)
+    blocks = b"x" * 1024
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(blocks)
+        except OSError:
+            pass
+        file.truncate(max(0, file.tell() - left * 1024))  # so many kilobytes are free
+    full = start(folder, *command, "--store", str(store))
+    said = finish(full)
+    print(f"\n{left} kB left: " + "; ".join(line for line in said.splitlines() if "failed" in line))
+    assert "Traceback" not in said
+    runs, counts = standing(store)
+    assert counts["counts"] >= 2  # what was done is there and readable
+    if counts["counts"] < 4:
+        assert full.returncode != 0 and "o space left" in said
+    ballast.unlink()
+    again = start(folder, *command, "--store", str(store), "--retry", "all")
+    said = finish(again)
+    assert again.returncode == 0 and "4 of 4 cells done" in said
+    runs, counts = standing(store)
+    assert counts["counts"] == 4 and not counts["superseded"]

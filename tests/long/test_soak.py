@@ -1,0 +1,66 @@
+"""Six processes share 200 cells and are killed at random: each cell is done once, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.benchmarks.table import Table
+from tests.many_cells import finish, make_project, standing, start
+from tests.processes import descendants
+
+WORKERS, CELLS, KILLS = 6, 200, 60
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["directory", "mongodb"])
+def test_killed_at_random(kind: str, tmp_path: Path, toy_table: Table, request: pytest.FixtureRequest) -> None:
+    folder = make_project(tmp_path / "project", toy_table)
+    uri = f"{request.getfixturevalue('mongod')}/soak" if kind == "mongodb" else None
+    store = uri or folder / "runs"
+    chance = random.Random(4)
+    began = time.monotonic()
+
+    def work() -> subprocess.Popen[str]:
+        seeds = str(CELLS // 2)
+        return start(
+            folder, "run", "many", "--preset", "tiny", "--seeds", seeds, "--jobs", "1", "--retry", "all", mongo=uri
+        )
+
+    workers = [work() for _ in range(WORKERS)]
+    killed = {"run": 0, "its processes": 0}
+    ended: list[str] = []
+    while sum(killed.values()) < KILLS:
+        time.sleep(chance.uniform(0.2, 2.4))  # a random moment is the point
+        place = chance.randrange(WORKERS)
+        victim = workers[place]
+        below = sorted(descendants(victim.pid))
+        if victim.poll() is None and below and chance.random() < 0.5:
+            os.kill(chance.choice(below), signal.SIGKILL)
+            killed["its processes"] += 1
+        elif victim.poll() is None:
+            victim.kill()
+            killed["run"] += 1
+            victim.wait()
+            workers[place] = work()
+        else:
+            ended.append(finish(victim))
+            workers[place] = work()
+    for worker in workers:
+        ended.append(finish(worker))
+    ended.append(finish(last_one := work()))
+    assert last_one.returncode == 0, ended[-1]
+    runs, counts = standing(store)
+    done = [run.key for run in runs if run.status == "done"]
+    took = time.monotonic() - began
+    print(f"\n{kind}: {sum(killed.values())} kills ({killed}), {len(runs)} attempts {dict(counts)}, {took:.0f} s")
+    assert len({run.key for run in runs}) == CELLS and sorted(done) == sorted(set(done)) and len(done) == CELLS
+    assert counts["counts"] == CELLS and not counts["superseded"] and not counts["running"]
+    newest = {run.key: run.status for run in runs}
+    assert set(newest.values()) == {"done"}  # attempts were lost, no cell was

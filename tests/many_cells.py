@@ -1,0 +1,84 @@
+"""A user's folder for tests of sharing: the toy space, a study of many quick cells, and `run` as a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from harness import discovery
+from harness.benchmarks.table import Table
+from harness.store_option import places
+from harness.stores.stored import StoredRun
+from tests.conftest import TOY
+
+REPOSITORY = Path(discovery.__file__).resolve().parents[1]
+
+STUDY = '''
+"""Cells of {milliseconds} milliseconds a step, as many as there are seeds, twice."""
+
+from harness.study import Column, Row, Study
+
+toy = {{"space": "toy", "dataset": "toy", "benchmark": "toy", "rank.images": 50, "rank.candidates": 12, "rank.bins": 5,
+        "train.epochs": {epochs}, "train.batch_size": 20, "network.width": 2}}
+toy |= {{"method.name": "slow"}}
+rows = [Row({{"Schedule": name}}, toy | {{"schedule.name": name}}) for name in ("cosine", "calr")]
+study = Study("many", "Many cells", rows, [Column("τ", "kendall_tau")])
+'''
+
+SLOW = """
+import time
+from dataclasses import dataclass
+from harness.method import Method
+from harness.registries import METHODS
+
+@METHODS.register("slow")
+@dataclass(frozen=True)
+class Slow(Method):
+    '''As SPOS, with a rest before each step.'''
+
+    def paths(self, training):
+        time.sleep({seconds})
+        return [training.source.draw(training.chance)]
+"""
+
+
+def make_project(folder: Path, table: Table, milliseconds: float = 20, epochs: int = 4) -> Path:
+    """The folder with the study `many` in it: two steps an epoch, each with a rest of so long."""
+    for name in ("spaces", "methods", "studies"):
+        (folder / name).mkdir(parents=True)
+    (folder / "spaces" / "toy.py").write_text(TOY)
+    (folder / "methods" / "slow.py").write_text(SLOW.format(seconds=milliseconds / 1000))
+    (folder / "studies" / "many.py").write_text(STUDY.format(milliseconds=milliseconds, epochs=epochs))
+    table.write(folder / "toy.npz")
+    return folder
+
+
+def start(folder: Path, *arguments: str, mongo: str | None = None) -> subprocess.Popen[str]:
+    """`python -m harness ARGUMENTS` in that folder; what it prints goes to a file, so that nothing ever blocks it."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HARNESS_")}
+    environment |= {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    if mongo:
+        environment["HARNESS_MONGO"] = mongo
+    with tempfile.NamedTemporaryFile("w", prefix="said-", dir=folder, delete=False) as said:
+        command = [sys.executable, "-m", "harness", *arguments]
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said, text=True)
+        process.said = Path(said.name)  # type: ignore[attr-defined]
+    return process
+
+
+def finish(process: subprocess.Popen[str], within: float = 300) -> str:
+    """What it printed until its end."""
+    process.wait(timeout=within)
+    said: Path = process.said  # type: ignore[attr-defined]
+    return said.read_text()
+
+
+def standing(place: str | Path) -> tuple[list[StoredRun], Counter[str]]:
+    """All runs of a store of either kind, and how many of them count, are done and superseded, lost, …."""
+    runs = places(place).open().runs()
+    names = ("counts" if run.counts else "superseded" if run.superseded else run.status for run in runs)
+    return runs, Counter(names)
