@@ -19,6 +19,7 @@ import numpy.typing as npt
 from harness.benchmarks import Benchmark
 from harness.benchmarks.npz import read_arrays, write_arrays
 from harness.benchmarks.selection import equal_width
+from harness.data.places import data_folder
 from harness.errors import DataError, UnknownName
 from harness.metrics import kendall_tau
 from harness.registries import SPACES
@@ -34,7 +35,7 @@ IMPORT = "import it with `harness benchmark import FILE`"
 def benchmark_folder() -> Path:
     """Where imported tables are: `HARNESS_BENCHMARKS`, or `benchmarks` in `HARNESS_DATA` (./data unless set)."""
     own = os.environ.get("HARNESS_BENCHMARKS")
-    return Path(own) if own else Path(os.environ.get("HARNESS_DATA") or "data") / "benchmarks"
+    return Path(own).expanduser() if own else data_folder() / "benchmarks"
 
 
 @dataclass(frozen=True)
