@@ -28,7 +28,9 @@ EVERY = 5.0
 """Seconds between the ends of two projections, at least."""
 SHARE = 0.1
 """The part of the time that projections may take."""
-SELECTION = 5.0
+LONGEST_PAUSE = 30.0
+"""Seconds until the next, at most: also when the last one waited long for nobody."""
+SELECTION = 3.0
 """Seconds that a server has to be found."""
 KNOWN_SILENT = 1.0
 """And if it was not there before."""
@@ -65,8 +67,11 @@ class Mirror(RunObserver):
         self._closing.set()
         self._wake.set()
         self._thread.join(wait)
+        if self._thread.is_alive():
+            self.error = self.error or f"the database did not answer within {wait:g} s"
+            return False
         try:
-            return not self._thread.is_alive() and self._mirrored >= look(self.path).revision
+            return self._mirrored >= look(self.path).revision
         except HarnessError as error:
             self._failed(error)
             return False
@@ -95,7 +100,7 @@ class Mirror(RunObserver):
             began = time.monotonic()
             self._project(None)
             took = time.monotonic() - began
-            self._closing.wait(max(self._every, took * (1 / SHARE - 1)))
+            self._closing.wait(max(self._every, min(took * (1 / SHARE - 1), LONGEST_PAUSE)))
         silent = self._silent
         if not self._project(self._deadline - time.monotonic()) and not silent:
             self._project(self._deadline - time.monotonic())  # a server that was there until now may be back at once

@@ -26,6 +26,7 @@ from pymongo.errors import (
     OperationFailure,
     PyMongoError,
 )
+from pymongo.uri_parser import parse_uri
 
 from harness.errors import DataError, Unreachable, UserError
 
@@ -67,6 +68,8 @@ def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
     settings: dict[str, Any] = {key: value for key, value in defaults.items() if f"{key.lower()}=" not in given}
     client: MongoClient[Document] | None = None
     try:
+        # The client itself only warns of options that it does not understand, and goes on without TLS, say.
+        parse_uri(uri.replace("mongodb+srv://", "mongodb://", 1), warn=False)
         client = MongoClient(uri, tz_aware=False, **settings)
         database = client.get_default_database(DEFAULT_DATABASE)
         with pymongo.timeout(timeout):
@@ -154,7 +157,13 @@ def _translate(error: Exception) -> Exception:
 def _line(error: BaseException) -> str:
     """The first line, without the driver's account of its settings and servers."""
     line = " ".join((str(error).splitlines() or [""])[0].split())
-    for rest in (" (configured timeouts", ", Timeout:", ", full error:", ", Topology Description:"):
+    for rest in (
+        " (configured timeouts",
+        ", Timeout:",
+        ", full error:",
+        ", Topology Description:",
+        " to execute command {",
+    ):
         line = line.partition(rest)[0]
     return line[:500] or type(error).__name__
 

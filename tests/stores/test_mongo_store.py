@@ -1,0 +1,228 @@
+"""What a database mirrors, read back: the same runs, files and answers as from the directories."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo.database import Database
+
+from harness.errors import DataError, UnknownName
+from harness.stores.directory import DirectoryStore
+from harness.stores.files import write_json
+from harness.stores.mirror import project, revision
+from harness.stores.mongo_store import MongoStore
+from harness.stores.observer import DirectoryObserver
+from harness.stores.reading import summarise
+from harness.stores.run_directory import ABSENT, CELL, COMPLETION, INVALID, WEIGHTS, declare_invalid, write_ranking
+from harness.stores.snapshot import look
+
+from .conftest import RESULT, TIME, cell, finish
+
+Make = Callable[..., Path]
+Mongo = Database[dict[str, Any]]
+
+PREDICTIONS = {"images": None, "batch_size": 256, "accuracies": {"9": 1.0}}
+
+
+def mirror_all(store: DirectoryStore, database: Mongo) -> MongoStore:
+    for name in store.ids():
+        project(store.path / name, database)
+    return MongoStore(database)
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def test_both_stores_give_equal_answers(store: DirectoryStore, make_run: Make, mongo_database: Mongo) -> None:
+    make_run()
+    newer = make_run(result={"kendall_tau": 0.25})  # differs from the first: a problem
+    ranked = make_run(1)
+    write_ranking(ranked, "0123456789abcdef", cell(1).config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    write_ranking(ranked, "f" * 16, cell(1).config.json(), {"kendall_tau": 0.5}, {}, PREDICTIONS)
+    (ranked / "rankings" / f"{'f' * 16}.predictions.json").write_text("{}")  # damaged: another problem
+    declare_invalid(make_run(2), "wrong data")
+    for seed, end in enumerate(("running", "lost", "FAILED", "INTERRUPTED"), 3):
+        directory = store.create(cell(seed), "tiny", {"train.epochs": 1})
+        observer = DirectoryObserver(directory, cell(seed).config.json(), {})
+        directory.log_metric("train_loss", 1, 0.5)
+        if end == "lost":
+            document = json.loads((directory.path / CELL).read_text())
+            write_json(directory.path / CELL, document | {"owner": document["owner"] | {"started": -1}})
+        elif end == "FAILED":
+            observer.failed_event(TIME, ["ValueError\n"])
+        elif end == "INTERRUPTED":
+            observer.interrupted_event(TIME, end)
+    database = mirror_all(store, mongo_database)
+
+    assert sorted(database.ids()) == sorted(store.ids())
+    runs = store.runs()
+    assert database.runs() == runs and len(runs) == 8
+    assert {run.status for run in runs} == {"done", "running", "lost", "failed", "interrupted"}
+    assert [problem.reason for problem in database.problems] == [problem.reason for problem in store.problems]
+    assert len(store.problems) == 2 and any(ranked.name in problem.place for problem in database.problems)
+    keys = {cell(0).key, cell(4).key, cell(9).key}
+    assert database.runs(keys) == store.runs(keys) and len(database.runs(keys)) == 3
+    assert database.done(cell().key) == store.done(cell().key) is not None
+    assert database.find(newer.name) == store.find(newer.name)
+    for run in runs:
+        files = store.files(run)
+        assert database.files(run) == files
+        assert all(database.read(run, name) == store.read(run, name) for name in files)
+        assert database.metrics(run) == store.metrics(run)
+        if run.status == "done":
+            assert database.predictions(run) == store.predictions(run)
+
+
+def test_a_run_comes_back_as_it_was(make_run: Make, tmp_path: Path, mongo_database: Mongo) -> None:
+    path = make_run()
+    write_ranking(path, "0123456789abcdef", cell().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    project(path, mongo_database)
+    database = MongoStore(mongo_database)
+    brought = database.fetch(path.name, tmp_path / "elsewhere")
+    assert brought == tmp_path / "elsewhere" / path.name and contents(brought) == contents(path)
+    assert look(brought) == look(path) and list(brought.parent.iterdir()) == [brought]
+    assert DirectoryStore(brought.parent).runs() == database.runs()
+    with pytest.raises(UnknownName, match="no run 0000"):
+        database.fetch("0000", tmp_path)
+
+
+def test_a_directory_that_is_there_gets_what_only_the_database_has(
+    make_run: Make, tmp_path: Path, mongo_database: Mongo
+) -> None:
+    path = make_run()
+    copy = tmp_path / "elsewhere" / path.name
+    shutil.copytree(path, copy)
+    write_ranking(path, "0123456789abcdef", cell().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    project(path, mongo_database)
+    database = MongoStore(mongo_database)
+    database.invalidate(path.name, "wrong data")
+    before = (copy / COMPLETION).stat()
+    assert database.fetch(path.name, copy.parent) == copy
+    assert (copy / COMPLETION).stat() == before
+    assert {*contents(copy)} - {*contents(path)} == {INVALID} and not {*contents(path)} - {*contents(copy)}
+    (run,) = DirectoryStore(copy.parent).runs()
+    assert run == database.runs()[0] and run.invalid == "wrong data" and len(run.rankings) == 2
+
+
+def test_a_directory_left_behind_is_replaced(store: DirectoryStore, tmp_path: Path, mongo_database: Mongo) -> None:
+    directory = store.create(cell(), "tiny", {})
+    behind = tmp_path / "elsewhere" / directory.id
+    shutil.copytree(directory.path, behind)
+    finish(directory, cell(), RESULT)
+    project(directory.path, mongo_database)
+    assert MongoStore(mongo_database).fetch(directory.id, behind.parent) == behind
+    assert contents(behind) == contents(directory.path) and list(behind.parent.iterdir()) == [behind]
+
+
+def test_weights_that_were_not_mirrored_are_declared_absent(
+    make_run: Make, tmp_path: Path, mongo_database: Mongo
+) -> None:
+    path = make_run()
+    project(path, mongo_database, weights_max=0)
+    brought = MongoStore(mongo_database).fetch(path.name, tmp_path / "elsewhere")
+    assert summarise(brought, [])["recorded"] == "done"
+    assert {*contents(path)} - {*contents(brought)} == {WEIGHTS} and (brought / ABSENT).exists()
+    # To bring the copy back must not take away what the original has.
+    project(path, mongo_database)
+    project(brought, mongo_database, again=True)
+    database = MongoStore(mongo_database)
+    assert database.read(database.runs()[0], WEIGHTS) == b"weights" and revision(brought) == revision(path)
+
+
+@pytest.mark.parametrize("damage", ["chunk", "file", "text", "entry"])
+def test_damage_names_the_file_and_leaves_nothing(
+    damage: str, make_run: Make, tmp_path: Path, mongo_database: Mongo
+) -> None:
+    path = make_run()
+    project(path, mongo_database)
+    database = MongoStore(mongo_database)
+    (run,) = database.runs()
+    name, part = (COMPLETION, "documents") if damage in ("text", "entry") else (WEIGHTS, "files")
+    if damage == "chunk":
+        file = mongo_database["fs.files"].find_one({"filename": WEIGHTS})
+        assert file is not None
+        mongo_database["fs.chunks"].update_one({"files_id": file["_id"]}, {"$set": {"data": b"weighty"}})
+    elif damage == "file":
+        mongo_database["fs.files"].delete_one({"filename": WEIGHTS})
+    elif damage == "text":
+        mongo_database["runs"].update_one(
+            {}, {"$set": {"harness.documents.$[one].text": "{}"}}, array_filters=[{"one.name": name}]
+        )
+    else:
+        mongo_database["runs"].update_one({}, {"$pull": {f"harness.{part}": {"name": "cell.json"}}})
+        name = "cell.json"
+    with pytest.raises(DataError, match=name):
+        database.read(run, name)
+    with pytest.raises(DataError, match=name):
+        database.fetch(path.name, tmp_path / "elsewhere")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_missing_points_are_noticed(make_run: Make, mongo_database: Mongo) -> None:
+    project(make_run(), mongo_database)
+    mongo_database["runs"].update_one({}, {"$pull": {"harness.documents": {"name": "metrics.json"}}})
+    database = MongoStore(mongo_database)
+    (run,) = database.runs()
+    assert len(database.metrics(run)["train_loss"]) == 2  # the curve's own document has them
+    mongo_database["metrics"].update_one({}, {"$pop": {"steps": 1, "values": 1, "timestamps": 1}})
+    with pytest.raises(DataError, match="1} points instead of"):
+        database.metrics(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"harness.schema": 99}, "schema 99; this version of the harness reads up to"),
+        ({"harness.schema": "?"}, "does not say its schema"),
+        ({"harness.summary": "{"}, "not a run as it should be"),
+        ({"harness.summary": None}, "not a run as it should be"),
+        ({"harness.summary": '{"id": "other"}'}, "is about run other"),
+    ],
+)
+def test_a_damaged_document_is_a_problem(
+    change: dict[str, Any], reason: str, make_run: Make, mongo_database: Mongo
+) -> None:
+    first, second = make_run(), make_run(1)
+    for path in (first, second):
+        project(path, mongo_database)
+    mongo_database["runs"].update_one({"harness.run_id": first.name}, {"$set": change})
+    database = MongoStore(mongo_database)
+    assert [run.id for run in database.runs()] == [second.name]
+    (problem,) = database.problems
+    assert reason in problem.reason and first.name in problem.place
+
+
+def test_documents_of_others_are_passed_over(make_run: Make, mongo_database: Mongo) -> None:
+    mongo_database["runs"].insert_many([{"_id": 1, "status": "COMPLETED", "config": {}}, {"_id": "by name"}])
+    path = make_run()
+    project(path, mongo_database)
+    database = MongoStore(mongo_database)
+    assert [run.id for run in database.runs()] == database.ids() == [path.name] and not database.problems
+
+
+def test_a_run_is_declared_invalid_once_and_for_all(make_run: Make, mongo_database: Mongo) -> None:
+    path = make_run()
+    project(path, mongo_database)
+    database = MongoStore(mongo_database)
+    for reason in ("a first word", "wrong data"):
+        database.invalidate(path.name, reason)
+    project(path, mongo_database, again=True)
+    (run,) = database.runs()
+    assert run.invalid == "wrong data" and not run.counts
+    assert json.loads(database.read(run, INVALID))["reason"] == "wrong data"
+    with pytest.raises(UnknownName):
+        database.invalidate("0000", "wrong data")
+
+
+def test_what_was_computed_is_remembered(mongo_database: Mongo) -> None:
+    database = MongoStore(mongo_database)
+    assert database.recall("a key") is None
+    database.remember("a key", {"x.y": {"$z": None}})
+    database.remember("a key", {"x.y": {"$z": 1}})
+    assert database.recall("a key") == {"x.y": {"$z": 1}}

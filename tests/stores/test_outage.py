@@ -1,0 +1,268 @@
+"""A server that is not there, goes away, stands still, comes back or refuses: nothing is lost, and nobody waits."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import bson
+import pymongo
+import pytest
+from pymongo.database import Database
+
+from harness.errors import DataError, Unreachable, UserError
+from harness.stores import mirroring
+from harness.stores.directory import DirectoryStore
+from harness.stores.mirror import project
+from harness.stores.mirroring import Mirror
+from harness.stores.mongo import address, connect, hide, shown
+from harness.stores.mongo_store import MongoStore
+from harness.stores.observer import DirectoryObserver
+from harness.stores.run_directory import WEIGHTS, RunDirectory
+from harness.stores.sync import sync, unsynced
+from tests.mongod import Mongod, free_port
+
+from .conftest import RESULT, TIME, cell, finish
+
+Make = Callable[..., Path]
+Mongo = Database[dict[str, Any]]
+
+PASSWORD = "s3:cr/et@ ß%"
+ENCODED = "s3%3Acr%2Fet%40%20%C3%9F%25"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Mongod]:
+    """A server to be killed."""
+    one = Mongod(tmp_path / "server")
+    one.start()
+    yield one
+    one.kill()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mirrors that look as often as they are told to."""
+    monkeypatch.setattr(mirroring, "SHARE", 1.0)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
+    """A server with users: one who may everything in `nas`, and one who may only read there."""
+    one = Mongod(tmp_path_factory.mktemp("guarded"), "--auth")
+    one.start()
+    with pymongo.MongoClient[dict[str, Any]](one.uri) as client:  # the first user may be made from this machine
+        everything = [{"role": "root", "db": "admin"}]
+        client["admin"].command("createUser", "root", pwd=PASSWORD, roles=everything)
+    with pymongo.MongoClient[dict[str, Any]](one.uri, username="root", password=PASSWORD) as client:
+        for user, role in (("writer", "readWrite"), ("reader", "read")):
+            client["nas"].command("createUser", user, pwd=PASSWORD, roles=[{"role": role, "db": "nas"}])
+    yield one
+    one.kill()
+
+
+def of_nas(server: Mongod, user: str, password: str = ENCODED) -> str:
+    return f"mongodb://{user}:{password}@127.0.0.1:{server.port}/nas?directConnection=true"
+
+
+def start(store: DirectoryStore) -> tuple[RunDirectory, DirectoryObserver]:
+    directory = store.create(cell(), "tiny", {})
+    return directory, DirectoryObserver(directory, cell().config.json(), {})
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_mirror_follows_its_run(store: DirectoryStore, mongod: str, mongo_database: Mongo) -> None:
+    uri = mongod.replace("/?", f"/{mongo_database.name}?")
+    directory, _ = start(store)
+    mirror = Mirror(directory.path, uri, every=0.01)
+    runs = mongo_database["runs"]
+    eventually(lambda: runs.count_documents({"status": "RUNNING", "harness.revision": {"$gt": 0}}) == 1)
+    directory.log_metric("train_loss", 7, 0.5)
+    mirror.heartbeat_event({}, "", TIME, None)
+    eventually(lambda: mongo_database["metrics"].count_documents({"steps": 7}) == 1)
+    (directory.path / "metrics.jsonl").unlink()
+    finish(directory, cell(), RESULT)
+    assert mirror.close() and mirror.error is None
+    assert MongoStore(mongo_database).runs() == store.runs() and unsynced(store, mongo_database) == []
+    assert mirror.close()
+
+
+def test_a_run_without_a_server_goes_on(store: DirectoryStore, caplog: pytest.LogCaptureFixture) -> None:
+    uri = f"mongodb://user:{ENCODED}@127.0.0.1:{free_port()}/nas?serverSelectionTimeoutMS=300"
+    directory, observer = start(store)
+    with caplog.at_level(logging.WARNING):
+        mirror = Mirror(directory.path, uri, every=0.01)
+        mirror.heartbeat_event({}, "", TIME, None)
+        finish(directory, cell(), RESULT)
+        mirror.completed_event(TIME, RESULT)
+        began = time.monotonic()
+        assert not mirror.close(wait=5.0)
+        assert time.monotonic() - began < 10
+    assert mirror.error is not None and "does not answer" in mirror.error and "refused" in mirror.error
+    assert mirror.error.count("\n") == 0 and len(caplog.records) == 1
+    assert not any(secret in mirror.error + caplog.text for secret in (PASSWORD, ENCODED))
+    assert [run.status for run in store.runs()] == ["done"]
+
+
+def test_a_server_that_stands_still_holds_nobody_up(store: DirectoryStore, server: Mongod) -> None:
+    directory, _ = start(store)
+    mirror = Mirror(directory.path, server.uri, every=0.01)
+    with pymongo.MongoClient[dict[str, Any]](server.uri) as client:
+        eventually(lambda: client["nas"]["runs"].count_documents({"harness.revision": {"$gt": 0}}) == 1)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            finish(directory, cell(), RESULT)
+            began = time.monotonic()
+            assert not mirror.close(wait=1.0)
+            assert time.monotonic() - began < 10
+            with pytest.raises(Unreachable):
+                connect(server.uri, timeout=0.5)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        sync(store, client["nas"])
+        assert MongoStore(client["nas"]).runs() == store.runs()
+
+
+@pytest.mark.parametrize(("megabytes", "kills"), [(8, 1), pytest.param(40, 5, marks=pytest.mark.long)])
+def test_a_server_killed_while_it_stores_a_run_has_it_once_in_the_end(
+    megabytes: int, kills: int, store: DirectoryStore, server: Mongod
+) -> None:
+    directory = store.create(cell(), "tiny", {})
+    finish(directory, cell(), RESULT)
+    directory.write_weights(lambda file: file.write(os.urandom(megabytes << 20)))
+    (directory.path / "completion.json").unlink()
+    directory.complete()
+    for _ in range(kills):
+        database = connect(server.uri, timeout=1.0)
+        chunks = database["fs.chunks"]
+        before = chunks.estimated_document_count()
+        with ThreadPoolExecutor() as pool:
+            projection = pool.submit(project, directory.path, database)
+            while chunks.estimated_document_count() == before and not projection.done():
+                pass
+            server.kill()
+            assert projection.exception() is None or isinstance(projection.exception(), Unreachable)
+        database.client.close()
+        server.start()
+    database = connect(server.uri)
+    sync(store, database)
+    assert MongoStore(database).runs() == store.runs()
+    run = store.runs()[0]
+    assert MongoStore(database).read(run, WEIGHTS) == store.read(run, WEIGHTS)
+    counts = {name: database[name].count_documents({}) for name in ("runs", "metrics", "fs.files")}
+    assert counts == {"runs": 1, "metrics": 1, "fs.files": 2}
+    assert database["fs.chunks"].count_documents({}) == 1 + -(-(megabytes << 20) // (255 << 10))
+    database.client.close()
+
+
+def test_a_mirror_goes_on_when_the_server_is_back(store: DirectoryStore, server: Mongod) -> None:
+    directory, _ = start(store)
+    mirror = Mirror(directory.path, f"{server.uri}&serverSelectionTimeoutMS=200", every=0.01)
+    with pymongo.MongoClient[dict[str, Any]](server.uri) as client:
+        runs = client["nas"]["runs"]
+        eventually(lambda: runs.count_documents({"harness.revision": {"$gt": 0}}) == 1)
+        server.kill()
+        directory.log_metric("train_loss", 7, 0.5)
+        mirror.heartbeat_event({}, "", TIME, None)
+        eventually(lambda: mirror.error is not None)
+        server.start()
+        (directory.path / "metrics.jsonl").unlink()
+        finish(directory, cell(), RESULT)
+        assert mirror.close() and mirror.error is None
+        assert MongoStore(client["nas"]).runs() == store.runs()
+
+
+def test_wrong_credentials_are_one_line_without_the_password(guarded: Mongod) -> None:
+    began = time.monotonic()
+    wrong = "wr0ng%21"
+    for uri, reason in (
+        (of_nas(guarded, "writer", wrong), "authentication failed"),
+        (of_nas(guarded, "nobody"), "authentication failed"),
+        (f"mongodb://127.0.0.1:{guarded.port}/nas", "rights are missing"),
+        (of_nas(guarded, "writer").replace("/nas?", "/other?authSource=nas&"), "rights are missing"),
+    ):
+        with pytest.raises(UserError) as caught:
+            connect(uri)
+        message = str(caught.value)
+        assert reason in message and "\n" not in message and str(guarded.port) in message
+        assert not any(secret in message for secret in (PASSWORD, ENCODED, wrong, "wr0ng!"))
+        assert caught.value.__cause__ is None and caught.value.__context__ is None
+    assert time.monotonic() - began < 10
+
+
+def test_the_password_is_nowhere(
+    guarded: Mongod, store: DirectoryStore, make_run: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    uri = of_nas(guarded, "writer")
+    with caplog.at_level(logging.DEBUG):
+        path = make_run()
+        assert Mirror(path, uri).close()
+        database = connect(uri)
+        place = MongoStore(database)
+        place.remember("a key", {})
+        place.invalidate(path.name, "a reason")
+        sync(store, database)
+    assert place.name == address(database) == f"mongodb://writer@127.0.0.1:{guarded.port}/nas"
+    documents = [bson.encode(one) for name in database.list_collection_names() for one in database[name].find()]
+    files = [file.read_bytes() for file in store.path.rglob("*") if file.is_file()]
+    logs = [caplog.text.encode(), (guarded.folder / "mongod.log").read_bytes(), repr(place).encode()]
+    assert len(documents) > 5 and len(files) > 5
+    for text in (*documents, *files, *logs):
+        assert PASSWORD.encode() not in text and ENCODED.encode() not in text
+    database.client.close()
+
+
+def test_who_may_not_write_is_told(guarded: Mongod, make_run: Make) -> None:
+    path = make_run()
+    with pytest.raises(UserError, match="rights are missing"):
+        project(path, connect(of_nas(guarded, "reader")))
+    mirror = Mirror(path, of_nas(guarded, "reader"))
+    assert not mirror.close() and mirror.error is not None and "rights are missing" in mirror.error
+    reader = MongoStore(connect(of_nas(guarded, "reader")))
+    reader.remember("another key", {})  # keeps nothing, and that is all
+    assert reader.recall("another key") is None
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "mongodb://",
+        "mongodb://user:pass:s3cret@host/nas",
+        "mongodb://user:p@s3cret@host/nas",
+        "mongodb://user:p/s3cret@host/nas",
+        "mongodb://user:p?s3cret@host/nas",
+        "mongodb://user:%s3cret@host/nas",
+        "mongodb://host:s3cret/nas",
+        "mongodb://user:s3cret@host:port/nas",
+        "mongodb://user:s3cret@host/nas?tls=perhaps",
+        "mongodb://user:s3cret@host/n s$",
+        "mongodb://user:s3cret@host/?tls=true&tlsCAFile=/no/such/file",
+        "mongodb+srv://user:s3cret@host.invalid/nas",
+    ],
+)
+def test_an_address_that_is_none(uri: str) -> None:
+    with pytest.raises(UserError) as caught:
+        connect(uri, timeout=1.0)
+    assert "\n" not in str(caught.value) and ("s3cret" not in str(caught.value) or uri == "mongodb://host:s3cret/nas")
+    assert not isinstance(caught.value, DataError)
+
+
+def test_addresses_are_shown_without_secrets() -> None:
+    assert shown(f"mongodb://user:{ENCODED}@a:1,b:2/nas?replicaSet=x") == "mongodb://user@a:1,b:2/nas"
+    assert shown("mongodb+srv://user@host") == "mongodb+srv://user@host"
+    assert shown("mongodb://host") == "mongodb://host" and shown("mongodb://u:a/b@c/d") == "mongodb://…"
+    uri = f"mongodb://user:{ENCODED}@host/nas?tlsCertificateKeyFilePassword=0ther"
+    text = f"at {uri}: {PASSWORD} {ENCODED} 0ther s3%3Acr/et%40%20%C3%9F%25"
+    assert hide(text, uri) == "at mongodb://user@host/nas: *** *** *** ***"
