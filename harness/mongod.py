@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import fcntl
 import json
 import os
@@ -18,6 +17,7 @@ import signal
 import socket
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError, UserError
 from harness.mongod_log import first_errors
+from harness.ports import LOOPBACK, await_free, free_port
 from harness.stores.files import write_json
 from harness.stores.owner import start_ticks
 
@@ -41,7 +42,6 @@ PORT = 27017
 WAIT = 60.0
 """Seconds for a start or a stop. A server that was killed repairs its files first, which may take a while."""
 
-_HOST = "127.0.0.1"
 _LOG_LIMIT = 16 << 20
 _MARKS = {RECORD, LOG, LOCK, "WiredTiger", "mongod.lock"}
 
@@ -59,7 +59,7 @@ class Server:
 
     @property
     def uri(self) -> str:
-        return f"mongodb://{_HOST}:{self.port}/{DATABASE}"
+        return f"mongodb://{LOOPBACK}:{self.port}/{DATABASE}"
 
     @property
     def log(self) -> Path:
@@ -125,11 +125,11 @@ def start(data: Path, port: int | None = None, *, wait: float = WAIT) -> tuple[S
         if known is not None and known.running:
             if port not in (None, known.port):
                 raise UserError(f"a server already runs on {data}, at port {known.port}: stop it first")
-            _await_answer(known, wait, 0)
+            _await_answer(known, wait, known.log.stat().st_size if known.log.exists() else 0)
             return known, False
         _refuse_elsewhere(known)
-        server = Server(data, port or (known.port if known else _free_port()), platform.node())
-        if _taken(server.port):
+        server = Server(data, port or (known.port if known else free_port(PORT)), platform.node())
+        if not await_free(server.port, 5.0 if known and known.pid else 0.0):
             raise UserError(f"port {server.port} is taken by another process: choose another with --port")
         if server.log.exists() and server.log.stat().st_size > _LOG_LIMIT:
             server.log.replace(server.log.with_suffix(".log.old"))
@@ -137,14 +137,15 @@ def start(data: Path, port: int | None = None, *, wait: float = WAIT) -> tuple[S
         try:
             with server.log.open("ab") as output:
                 begin = output.tell()
-                process = subprocess.Popen(
-                    [program, *_options(server)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    cwd=data,
-                    start_new_session=True,
-                )
+                with _interrupted_later():
+                    process = subprocess.Popen(
+                        [program, *_options(server)],
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        cwd=data,
+                        start_new_session=True,
+                    )
             server = dataclasses.replace(server, pid=process.pid, started=start_ticks(process.pid))
             # Recorded before it answers: should this process be killed meanwhile, the next one finds the server.
             _record(server)
@@ -172,12 +173,14 @@ def stop(data: Path, *, wait: float = WAIT) -> Server | None:
         _refuse_elsewhere(server)
         if server is None or not server.running or server.pid is None:
             return None
-        os.kill(server.pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server.pid, signal.SIGTERM)
         until = time.monotonic() + wait
         while server.running:
             if time.monotonic() > until:
                 raise HarnessError(f"mongod (process {server.pid}) still shuts down after {wait:g} s: see {server.log}")
             time.sleep(0.02)
+        await_free(server.port, 5.0)
         _record(dataclasses.replace(server, pid=None, started=None))
         return server
 
@@ -190,6 +193,8 @@ def read(data: Path) -> Server | None:
         return Server(data.absolute(), int(found["port"]), str(found["host"]), found["pid"], found["started"])
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged ({error}): remove it if no mongod serves {data}") from None
 
@@ -197,7 +202,7 @@ def read(data: Path) -> Server | None:
 def _options(server: Server) -> list[str]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     return [
-        *("--dbpath", str(server.data), "--port", str(server.port), "--bind_ip", _HOST, "--nounixsocket", "--quiet"),
+        *("--dbpath", str(server.data), "--port", str(server.port), "--bind_ip", LOOPBACK, "--nounixsocket", "--quiet"),
         # Left alone it takes half of the memory, which training needs; 0.25 is the least it accepts.
         *("--wiredTigerCacheSizeGB", f"{min(1.0, max(0.25, memory / 16)):.2f}"),
         # Up to 200 MB of figures that only its makers read.
@@ -228,6 +233,22 @@ def _alone(data: Path) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: a process that is half made could not be ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
 def _refuse_elsewhere(server: Server | None) -> None:
     if server is not None and server.elsewhere:
         record = server.data / RECORD
@@ -248,25 +269,6 @@ def _forget(data: Path, before: Server | None) -> None:
             _record(dataclasses.replace(before, pid=None, started=None))
 
 
-def _taken(port: int) -> bool:
-    with socket.socket() as probe:
-        # As mongod does it: connections of an earlier server that are still winding up are no obstacle.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError as error:
-            return error.errno == errno.EADDRINUSE
-    return False
-
-
-def _free_port() -> int:
-    if not _taken(PORT):
-        return PORT
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
-
-
 def _await_answer(server: Server, wait: float, begin: int) -> None:
     until = time.monotonic() + wait
     while not _answers(server):
@@ -280,7 +282,7 @@ def _await_answer(server: Server, wait: float, begin: int) -> None:
 def _answers(server: Server) -> bool:
     """Whether the very process answers: another server may have been faster at the port."""
     try:
-        socket.create_connection((_HOST, server.port), timeout=1).close()
+        socket.create_connection((LOOPBACK, server.port), timeout=1).close()
     except OSError:
         return False
     from pymongo.errors import ConfigurationError, PyMongoError

@@ -17,6 +17,7 @@ from pymongo import WriteConcern
 from harness import mongod
 from harness.errors import HarnessError, UserError
 from harness.mongod_log import first_errors
+from harness.ports import free_port
 from harness.stores.owner import start_ticks
 from tests.processes import all_gone
 
@@ -33,9 +34,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()
 
 
 def test_a_server_is_started_once_and_stopped_cleanly(data: Path, port: int) -> None:

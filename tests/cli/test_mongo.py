@@ -6,7 +6,6 @@ import os
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from pymongo import MongoClient
 
 from harness import discovery, mongod
+from harness.ports import free_port
 from tests.processes import all_gone
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[1]
@@ -43,7 +43,7 @@ def harness(folder: Path, *arguments: str, **environment: str) -> subprocess.Pop
 
 def test_start_status_stop(folder: Path) -> None:
     """Two people in a hurry get one server; it outlives both terminals."""
-    port = _free()
+    port = free_port()
     starts = [harness(folder, "start", "--port", str(port)) for _ in range(2)]
     said = [start.communicate() for start in starts]
     assert [start.returncode for start in starts] == [0, 0], said
@@ -77,7 +77,7 @@ def test_start_status_stop(folder: Path) -> None:
 
 
 def test_status_of_a_server_that_does_not_answer(folder: Path) -> None:
-    server, _ = mongod.start(folder / "mongo", _free())
+    server, _ = mongod.start(folder / "mongo", free_port())
     assert server.pid is not None
     os.kill(server.pid, signal.SIGSTOP)
     try:
@@ -116,9 +116,3 @@ def test_what_cannot_be_is_refused_in_a_line(folder: Path) -> None:
     assert (
         error == f"error: {folder / 'mongo'} holds other files and no database: give the server a folder of its own\n"
     )
-
-
-def _free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
