@@ -31,6 +31,8 @@ class Places:
     mongo: str | None = None
     """An address, possibly with a password: it is never shown."""
     reads_mongo: bool = False
+    database_only: bool = False
+    """Whether `--store` names the database: then the directory is nobody's to look after."""
 
     def open(self) -> Store:
         """What is read. Raises `UserError` for what cannot be a store, `Unreachable` for a silent server."""
@@ -50,7 +52,7 @@ def places(store: str | os.PathLike[str] | None = None, mongo: str | None = None
     directory = Path(os.environ.get(VARIABLE) or DEFAULT)
     given = None if store is None else os.fspath(store)
     if given and is_address(given):
-        return Places(directory, given, reads_mongo=True)
+        return Places(directory, given, reads_mongo=True, database_only=True)
     address = mongo or os.environ.get(MONGO) or None
     return Places(Path(given) if given else directory, address, bool(mongo or (address and not given)))
 

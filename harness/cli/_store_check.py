@@ -1,0 +1,147 @@
+"""`harness store check` and `clean`: what is wrong with stored runs, and what nobody needs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli._store_places import Opened, amount, open_all, work_option
+from harness.store_option import Places, store_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.stores.checking import Finding, Progress
+    from harness.stores.cleaning import Leftover
+
+
+@click.command("check")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired without a doubt.")
+@work_option
+@store_option
+def check(fix: bool, work: str | None, store: Places) -> int:
+    """Look for everything that can be wrong with stored runs; every file is read and compared with its checksum.
+
+    Damaged files, wrong numbers of points, runs of one cell that contradict each other, differences between
+    the directory and the database, claims of dead owners, and what killed processes left. With --fix damaged
+    files are restored from the database, the database from the directory, such claims freed and such
+    leftovers removed; no run is ever removed. Exits 1 when problems are left.
+    """
+    opened = open_all(store)
+    left = found = 0
+    with progress_line() as progress:
+        for finding in _findings(opened, work, progress):
+            found += 1
+            click.echo(f"{finding.kind}: {finding.place}: {finding.reason}")
+            done = finding.repair() if fix and finding.repair else None
+            left += done is None
+            if fix:
+                click.echo(f"  {done or 'not repaired'}")
+    click.echo(_summary(opened))
+    repaired = f", {found - left} repaired" if fix and found else ""
+    click.echo(f"{found} problem{'s' if found != 1 else ''}{repaired}" if found else "no problems")
+    if left and not fix:
+        click.echo("`harness store check --fix` repairs what can be repaired without a doubt", err=True)
+    return 1 if left else 0
+
+
+@click.command("clean")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@work_option
+@store_option
+def clean(dry_run: bool, work: str | None, store: Places) -> int:
+    """Remove what nobody needs: checkpoints that no process uses, what killed processes left, old claims.
+
+    A cell that is not done begins anew without its checkpoint. No run is touched.
+    """
+    from harness.errors import UserError
+    from harness.stores.cleaning import checkpoints, old_claims, stale_index, unfinished
+
+    opened = open_all(store)
+    place = opened.work(work)
+    if opened.directory is None or place is None:
+        raise UserError("a database needs no cleaning: name a directory with --store")
+    busy, done = _cells(opened)
+    path = opened.directory.path
+    leftovers = [*checkpoints(place, busy, done), *unfinished(path), *old_claims(path, done), *stale_index(path)]
+    gone = leftovers if dry_run else [one for one in leftovers if one.remove()]
+    for what, count in sorted(Counter(one.what for one in gone).items()):
+        size = sum(one.size for one in gone if one.what == what)
+        click.echo(f"{count:5} × {what}, {amount(size)}")
+    for one in leftovers:
+        if one not in gone:
+            click.echo(f"not removed: {one.path} ({one.what})", err=True)
+    total = sum(one.size for one in gone)
+    if gone:
+        click.echo(f"{amount(total)} {'would be' if dry_run else 'were'} freed")
+    else:
+        click.echo("nothing to remove")
+    return 0 if len(gone) == len(leftovers) else 1
+
+
+def _findings(opened: Opened, work: str | None, progress: Progress) -> Iterator[Finding]:
+    from harness.stores.checking import check_database, check_directory, orphaned
+
+    parts: list[Iterator[Finding]] = []
+    if opened.directory is not None:
+        parts.append(check_directory(opened.directory, opened.mirror, progress))
+    if opened.directory is not None and opened.database is not None:
+        from harness.stores.mirror_checking import check_mirror
+
+        parts.append(check_mirror(opened.directory, opened.database, progress))
+    elif opened.mirror is not None:
+        parts.append(check_database(opened.mirror, progress))
+    parts += [orphaned(claims, where) for where, claims in opened.claims.items()]
+    if opened.directory is not None:
+        parts.append(_leftovers(opened, opened.directory.path, opened.work(work)))
+    return chain(*parts)
+
+
+def _leftovers(opened: Opened, path: Path, work: Path | None) -> Iterator[Finding]:
+    """What killed processes left. The checkpoints of cells that are not done are of use."""
+    from harness.stores.checking import Finding
+    from harness.stores.cleaning import OF_DONE, checkpoints, unfinished
+
+    busy, done = _cells(opened)
+    kept = [one for one in checkpoints(work, busy, done) if one.what == OF_DONE] if work else []
+    for one in [*kept, *unfinished(path)]:
+
+        def remove(one: Leftover = one) -> str | None:
+            return "removed" if one.remove() else None
+
+        yield Finding("leftover", str(one.path), f"{one.what}, {amount(one.size)}", remove)
+
+
+def _cells(opened: Opened) -> tuple[set[str], dict[str, float]]:
+    """The cells that somebody is at, and those that are done with the time since when."""
+    from harness.stores.cleaning import busy_cells, done_cells
+
+    runs = opened.reader.runs()
+    return busy_cells(opened.claims.values(), runs), done_cells(runs)
+
+
+def _summary(opened: Opened) -> str:
+    """How many runs there are, and how they ended."""
+    runs = opened.reader.runs()
+    states = Counter(run.status for run in runs)
+    states["invalid"] = sum(run.invalid is not None for run in runs)
+    states["superseded"] = sum(run.superseded for run in runs)
+    counts = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    return f"{len(runs)} runs" + (f": {counts}" if counts else "")
+
+
+@contextlib.contextmanager
+def progress_line() -> Iterator[Progress]:
+    """A line that counts runs, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import Progress as Line
+
+    console = Console(stderr=True)
+    with Line(console=console, transient=True, disable=not console.is_terminal) as line:
+        task = line.add_task("runs", total=None)
+        yield lambda done, total: line.update(task, completed=done, total=total)

@@ -1,0 +1,93 @@
+"""What the housekeeping commands have in common: every place that is meant, opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.errors import UserError
+from harness.store_option import MONGO, Places
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.stores import Store
+    from harness.stores.claims import Claims
+    from harness.stores.directory import DirectoryStore
+    from harness.stores.mongo_store import MongoStore
+
+work_option = click.option(
+    "--work", type=click.Path(file_okay=False), help="The folder of checkpoints.  [default: STORE/work]"
+)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The directory, the database, and the claims of both; None for what is not meant or not configured."""
+
+    directory: DirectoryStore | None
+    database: Any
+    mirror: MongoStore | None
+    claims: dict[str, Claims]
+    """By where they are kept."""
+
+    @property
+    def reader(self) -> Store:
+        """All runs, wherever they are."""
+        if self.directory is None or self.mirror is None:
+            one = self.directory or self.mirror
+            assert one is not None
+            return one
+        from harness.stores.merged import MergedStore
+
+        return MergedStore(self.directory, self.mirror)
+
+    def work(self, given: str | None) -> Path | None:
+        """The folder of checkpoints."""
+        from pathlib import Path
+
+        if given:
+            return Path(given)
+        return None if self.directory is None else self.directory.path / "work"
+
+
+def open_all(places: Places) -> Opened:
+    """Raises `UserError` for what cannot be a store, `Unreachable` for a database that does not answer."""
+    from harness.stores.directory import DirectoryStore
+    from harness.stores.directory_claims import DirectoryClaims
+
+    directory = None if places.database_only else DirectoryStore(places.directory)
+    claims: dict[str, Claims] = {}
+    if directory is not None:
+        claims[f"{directory.path / 'claims'}"] = DirectoryClaims(directory.path / "claims")
+    if places.mongo is None:
+        return Opened(directory, None, None, claims)
+    from harness.stores.mongo_claims import MongoClaims
+    from harness.stores.mongo_store import MongoStore
+
+    database = connected(places)
+    mirror = MongoStore(database)
+    claims[f"claims in {mirror.name}"] = MongoClaims(database)
+    return Opened(directory, database, mirror, claims)
+
+
+def connected(places: Places) -> Any:
+    """The database. Raises `UserError` when none is configured, `Unreachable` when it does not answer."""
+    if places.mongo is None:
+        raise UserError(f"there is no database: name one with --mongo URI, or with {MONGO} in the environment")
+    from harness.stores.mongo import connect
+
+    return connect(places.mongo)
+
+
+def amount(size: int) -> str:
+    """Bytes for readers: "512 bytes", "3.4 kB", "1.2 GB" (of 1024)."""
+    if size < 1024:
+        return f"{size} bytes"
+    value, units = size / 1024, ["kB", "MB", "GB", "TB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{value:.1f} {units[0]}"

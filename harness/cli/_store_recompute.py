@@ -1,0 +1,116 @@
+"""`harness store recompute`: what can be computed from stored predictions and weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
+from harness.cli._values import Size
+from harness.errors import Unreachable
+from harness.store_option import Places
+
+if TYPE_CHECKING:
+    from harness.executors import Event
+    from harness.plan import Plan, Work
+
+
+@click.command("recompute", cls=WithUpdates)
+@request_options
+@click.option("--jobs", type=click.IntRange(1), help="Cells side by side.  [default: all cores]")
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a cell.")
+@click.option("--device", help="Where to compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
+@click.option("--mirror-weights-max", type=Size(), default="64MB", show_default=True, help="Larger ones stay here.")
+def recompute(
+    names: tuple[str, ...],
+    everything: bool,
+    preset: str,
+    seeds: int | None,
+    only: tuple[str, ...],
+    store: Places,
+    updates: tuple[str, ...],
+    jobs: int | None,
+    threads: int,
+    device: str | None,
+    mirror_weights_max: float,
+) -> int:
+    """Bring the metrics of done runs to what the studies ask for now, without training anything.
+
+    Other architectures to rank, other images to rank them on, another table of ground truth: predictions that
+    are stored are taken as they are, others are made with the stored weights. Exits 1 if something failed.
+    """
+    from harness.cli.run import _on_signals
+    from harness.executors import Job, Stopping
+    from harness.executors.local import execute
+    from harness.stores.claims import LEASE
+    from harness.syntax import parse_updates
+    from harness.workplace import Workplace
+
+    studies = chosen_studies(names, everything)
+    shared = {
+        "kind": "rank",
+        "store": str(store.directory.absolute()),
+        "preset": preset,
+        "overrides": parse_updates(updates),
+        "threads": threads,
+        "device": device,
+        "mongo": store.mongo,
+        "weights_max": int(mirror_weights_max),
+    }
+    place = Workplace(store.directory, store.mongo, LEASE, int(mirror_weights_max), click.echo)
+    stopping = Stopping()
+    if not place.reach(0.0, stopping):
+        raise Unreachable("the database does not answer")
+
+    def plan_now() -> Plan:
+        return plan_of(studies, place.reader.runs(), preset=preset, seeds=seeds, only=only, updates=updates)
+
+    plan = plan_now()
+    attempted: set[tuple[str, str]] = set()
+    ended = {"done": 0, "failed": 0}
+    with _on_signals(stopping.ask) as received:
+        while not stopping.asked:
+            # Each time round a cell gets one ranking; studies may ask for several.
+            todo = [w for w in plan.work if w.state == "rank" and _what(w) not in attempted]
+            if not todo:
+                break
+            attempted |= {_what(work) for work in todo}
+            numbered = [Job(n, {**shared, "cell": work.cell.json()}, threads) for n, work in enumerate(todo)]
+            for status in _follow(execute(numbered, jobs or os.cpu_count() or 1, stopping=stopping), todo):
+                ended[status] = ended.get(status, 0) + 1
+            plan = plan_now()
+    states = plan.states
+    training = len(plan.work) - states["done"] - states["rank"]
+    click.echo(
+        f"{ended.pop('done')} recomputed" + "".join(f", {count} {name}" for name, count in ended.items() if count)
+    )
+    if states["rank"]:
+        click.echo(f"{states['rank']} cells are still not ranked as asked")
+    if training:
+        click.echo(f"{training} of {len(plan.work)} cells would need training, which `harness run` does")
+    if received:
+        return 128 + received[0]
+    return 1 if ended["failed"] else 0
+
+
+def _follow(events: Iterator[Event], todo: list[Work]) -> Iterator[str]:
+    """Show what happens; gives how each ended."""
+    from harness.display import Display
+
+    with Display(len(todo)) as display:
+        for event in events:
+            number = event.job.number
+            if event.kind == "started":
+                display.started(number, todo[number].label)
+            elif event.kind == "progress":
+                display.progress(number, event.data)
+            else:
+                display.finished(number, event.data)
+                yield event.data["status"]
+
+
+def _what(work: Work) -> tuple[str, str]:
+    return work.cell.key, work.cell.ranking_key

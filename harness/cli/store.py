@@ -1,0 +1,116 @@
+"""`harness store`: looking after stored runs."""
+
+from __future__ import annotations
+
+import click
+
+from harness.cli._store_archive import export_command, import_command
+from harness.cli._store_check import check, clean
+from harness.cli._store_places import connected
+from harness.cli._store_recompute import recompute
+from harness.cli._values import Duration, Size
+from harness.errors import Unreachable, UserError
+from harness.store_option import Places, store_option
+
+
+@click.group("store")
+def command() -> None:
+    """Look after stored runs: check, clean, mirror, invalidate, recompute, export, import."""
+
+
+for _one in (check, clean, recompute, export_command, import_command):
+    command.add_command(_one)
+
+
+@command.command()
+@click.option(
+    "--watch",
+    type=Duration(),
+    is_flag=False,
+    flag_value=30.0,
+    metavar="[SECONDS]",
+    help="Again and again, every 30 seconds unless said otherwise, until Ctrl-C.",
+)
+@click.option("--mirror-weights-max", type=Size(), default="64MB", show_default=True, help="Larger ones stay here.")
+@store_option
+def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
+    """Bring the database up to date with the local runs.
+
+    Any number of times, and from any number of machines at once: what is there already stays as it is. With
+    --watch it goes on when the server is gone for a while. Exits 1 if a run could not be brought there.
+    """
+    connected(store)  # an address that is wrong is said at once, also with --watch
+    if watch is None:
+        return _sync(store, int(mirror_weights_max))
+    return _watch(store, int(mirror_weights_max), watch)
+
+
+@command.command()
+@click.argument("run")
+@click.option("--reason", required=True, help="Why it must not be counted: shown under every table that asks for it.")
+@store_option
+def invalidate(run: str, reason: str, store: Places) -> None:
+    """Declare a run invalid: it is kept, but never counted, and tables list it with the reason.
+
+    RUN is the run's id; a beginning that no other run has is enough.
+    """
+    from harness.cli._store_places import open_all
+    from harness.stores.run_directory import declare_invalid
+
+    if not reason.strip():
+        raise UserError("--reason must say something")
+    opened = open_all(store)
+    found = opened.reader.find(run)
+    if found.status == "running":
+        raise UserError(f"run {found.id} is still running: stop it first")
+    if found.invalid is not None:
+        raise UserError(f"run {found.id} is invalid already: {found.invalid}")
+    here = opened.directory is not None and found.id in opened.directory.ids()
+    there = opened.mirror is not None and found.id in opened.mirror.ids()
+    if here and opened.directory is not None:
+        declare_invalid(opened.directory.path_of(found), reason)
+    if there and opened.mirror is not None:
+        opened.mirror.invalidate(found.id, reason)
+    places = " and ".join([store.directory.name] * here + ["the database"] * there)
+    click.echo(f"run {found.id} is invalid from now on, in {places}")
+
+
+def _sync(store: Places, weights_max: int, quiet: bool = False) -> int:
+    """Once; gives the exit status. Quietly, nothing is said when there was nothing to do."""
+    from harness.cli._store_check import progress_line
+    from harness.stores.directory import DirectoryStore
+    from harness.stores.sync import sync
+
+    database = connected(store)
+    try:
+        with progress_line() as progress:
+            done = sync(DirectoryStore(store.directory), database, weights_max=weights_max, report=progress)
+    finally:
+        database.client.close()
+    if done.projected or not quiet:
+        click.echo(f"{done.projected} of {done.runs} local runs brought to the database; the others were there")
+    for run, reason in done.failed.items():
+        click.echo(f"not brought there: {run}: {reason}", err=True)
+    return 1 if done.failed else 0
+
+
+def _watch(store: Places, weights_max: int, pause: float) -> int:
+    """Again and again, whatever becomes of the server, until Ctrl-C."""
+    import time
+
+    status, gone = 0, False
+    try:
+        while True:
+            try:
+                status = _sync(store, weights_max, quiet=True)
+                if gone:
+                    click.echo("the database answers again, and is up to date")
+                gone = False
+            except Unreachable as error:
+                if not gone:
+                    click.echo(f"{error}; going on when it is back", err=True)
+                gone = True
+            time.sleep(pause)
+    except KeyboardInterrupt:
+        click.echo("stopped")
+    return 1 if gone else status

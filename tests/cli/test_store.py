@@ -1,0 +1,368 @@
+"""`harness store …` as a user calls it: on directories, on a real database, and between the two."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo.database import Database
+
+from harness import discovery
+from harness.benchmarks.table import Table
+from harness.catalogue import find_studies
+from harness.cli import main
+from harness.job import run_job
+from harness.presets import get_preset
+from harness.stores.directory import DirectoryStore
+from harness.stores.directory_claims import DirectoryClaims
+from harness.stores.mongo import connect
+from harness.stores.mongo_store import MongoStore
+from harness.study import Request, expand
+from tests.cli.test_rerun import forge
+from tests.conftest import TOY
+from tests.mongod import Mongod
+from tests.stored_runs import store_run
+
+REPOSITORY = Path(discovery.__file__).resolve().parents[1]
+TINY = ["--preset", "tiny", "--seeds", "1"]
+Capture = pytest.CaptureFixture[str]
+Mongo = Database[dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with discovery.fresh():
+        monkeypatch.chdir(tmp_path)
+        for variable in ("HARNESS_STORE", "HARNESS_MONGO"):
+            monkeypatch.delenv(variable, raising=False)
+        yield tmp_path
+
+
+@pytest.fixture
+def requests(folder: Path) -> list[Request]:
+    """The ablation's, one seed."""
+    return expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1)
+
+
+@pytest.fixture
+def mongo(mongod: str, mongo_database: Mongo) -> str:
+    """The address of an empty database."""
+    return mongod.replace("/?", f"/{mongo_database.name}?")
+
+
+def fill(requests: list[Request], count: int = 3) -> list[str]:
+    """Store done runs; gives their ids."""
+    runs = [store_run(Path("runs"), one, 0.5, curve={1: 0.25}, predictions={3: 40.0}) for one in requests[:count]]
+    return [run.id for run in runs]
+
+
+# sync
+
+
+def test_sync_brings_runs_to_the_database_once(requests: list[Request], mongo: str, capsys: Capture) -> None:
+    fill(requests)
+    assert main(["store", "sync", "--mongo", mongo]) == 0
+    assert capsys.readouterr().out == "3 of 3 local runs brought to the database; the others were there\n"
+    assert MongoStore(connect(mongo)).runs() == DirectoryStore(Path("runs")).runs()
+    assert main(["store", "sync", "--mongo", mongo]) == 0
+    assert capsys.readouterr().out == "0 of 3 local runs brought to the database; the others were there\n"
+
+
+def test_sync_names_what_it_could_not_bring(requests: list[Request], mongo: str, capsys: Capture) -> None:
+    ids = fill(requests)
+    (Path("runs") / ids[1] / "result.json").write_text("{}")
+    assert main(["store", "sync", "--mongo", mongo]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.startswith("2 of 3 local runs")
+    assert captured.err.startswith(f"not brought there: {ids[1]}: ") and captured.err.count("\n") == 1
+
+
+def test_sync_without_a_database_says_what_to_do(requests: list[Request], capsys: Capture) -> None:
+    assert main(["store", "sync"]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: there is no database: name one with --mongo URI, or with HARNESS_MONGO in the environment\n"
+
+
+@pytest.mark.long
+def test_watching_survives_an_outage(requests: list[Request], folder: Path) -> None:
+    server = Mongod(folder / "mongod")
+    server.start()
+    fill(requests, 1)
+    command = [sys.executable, "-m", "harness", "store", "sync", "--watch", "0.2", "--mongo", server.uri]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
+    try:
+        with subprocess.Popen(
+            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as watcher:
+            said = iter(watcher.stdout or ())
+            assert next(said).startswith("1 of 1 local runs")
+            server.kill()
+            assert "going on when it is back" in next(said)
+            store_run(Path("runs"), requests[1], 0.5)
+            server.start()
+            assert next(said).startswith("1 of 2 local runs")
+            assert "answers again" in next(said)
+            watcher.send_signal(signal.SIGINT)
+            assert next(said) == "stopped\n"
+        assert watcher.returncode == 0
+        assert MongoStore(connect(server.uri)).runs() == DirectoryStore(Path("runs")).runs()
+    finally:
+        server.kill()
+
+
+# check
+
+
+def test_check_of_nothing_and_of_whole_runs(requests: list[Request], capsys: Capture) -> None:
+    assert main(["store", "check"]) == 0
+    assert capsys.readouterr().out == "0 runs\nno problems\n"
+    assert not Path("runs").exists()
+    fill(requests)
+    for request, status in zip(requests[3:], ["failed", "lost", "interrupted"], strict=False):
+        store_run(Path("runs"), request, status=status)
+    assert main(["store", "check"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("6 runs: ") and second == "no problems"
+    assert set(first.removeprefix("6 runs: ").split(", ")) == {"3 done", "1 failed", "1 lost", "1 interrupted"}
+
+
+def test_check_finds_and_fixes_what_is_safe(requests: list[Request], mongo: str, capsys: Capture) -> None:
+    ids = fill(requests)
+    assert main(["store", "sync", "--mongo", mongo]) == 0
+    (Path("runs") / ids[0] / "predictions.json").write_text("{}")
+    store_run(Path("runs"), requests[5], 0.5)
+    leftover = Path("runs") / ".new-abc"
+    leftover.mkdir()
+    os.utime(leftover, (1, 1))
+    capsys.readouterr()
+    assert main(["store", "check", "--mongo", mongo]) == 1
+    captured = capsys.readouterr()
+    assert "--fix` repairs" in captured.err
+    lines = captured.out.splitlines()
+    assert lines[0].startswith(f"damaged: runs/{ids[0]}/predictions.json: ")
+    assert [line.partition(":")[0] for line in lines[:-2]] == ["damaged", "mirror", "leftover"]
+    assert lines[-1] == "3 problems"
+    assert main(["store", "check", "--mongo", mongo, "--fix"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.strip().partition(" ")[0] for line in lines[1:6:2]] == ["restored", "projected", "removed"]
+    assert lines[-1] == "3 problems, 3 repaired"
+    assert main(["store", "check", "--mongo", mongo]) == 0
+    assert not leftover.exists()
+
+
+def test_check_leaves_what_cannot_be_repaired(requests: list[Request], capsys: Capture) -> None:
+    ids = fill(requests)
+    (Path("runs") / ids[0] / "predictions.json").write_text("{}")
+    assert main(["store", "check", "--fix"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "  not repaired" and lines[-1] == "1 problem, 0 repaired"
+    assert (Path("runs") / ids[0] / "predictions.json").read_text() == "{}"
+
+
+def test_check_of_a_database_alone(requests: list[Request], mongo: str, capsys: Capture) -> None:
+    fill(requests)
+    main(["store", "sync", "--mongo", mongo])
+    capsys.readouterr()
+    assert main(["store", "check", "--store", mongo]) == 0
+    assert capsys.readouterr().out == "3 runs: 3 done\nno problems\n"
+    connect(mongo)["runs"].update_one({}, {"$set": {"harness.schema": 99}})
+    assert main(["store", "check", "--store", mongo]) == 1
+    assert "has schema 99" in capsys.readouterr().out
+
+
+# clean
+
+
+def test_clean_removes_what_nobody_uses_and_says_how_much(requests: list[Request], capsys: Capture) -> None:
+    ids = fill(requests, 1)
+    work = Path("runs") / "work"
+    work.mkdir()
+    busy = requests[1].cell.key
+    names = [f"{ids[0][:16]}-1.checkpoint", f"{'ab' * 8}-1.checkpoint", f"{busy[:16]}-1.checkpoint"]
+    for name in names:
+        (work / name).write_bytes(bytes(2048))
+    os.utime(work / names[0], (1, 1))
+    assert DirectoryClaims(Path("runs") / "claims").acquire(busy)
+    assert main(["store", "clean", "--dry-run"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.strip() for line in said] == [
+        "1 × checkpoint of a done cell, 2.0 kB",
+        "1 × checkpoint that nobody uses, 2.0 kB",
+        "4.0 kB would be freed",
+    ]
+    assert len(list(work.iterdir())) == 3
+    assert main(["store", "clean"]) == 0
+    assert capsys.readouterr().out.endswith("4.0 kB were freed\n")
+    assert [path.name for path in work.iterdir()] == [names[2]]
+    assert main(["store", "clean"]) == 0
+    assert capsys.readouterr().out == "nothing to remove\n"
+    elsewhere = Path("elsewhere")
+    elsewhere.mkdir()
+    (elsewhere / names[1]).write_bytes(b"")
+    assert main(["store", "clean", "--work", "elsewhere"]) == 0
+    assert list(elsewhere.iterdir()) == []
+
+
+# invalidate
+
+
+def test_an_invalid_run_is_kept_not_counted_and_listed(requests: list[Request], capsys: Capture) -> None:
+    (run,) = fill(requests, 1)
+    assert main(["store", "invalidate", run[:20], "--reason", "a broken fan"]) == 0
+    assert capsys.readouterr().out == f"run {run} is invalid from now on, in runs\n"
+    (stored,) = DirectoryStore(Path("runs")).runs()
+    assert (stored.invalid, stored.counts, stored.status) == ("a broken fan", False, "done")
+    assert main(["report", "ablation_calr_ms", *TINY]) == 0
+    assert "a broken fan" in capsys.readouterr().out
+    assert main(["store", "invalidate", run, "--reason", "again"]) == 2
+    assert capsys.readouterr().err == f"error: run {run} is invalid already: a broken fan\n"
+
+
+def test_a_run_is_invalid_in_both_places_or_in_the_one_that_has_it(
+    requests: list[Request], mongo: str, capsys: Capture
+) -> None:
+    both, here = fill(requests, 2)
+    os.rename(f"runs/{here}", "aside")
+    main(["store", "sync", "--mongo", mongo])
+    os.rename("aside", f"runs/{here}")
+    capsys.readouterr()
+    for run, places in {both: "runs and the database", here: "runs"}.items():
+        assert main(["store", "invalidate", run, "--reason", "no", "--mongo", mongo]) == 0
+        assert capsys.readouterr().out == f"run {run} is invalid from now on, in {places}\n"
+    assert [run.invalid for run in DirectoryStore(Path("runs")).runs()] == ["no", "no"]
+    assert [run.invalid for run in MongoStore(connect(mongo)).runs()] == ["no"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing", "--reason", "x"], "no run's id begins with 'nothing'"),
+        (["{run}", "--reason", " "], "--reason must say something"),
+        (["{run}"], "Missing option '--reason'"),
+    ],
+)
+def test_mistakes_of_invalidate(requests: list[Request], arguments: list[str], message: str, capsys: Capture) -> None:
+    (run,) = fill(requests, 1)
+    assert main(["store", "invalidate", *(word.format(run=run) for word in arguments)]) == 2
+    assert message in capsys.readouterr().err
+
+
+# export and import
+
+
+def test_a_study_goes_from_one_directory_to_another(requests: list[Request], capsys: Capture) -> None:
+    ids = fill(requests)
+    store_run(Path("runs"), requests[3], status="failed")
+    assert main(["store", "export", "ablation_calr_ms", "paper.tar.gz", *TINY]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("wrote 3 runs of ablation_calr_ms to paper.tar.gz, ")
+    assert captured.err.count("missing: ") == 9 and captured.err.count(": failed\n") == 1
+    assert main(["store", "import", "paper.tar.gz", "--store", "other"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "3 runs added to other, 0 extended, 0 there already\n"
+    assert captured.err == "9 cells of ablation_calr_ms are not in the archive\n"
+    assert sorted(DirectoryStore(Path("other")).ids()) == sorted(ids)
+    assert main(["store", "import", "paper.tar.gz", "--store", "other"]) == 0
+    assert capsys.readouterr().out == "0 runs added to other, 0 extended, 3 there already\n"
+    assert main(["store", "export", "ablation_calr_ms", "all.tar", *TINY, "--all-attempts"]) == 0
+    assert capsys.readouterr().out.startswith("wrote 4 runs of ")
+
+
+def test_an_archive_is_the_same_from_either_kind_of_store_and_goes_into_either(
+    requests: list[Request], mongo: str, capsys: Capture
+) -> None:
+    fill(requests)
+    main(["store", "sync", "--mongo", mongo])
+    assert main(["store", "export", "ablation_calr_ms", "one.tar", *TINY]) == 0
+    assert main(["store", "export", "ablation_calr_ms", "other.tar", *TINY, "--store", mongo]) == 0
+    assert Path("one.tar").read_bytes() == Path("other.tar").read_bytes()
+    database = connect(mongo)
+    for name in database.list_collection_names():
+        database.drop_collection(name)
+    database.client.close()
+    capsys.readouterr()
+    assert main(["store", "import", "one.tar", "--store", mongo]) == 0
+    assert capsys.readouterr().out == "3 runs added to the database, 0 extended, 0 there already\n"
+    assert MongoStore(connect(mongo)).runs() == DirectoryStore(Path("runs")).runs()
+    assert main(["store", "import", "one.tar", "--store", mongo]) == 0
+    assert capsys.readouterr().out == "0 runs added to the database, 0 extended, 3 there already\n"
+
+
+def test_an_archive_that_contradicts_the_database_changes_nothing(
+    requests: list[Request], mongo: str, capsys: Capture
+) -> None:
+    ids = fill(requests, 2)
+    main(["store", "export", "ablation_calr_ms", "one.tar", *TINY])
+    forge(Path("runs") / ids[1])
+    os.rename(f"runs/{ids[0]}", "aside")
+    main(["store", "sync", "--mongo", mongo])
+    capsys.readouterr()
+    assert main(["store", "import", "one.tar", "--store", mongo]) == 2
+    assert f"run {ids[1]} is there already, but with another" in capsys.readouterr().err
+    assert MongoStore(connect(mongo)).ids() == [ids[1]]
+
+
+def test_mistakes_of_export_and_import_are_one_line(requests: list[Request], capsys: Capture) -> None:
+    assert main(["store", "export", "ablation_calr_ms", "x.tar", *TINY]) == 2
+    assert capsys.readouterr().err == (
+        "error: runs has no run of ablation_calr_ms under preset tiny: there is nothing to export\n"
+    )
+    fill(requests, 1)
+    Path("x.tar").write_text("mine")
+    assert main(["store", "export", "ablation_calr_ms", "x.tar", *TINY]) == 2
+    assert "x.tar exists already" in capsys.readouterr().err and Path("x.tar").read_text() == "mine"
+    assert main(["store", "import", "x.tar", "--store", "other"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: x.tar: cannot be read as an archive of runs") and said.count("\n") == 1
+    assert main(["store", "import", "nothing.tar", "--store", "other"]) == 2
+    assert capsys.readouterr().err == "error: there is no file nothing.tar\n"
+
+
+# recompute
+
+STUDY = """
+from harness.study import Column, Row, Study
+
+toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "train.epochs": 2, "train.batch_size": 20,
+       "network.width": 2, "rank.images": 50, "rank.bins": 3}
+rows = [Row({"Schedule": name}, toy | {"schedule.name": name}) for name in ("cosine", "calr")]
+study = Study("mine", "Mine", rows, [Column("τ", "kendall_tau")])
+"""
+
+
+def test_recompute_ranks_what_is_stored_and_trains_nothing(folder: Path, toy_table: Table, capsys: Capture) -> None:
+    for name, text in {"spaces/toy.py": TOY, "studies/mine.py": STUDY}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    toy_table.write(folder / "toy.npz")
+    discovery.reset()
+    one, _ = expand(find_studies("mine")[0], get_preset("tiny"), 1)
+    job: dict[str, Any] = {"kind": "train", "cell": one.cell.json(), "store": "runs", "preset": "tiny"}
+    assert run_job(job | {"overrides": {}, "threads": 1}, lambda report: None)["status"] == "done"
+    (before,) = DirectoryStore(Path("runs")).runs()
+    weights = Path("runs") / before.id / "weights.pt"
+    untouched = weights.stat().st_mtime_ns
+    assert main(["store", "recompute", "mine", *TINY, "with", "rank.candidates=12"]) == 0
+    said = capsys.readouterr().out
+    assert "1 recomputed\n1 of 2 cells would need training, which `harness run` does\n" in said
+    (after,) = DirectoryStore(Path("runs")).runs()
+    assert len(after.rankings) == 2 and after.result == before.result
+    assert weights.stat().st_mtime_ns == untouched
+    assert (
+        len(json.loads(next((weights.parent / "rankings").glob("*.predictions.json")).read_text())["accuracies"]) == 12
+    )
+    assert main(["store", "recompute", "mine", *TINY, "with", "rank.candidates=12"]) == 0
+    assert capsys.readouterr().out.startswith("0 recomputed\n")
+
+
+def test_help_of_every_command(capsys: Capture) -> None:
+    for name in ("sync", "check", "clean", "invalidate", "recompute", "export", "import"):
+        assert main(["store", name, "--help"]) == 0
+        assert "--store" in capsys.readouterr().out
