@@ -35,15 +35,21 @@ class Places:
     """Whether `--store` names the database: then the directory is nobody's to look after."""
 
     def open(self) -> Store:
-        """What is read. Raises `UserError` for what cannot be a store, `Unreachable` for a silent server."""
+        """What is read; says so if the directory holds runs that a database which is read lacks.
+
+        Raises `UserError` for what cannot be a store, `Unreachable` for a silent server.
+        """
+        from harness.stores.directory import DirectoryStore
+
         if self.reads_mongo and self.mongo:
             from harness.stores.mongo import connect
             from harness.stores.mongo_store import MongoStore
 
-            opened: Store = MongoStore(connect(self.mongo))
+            opened = MongoStore(connect(self.mongo))
+            if missing := {*DirectoryStore(self.directory).ids()} - {*opened.ids()}:
+                place = f"{len(missing)} runs in {self.directory}"
+                click.echo(f"{place} are not in the database yet: `harness store sync` brings them there", err=True)
             return opened
-        from harness.stores.directory import DirectoryStore
-
         return DirectoryStore(self.directory)
 
 

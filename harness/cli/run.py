@@ -142,7 +142,7 @@ def command(
             except Unreachable:
                 place.give_up()
                 plan = plan_now()
-        left = place.sync()
+        left = 0 if stopping.asked else place.sync()
     status = _conclude(plan, {key for key, _ in attempted}, errors, received)
     if left:
         click.echo(f"{left} local runs are not in the database yet: `harness store sync` brings them there", err=True)
