@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
+from harness import collector
 from harness.config import RunConfig
 from harness.errors import UnknownName, UserError
 from harness.store_option import places
@@ -51,6 +52,7 @@ _RESULT = {
 _COST = {"wall_seconds": float, "passes": int, "images": int, "evaluations": int, "peak_memory_bytes": int}
 
 
+@collector.paused()
 def runs(
     study: str | Study | None = None,
     store: Store = None,
@@ -140,7 +142,7 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
         judged = {key: None for key in _RESULT if key in result and not key.startswith("diverged")}
         result = {**result, **judged, **run.rankings.get(ranking_key, {})}
     diverged = result.get("diverged")
-    return {
+    columns = {
         "run_id": run.id,
         "key": run.key,
         "attempt": run.attempt,
@@ -149,22 +151,23 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
         "invalid": run.invalid,
         "preset": run.preset,
         "overridden": bool(run.overrides),
-        **columns_of(run.cell["config"]),
-        **columns_of({key: value for key, value in result.items() if key not in ("diverged", "observed")}),
-        "diverged": diverged is not None,
-        **columns_of({"diverged": diverged or {}}),
-        **columns_of(run.cost or {}),
     }
+    _add_columns(columns, run.cell["config"])
+    _add_columns(columns, {key: value for key, value in result.items() if key not in ("diverged", "observed")})
+    columns["diverged"] = diverged is not None
+    _add_columns(columns, {"diverged": diverged or {}})
+    _add_columns(columns, run.cost or {})
+    return columns
 
 
 def columns_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """Nested keys joined by underscores."""
     columns: dict[str, Any] = {}
-    _add_columns(columns, document, "")
+    _add_columns(columns, document)
     return columns
 
 
-def _add_columns(columns: dict[str, Any], document: Mapping[str, Any], prefix: str) -> None:
+def _add_columns(columns: dict[str, Any], document: Mapping[str, Any], prefix: str = "") -> None:
     for key, value in document.items():
         if isinstance(value, dict):
             _add_columns(columns, value, f"{prefix}{key}_")
@@ -178,20 +181,21 @@ def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None
     import pandas
 
     kinds = {**_RUN, **(extra or {}), **_configured(), **_RESULT, **_COST}
-    columns = list(dict.fromkeys([*kinds, *(column for shape in {*map(tuple, records)} for column in shape)]))
+    shapes = dict.fromkeys(map(tuple, records))
+    columns = list(dict.fromkeys([*kinds, *(column for shape in shapes for column in shape)]))
+    # Row by row, then turned: column by column every run would come from the far end of memory each time.
+    turned = zip(*([*map(one.get, columns)] for one in records), strict=True) if records else ((),) * len(columns)
     typed = {}
-    for column in columns:
-        values = [one.get(column) for one in records]
+    for column, values in zip(columns, turned, strict=True):
         typed[column] = pandas.Series(values, dtype=_dtype(values, kinds.get(column)))
     return pandas.DataFrame(typed, columns=columns)
 
 
 def _dtype(values: Sequence[Any], kind: type | None) -> str:
     """What pandas should call a column: nullable types only where something is missing."""
-    there = [value for value in values if value is not None]
-    missing = len(there) < len(values)
-    if kind is None and there:
-        kinds = {type(value) for value in there}
+    missing = None in values
+    if kind is None:
+        kinds = {type(value) for value in values if value is not None}
         kind = kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object
     names = {bool: "boolean" if missing else "bool", int: "Int64" if missing else "int64", float: "float64", str: "str"}
     return names.get(kind or object, "object")

@@ -79,6 +79,12 @@ def test_columns_are_typed_and_flat(stored: tuple[Path, list[StoredRun]]) -> Non
     assert frame.overridden[runs[4].id] and not frame.overridden[runs[0].id]
 
 
+def test_what_only_some_runs_have_stands_behind_in_the_order_it_comes_in() -> None:
+    table = results.frame([{"run_id": f"{number}", f"option_{number}": number} for number in range(9)])
+    assert [*table.columns][-9:] == [f"option_{number}" for number in range(9)]
+    assert [*table["option_8"].isna()] == [True] * 8 + [False]
+
+
 def test_an_empty_store_has_the_same_columns(tmp_path: Path, stored: tuple[Path, list[StoredRun]]) -> None:
     empty = results.runs(store=tmp_path / "nothing", where="method.name == 'spos' and kendall_tau > 0.5")
     assert len(empty) == 0

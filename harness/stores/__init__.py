@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from harness import collector
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
 from harness.stores.stored import Problem, StoredRun
 
@@ -72,7 +73,8 @@ class Store(ABC):
         """
         self.problems = []
         cells = None if keys is None else {key[:16] for key in keys}
-        return supersede(self.load(cells, self.problems), self.problems)
+        with collector.paused():
+            return supersede(self.load(cells, self.problems), self.problems)
 
     def done(self, key: str) -> StoredRun | None:
         """The run that counts for the cell of that key, if there is one."""

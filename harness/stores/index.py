@@ -13,6 +13,7 @@ import functools
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
@@ -42,7 +43,7 @@ def summaries(store: Path, ids: Collection[str], problems: list[Problem]) -> lis
         known = _read(shard)
         kept = dict(known)
         for name in names:
-            now = signature(store / name)
+            now = signature(f"{store}/{name}")
             entry = kept.pop(name, None)
             if entry is None or entry["signature"] != now:
                 entry = _entry(store / name, now, problems)
@@ -55,24 +56,32 @@ def summaries(store: Path, ids: Collection[str], problems: list[Problem]) -> lis
     return found
 
 
-def signature(run: Path) -> str | None:
+def signature(run: str | os.PathLike[str]) -> str | None:
     """What is another as soon as a file of the run's directory is; None when that cannot be told."""
     try:
-        files = sorted(_files(os.fspath(run), DEPTH))
+        folder = os.open(run, os.O_RDONLY)
+        try:
+            files = "\n".join(sorted(_files(folder, DEPTH)))
+        finally:
+            os.close(folder)
     except OSError:
         return None
-    return hashlib.sha256(repr(files).encode()).hexdigest()
+    return hashlib.sha256(files.encode(errors="surrogateescape")).hexdigest()
 
 
-def _files(folder: str, depth: int, inside: str = "") -> Iterator[tuple[str, int, int, int]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not entry.is_dir():
-                # A copy may keep the time of the contents, never that of the file's own record.
-                status = entry.stat()
-                yield inside + entry.name, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-            elif depth > 1:
-                yield from _files(entry.path, depth - 1, f"{inside}{entry.name}/")
+def _files(folder: int, depth: int) -> Iterator[str]:
+    """A line for each file: name, size and times. By descriptor, since all of a large store are looked at."""
+    for name in os.listdir(folder):
+        status = os.stat(name, dir_fd=folder)
+        if not stat.S_ISDIR(status.st_mode):
+            # A copy may keep the time of the contents, never that of the file's own record.
+            yield f"{name}/{status.st_size}/{status.st_mtime_ns}/{status.st_ctime_ns}"
+        elif depth > 1:
+            inner = os.open(name, os.O_RDONLY, dir_fd=folder)
+            try:
+                yield from [f"{name}/{line}" for line in _files(inner, depth - 1)]
+            finally:
+                os.close(inner)
 
 
 def _entry(run: Path, now: str | None, problems: list[Problem]) -> dict[str, Any] | None:

@@ -147,8 +147,8 @@ store = Path(sys.argv[1])
 opened = []
 sys.addaudithook(lambda event, arguments: event == "open" and opened.append(str(arguments[0])))
 DirectoryStore(store).runs(sys.argv[2:] or None)
-inside = [Path(name).relative_to(store) for name in opened if name.startswith(f"{store}/")]
-print(*(name for name in inside if not name.name.startswith(".")))
+inside = [Path(name) for name in opened if name.startswith(f"{store}/")]
+print(*(name.relative_to(store) for name in inside if name.is_file()))
 """
 
 
