@@ -1,0 +1,168 @@
+"""Cells killed with SIGKILL at random moments end with the bytes of one that was left alone.
+
+This file is also the program that forks, kills and forks again: it has imported torch but runs no tensor
+operation, so that each attempt is a fresh process that starts in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KILLS = 20
+FILES = ("weights.pt", "predictions.json", "result.json", "curves.json")
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "spos": {"train": {"epochs": 4, "batch_size": 64}},
+    "fairnas": {"train": {"epochs": 1, "batch_size": 64}},
+    "fsnas": {"train": {"epochs": 1, "batch_size": 64}, "optimiser": {"learning_rate": 0.1, "inactive": "decay"}},
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", SETTINGS)
+def test_killed_at_random_moments(method: str, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    program = [sys.executable, __file__, method, str(tmp_path), str(KILLS)]
+    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    print(f"{method}: {figures}")
+    assert figures["kills"] >= KILLS and figures["resumed"] > KILLS / 4
+    whole, *pieces = sorted((tmp_path / "cells").iterdir())
+    assert len(pieces) == figures["cells"]
+    for piece in pieces:
+        for name in FILES:
+            assert (piece / name).read_bytes() == (whole / name).read_bytes(), f"{piece.name}: {name}"
+    assert not list((tmp_path / "work").iterdir())  # nothing half-written stays behind either
+
+
+def attempt(method: str, work: Path, out: Path, every: float, log: int) -> None:
+    """Run the cell in this process, from its checkpoint if there is one, and store what came out."""
+    import torch
+
+    from harness.cell import Watch, run_cell
+    from harness.checkpoint import Checkpoint
+    from harness.config import RunConfig
+    from harness.study import Cell
+
+    torch.set_num_threads(1)
+    config = RunConfig.from_json(
+        {
+            "method": method,
+            "schedule": "calr",
+            "clusters": "operation",
+            "network": {"width": 4, "depth": 1},
+            "optimiser": {"learning_rate": 0.1},
+            "rank": {"images": 128, "candidates": 60, "bins": 20},
+            "observe": {"kendall_tau_every": 1},
+            **SETTINGS[method],
+        }
+    )
+    checkpoint = Checkpoint(work, Cell(config), every=every, threads=1, device="cpu")
+    state = checkpoint.load()
+    stage = "none"
+    if state is not None:
+        ranking, observing = len(state["predictions"][1]) > 0, len(state["course"]["paths"]) == 16
+        stage = "rank" if ranking else "observe or end of epoch" if observing else "train"
+    os.write(log, f"{stage}\n".encode())
+    curves: list[Any] = []
+    watch = Watch(
+        metric=lambda name, step, value: curves.append([name, step, value]),
+        restored=lambda points: curves.extend([point["name"], point["step"], point["value"]] for point in points),
+    )
+    outcome = run_cell(config, watch=watch, checkpoint=checkpoint if every else None)
+    assert outcome.supernets is not None
+    out.mkdir(parents=True, exist_ok=True)
+    networks = outcome.supernets.networks
+    torch.save([{name: t.cpu() for name, t in net.state_dict().items()} for net in networks], out / "weights.pt")
+    predictions = [[list(architecture), value] for architecture, value in outcome.predictions.items()]
+    for name, document in (("predictions", predictions), ("result", outcome.result), ("curves", curves)):
+        (out / f"{name}.json").write_text(json.dumps(document))
+    checkpoint.remove()
+
+
+def fork(*arguments: Any) -> int:
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        attempt(*arguments)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def ended(child: int, within: float) -> int | None:
+    """How the child ended by itself; None if it did not in that time."""
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        process, status = os.waitpid(child, os.WNOHANG)
+        if process:
+            return status
+        time.sleep(0.001)
+    return None
+
+
+def main(method: str, folder: Path, kills: int) -> None:
+    """One cell in peace, then cells with kills until there were enough; prints the figures."""
+    import scipy.stats  # noqa: F401
+    import sklearn.datasets  # noqa: F401
+    import torch._dynamo  # noqa: F401  # the first step would import it
+
+    import harness.cell  # noqa: F401
+
+    chance = random.Random(method)
+    work, cells = folder / "work", folder / "cells"
+    work.mkdir()
+    log_path = folder / "log"
+    log = os.open(log_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    started = time.monotonic()
+    assert os.waitpid(fork(method, work, cells / "0", 0.0, log), 0)[1] == 0
+    peace = time.monotonic() - started
+    killed = finished = 0
+    while killed < kills:
+        cell = cells / str(finished + 1)
+        while True:
+            child = fork(method, work, cell, chance.uniform(0.05, 0.2), log)
+            status = ended(child, within=chance.uniform(0.05, peace) if killed < kills else 600.0)
+            if status is not None:
+                assert status == 0, status
+                break
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            killed += 1
+        finished += 1
+    stages = log_path.read_text().split("\n")[:-1]
+    resumed = {stage: stages.count(stage) for stage in sorted(set(stages)) if stage != "none"}
+    print(
+        json.dumps(
+            {
+                "kills": killed,
+                "cells": finished,
+                "resumed": sum(resumed.values()),
+                "resumed in": resumed,
+                "seconds in peace": round(peace, 2),
+                "seconds with kills": round(time.monotonic() - started - peace, 2),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
