@@ -148,9 +148,8 @@ def _fill_in_processes(
         nonlocal coloured
         assert worker.stdin and worker.stdout
         task = {"out": str(out), "folder": str(folder), "start": start, "names": names[start:end]}
-        with contextlib.suppress(BrokenPipeError):  # it died: its status says so
+        with contextlib.suppress(BrokenPipeError), worker.stdin:  # it may have died: its status says so
             worker.stdin.write(json.dumps(task).encode())
-            worker.stdin.close()
         for line in worker.stdout:
             answer: Any = json.loads(line)
             with lock:
@@ -175,6 +174,11 @@ def _fill_in_processes(
             if errors or sys.exc_info()[0]:
                 worker.kill()
             worker.wait()
+        for thread in threads:
+            thread.join()
+        for worker in workers:
+            assert worker.stdout
+            worker.stdout.close()
     if errors:
         raise DataError(errors[0])
     if any(worker.returncode for worker in workers):

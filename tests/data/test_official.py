@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -267,6 +269,28 @@ def test_the_real_counts_are_asked_of_the_real_data_sets(data: Path) -> None:
     )
     write_fashion(data)
     assert "train-images-idx3-ubyte.gz: has the shape 50×28×28, not 60000×28×28" in refused(FASHION_MNIST)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "write"),
+    [
+        (SMALL_CIFAR10, lambda data: write_cifar(data, SMALL_CIFAR10)),
+        (SMALL_IMAGENET, write_imagenet),
+        (SMALL_FASHION, write_fashion),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_files_are_compared_with_the_originals(data: Path, dataset: Any, write: Callable[[Path], object]) -> None:
+    write(data)
+    found = dataset.found()
+    warnings, problems = dataset.check_files(found)
+    assert not warnings and [problem.partition(": is not the original file")[0] for problem in problems] == [
+        str(file) for file in found.files
+    ]
+    contents = [file.read_bytes() for file in found.files]
+    contents = [gzip.decompress(c) if dataset is SMALL_FASHION else c for c in contents]
+    known = dict(zip(dataset.originals, (hashlib.md5(c).hexdigest() for c in contents), strict=False))
+    assert replace(dataset, originals=known).check_files(found) == ([], [])
 
 
 def test_labels_of_imagenet_count_from_1(data: Path) -> None:
