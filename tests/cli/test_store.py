@@ -31,13 +31,27 @@ from tests.mongod import Mongod
 from tests.stored_runs import store_run
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[1]
-TINY = ["--preset", "tiny", "--seeds", "1"]
+TINY = ["--preset", "tiny", "--seeds", "3"]
 Capture = pytest.CaptureFixture[str]
 Mongo = Database[dict[str, Any]]
 
+STUDY = """
+from harness.study import Column, Row, Study
+
+toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "train.epochs": 2, "train.batch_size": 20,
+       "network.width": 2, "rank.images": 50, "rank.bins": 3}
+rows = [Row({"Schedule": name}, toy | {"schedule.name": name}) for name in ("cosine", "calr")]
+study = Study("mine", "Mine", rows, [Column("τ", "kendall_tau")])
+"""
+
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy_table: Table) -> Iterator[Path]:
+    """A user's folder with the toy space and a study of two rows, as the current directory."""
+    for name, text in {"spaces/toy.py": TOY, "studies/mine.py": STUDY}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    toy_table.write(tmp_path / "toy.npz")
     with discovery.fresh():
         monkeypatch.chdir(tmp_path)
         for variable in ("HARNESS_STORE", "HARNESS_MONGO"):
@@ -47,8 +61,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def requests(folder: Path) -> list[Request]:
-    """The ablation's, one seed."""
-    return expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1)
+    """The study's: two rows, three seeds."""
+    return expand(find_studies("mine")[0], get_preset("tiny"), 3)
 
 
 @pytest.fixture
@@ -219,7 +233,7 @@ def test_an_invalid_run_is_kept_not_counted_and_listed(requests: list[Request], 
     assert capsys.readouterr().out == f"run {run} is invalid from now on, in runs\n"
     (stored,) = DirectoryStore(Path("runs")).runs()
     assert (stored.invalid, stored.counts, stored.status) == ("a broken fan", False, "done")
-    assert main(["report", "ablation_calr_ms", *TINY]) == 0
+    assert main(["report", "mine", *TINY]) == 0
     assert "a broken fan" in capsys.readouterr().out
     assert main(["store", "invalidate", run, "--reason", "again"]) == 2
     assert capsys.readouterr().err == f"error: run {run} is invalid already: a broken fan\n"
@@ -260,18 +274,18 @@ def test_mistakes_of_invalidate(requests: list[Request], arguments: list[str], m
 def test_a_study_goes_from_one_directory_to_another(requests: list[Request], capsys: Capture) -> None:
     ids = fill(requests)
     store_run(Path("runs"), requests[3], status="failed")
-    assert main(["store", "export", "ablation_calr_ms", "paper.tar.gz", *TINY]) == 0
+    assert main(["store", "export", "mine", "paper.tar.gz", *TINY]) == 0
     captured = capsys.readouterr()
-    assert captured.out.startswith("wrote 3 runs of ablation_calr_ms to paper.tar.gz, ")
-    assert captured.err.count("missing: ") == 9 and captured.err.count(": failed\n") == 1
+    assert captured.out.startswith("wrote 3 runs of mine to paper.tar.gz, ")
+    assert captured.err.count("missing: ") == 3 and captured.err.count(": failed\n") == 1
     assert main(["store", "import", "paper.tar.gz", "--store", "other"]) == 0
     captured = capsys.readouterr()
     assert captured.out == "3 runs added to other, 0 extended, 0 there already\n"
-    assert captured.err == "9 cells of ablation_calr_ms are not in the archive\n"
+    assert captured.err == "3 cells of mine are not in the archive\n"
     assert sorted(DirectoryStore(Path("other")).ids()) == sorted(ids)
     assert main(["store", "import", "paper.tar.gz", "--store", "other"]) == 0
     assert capsys.readouterr().out == "0 runs added to other, 0 extended, 3 there already\n"
-    assert main(["store", "export", "ablation_calr_ms", "all.tar", *TINY, "--all-attempts"]) == 0
+    assert main(["store", "export", "mine", "all.tar", *TINY, "--all-attempts"]) == 0
     assert capsys.readouterr().out.startswith("wrote 4 runs of ")
 
 
@@ -280,8 +294,8 @@ def test_an_archive_is_the_same_from_either_kind_of_store_and_goes_into_either(
 ) -> None:
     fill(requests)
     main(["store", "sync", "--mongo", mongo])
-    assert main(["store", "export", "ablation_calr_ms", "one.tar", *TINY]) == 0
-    assert main(["store", "export", "ablation_calr_ms", "other.tar", *TINY, "--store", mongo]) == 0
+    assert main(["store", "export", "mine", "one.tar", *TINY]) == 0
+    assert main(["store", "export", "mine", "other.tar", *TINY, "--store", mongo]) == 0
     assert Path("one.tar").read_bytes() == Path("other.tar").read_bytes()
     database = connect(mongo)
     for name in database.list_collection_names():
@@ -299,7 +313,7 @@ def test_an_archive_that_contradicts_the_database_changes_nothing(
     requests: list[Request], mongo: str, capsys: Capture
 ) -> None:
     ids = fill(requests, 2)
-    main(["store", "export", "ablation_calr_ms", "one.tar", *TINY])
+    main(["store", "export", "mine", "one.tar", *TINY])
     forge(Path("runs") / ids[1])
     os.rename(f"runs/{ids[0]}", "aside")
     main(["store", "sync", "--mongo", mongo])
@@ -310,13 +324,11 @@ def test_an_archive_that_contradicts_the_database_changes_nothing(
 
 
 def test_mistakes_of_export_and_import_are_one_line(requests: list[Request], capsys: Capture) -> None:
-    assert main(["store", "export", "ablation_calr_ms", "x.tar", *TINY]) == 2
-    assert capsys.readouterr().err == (
-        "error: runs has no run of ablation_calr_ms under preset tiny: there is nothing to export\n"
-    )
+    assert main(["store", "export", "mine", "x.tar", *TINY]) == 2
+    assert capsys.readouterr().err == ("error: runs has no run of mine under preset tiny: there is nothing to export\n")
     fill(requests, 1)
     Path("x.tar").write_text("mine")
-    assert main(["store", "export", "ablation_calr_ms", "x.tar", *TINY]) == 2
+    assert main(["store", "export", "mine", "x.tar", *TINY]) == 2
     assert "x.tar exists already" in capsys.readouterr().err and Path("x.tar").read_text() == "mine"
     assert main(["store", "import", "x.tar", "--store", "other"]) == 2
     said = capsys.readouterr().err
@@ -327,31 +339,25 @@ def test_mistakes_of_export_and_import_are_one_line(requests: list[Request], cap
 
 # recompute
 
-STUDY = """
-from harness.study import Column, Row, Study
 
-toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "train.epochs": 2, "train.batch_size": 20,
-       "network.width": 2, "rank.images": 50, "rank.bins": 3}
-rows = [Row({"Schedule": name}, toy | {"schedule.name": name}) for name in ("cosine", "calr")]
-study = Study("mine", "Mine", rows, [Column("τ", "kendall_tau")])
-"""
+def test_recompute_says_what_would_need_training(requests: list[Request], capsys: Capture) -> None:
+    fill(requests, 2)
+    assert main(["store", "recompute", "mine", *TINY]) == 0
+    said = "0 recomputed\n4 of 6 cells would need training, which `harness run` does\n"
+    assert capsys.readouterr().out == said
+    assert len(DirectoryStore(Path("runs")).ids()) == 2
 
 
-def test_recompute_ranks_what_is_stored_and_trains_nothing(folder: Path, toy_table: Table, capsys: Capture) -> None:
-    for name, text in {"spaces/toy.py": TOY, "studies/mine.py": STUDY}.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-    toy_table.write(folder / "toy.npz")
-    discovery.reset()
-    one, _ = expand(find_studies("mine")[0], get_preset("tiny"), 1)
-    job: dict[str, Any] = {"kind": "train", "cell": one.cell.json(), "store": "runs", "preset": "tiny"}
+@pytest.mark.long
+def test_recompute_ranks_what_is_stored_and_trains_nothing(requests: list[Request], capsys: Capture) -> None:
+    job: dict[str, Any] = {"kind": "train", "cell": requests[0].cell.json(), "store": "runs", "preset": "tiny"}
     assert run_job(job | {"overrides": {}, "threads": 1}, lambda report: None)["status"] == "done"
     (before,) = DirectoryStore(Path("runs")).runs()
     weights = Path("runs") / before.id / "weights.pt"
     untouched = weights.stat().st_mtime_ns
     assert main(["store", "recompute", "mine", *TINY, "with", "rank.candidates=12"]) == 0
     said = capsys.readouterr().out
-    assert "1 recomputed\n1 of 2 cells would need training, which `harness run` does\n" in said
+    assert "1 recomputed\n5 of 6 cells would need training, which `harness run` does\n" in said
     (after,) = DirectoryStore(Path("runs")).runs()
     assert len(after.rankings) == 2 and after.result == before.result
     assert weights.stat().st_mtime_ns == untouched
