@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
+from harness.cli._signals import on_signals
 from harness.cli._values import Size
 from harness.errors import Unreachable
 from harness.store_option import Places
@@ -42,7 +43,6 @@ def recompute(
     Other architectures to rank, other images to rank them on, another table of ground truth: predictions that
     are stored are taken as they are, others are made with the stored weights. Exits 1 if something failed.
     """
-    from harness.cli.run import _on_signals
     from harness.executors import Job, Stopping
     from harness.executors.local import execute
     from harness.stores.claims import LEASE
@@ -71,7 +71,7 @@ def recompute(
     plan = plan_now()
     attempted: set[tuple[str, str]] = set()
     ended = {"done": 0, "failed": 0}
-    with _on_signals(stopping.ask) as received:
+    with on_signals(stopping.ask) as received:
         while not stopping.asked:
             # Each time round a cell gets one ranking; studies may ask for several.
             todo = [w for w in plan.work if w.state == "rank" and _what(w) not in attempted]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
+from harness.cli._signals import on_signals
 from harness.cli._values import Duration, Size
 from harness.errors import Unreachable, UserError
 from harness.store_option import Places
@@ -98,7 +98,7 @@ def command(
     stopping = Stopping()
     gave_up = False
     # The server imports torch while we plan.
-    with contextlib.closing(ForkServer()) as first, _on_signals(stopping.ask) as received:
+    with contextlib.closing(ForkServer()) as first, on_signals(stopping.ask) as received:
         server: ForkServer | None = first
         place = Workplace(store.directory, shared["mongo"], lease, int(mirror_weights_max), click.echo)
 
@@ -215,24 +215,6 @@ def _check_writable(store: Path) -> None:
     except OSError as error:
         raise UserError(f"cannot write to the store {store}: {error.strerror or error}") from error
 
-
-@contextlib.contextmanager
-def _on_signals(ask: Callable[[], None]) -> Iterator[list[int]]:
-    """Within, Ctrl-C and SIGTERM call `ask` instead of ending the process; gives the list of those received."""
-    received: list[int] = []
-
-    def handle(number: int, frame: object) -> None:
-        received.append(number)
-        if len(received) == 1:  # written past all buffers: a handler may come in the midst of a print
-            os.write(2, b"stopping: running cells are stored as interrupted; Ctrl-C again ends them at once\n")
-        ask()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _unreached(received: list[int], patience: float) -> int:

@@ -1,0 +1,27 @@
+"""Ctrl-C and SIGTERM for commands that run cells: the first asks them to stop, the second ends them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def on_signals(ask: Callable[[], None]) -> Iterator[list[int]]:
+    """Within, Ctrl-C and SIGTERM call `ask` instead of ending the process; gives the list of those received."""
+    received: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        received.append(number)
+        if len(received) == 1:  # written past all buffers: a handler may come in the midst of a print
+            os.write(2, b"stopping: running cells are stored as interrupted; Ctrl-C again ends them at once\n")
+        ask()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
