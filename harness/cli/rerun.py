@@ -103,14 +103,14 @@ def _folder(into: Path | None, cell: Cell) -> Iterator[Path]:
 
 def _execute(document: Mapping[str, Any], label: str) -> int:
     """Run it; 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
-    from harness.cli.run import _on_signals
+    from harness.cli._signals import on_signals
     from harness.display import Display
     from harness.executors import Job, Stopping
     from harness.executors.local import execute
 
     stopping = Stopping()
     answer: Mapping[str, Any] = {"status": "interrupted"}
-    with _on_signals(stopping.ask) as received, Display(1) as display:
+    with on_signals(stopping.ask) as received, Display(1) as display:
         for event in execute([Job(0, document, document["threads"])], 1, stopping=stopping):
             if event.kind == "started":
                 display.started(0, label)
