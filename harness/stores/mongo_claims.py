@@ -15,20 +15,17 @@ import pymongo
 from pymongo import ReadPreference, WriteConcern
 from pymongo.collection import ReturnDocument
 from pymongo.database import Database
-from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
+from pymongo.errors import DuplicateKeyError
 
 from harness.errors import Unreachable, UserError
 from harness.stores.claims import LEASE, RENEWALS, SCHEMA, Claim, ClaimLost, ClaimRecord, Claims, is_held
+from harness.stores.mongo import Document, translated
 from harness.stores.owner import this_process
 
 COLLECTION = "harness_claims"
 
 SHORTEST_WAIT, LONGEST_WAIT = 2.0, 10.0
-"""Seconds that one operation waits for the server, whatever the client's own settings; see `_waiting`."""
-
-_REFUSALS = {"Unauthorized", "AuthenticationFailed", "AtlasError"}
-
-Document = dict[str, Any]
+"""Seconds that one operation waits for the server, at least and at most, whatever the client's own settings."""
 
 
 class MongoClaims(Claims):
@@ -133,14 +130,8 @@ class MongoClaims(Claims):
     def _answering(self) -> Iterator[None]:
         """Say errors of the driver in the contract's words, and wait no longer than a claim can afford."""
         wait = min(LONGEST_WAIT, max(SHORTEST_WAIT, self.lease / RENEWALS))
-        try:
-            with pymongo.timeout(wait):
-                yield
-        except PyMongoError as error:
-            name = self._collection.database.name
-            if isinstance(error, OperationFailure) and (error.details or {}).get("codeName") in _REFUSALS:
-                raise UserError(f"the database {name!r} refuses claims: {_first_line(error)}") from error
-            raise Unreachable(f"the database {name!r} does not answer: {_first_line(error)}") from error
+        with translated(), pymongo.timeout(wait):
+            yield
 
 
 class MongoClaim(Claim):
@@ -184,11 +175,3 @@ def _stages(change: Document) -> list[Document]:
     """The update that sets these values in a new generation, now."""
     values = {name: {"$literal": value} for name, value in change.items()}
     return [{"$set": values | {"generation": {"$add": ["$generation", 1]}, "renewed": "$$NOW"}}]
-
-
-def _first_line(error: PyMongoError) -> str:
-    """The driver's message without its account of settings and servers. It holds no credentials."""
-    line = (str(error).splitlines() or [""])[0]
-    for rest in (" (configured timeouts", ", Timeout:", ", full error:"):
-        line = line.partition(rest)[0]
-    return line or type(error).__name__

@@ -68,7 +68,7 @@ def keep(key):
     gone = threading.Event()
     with Lease(claims.acquire(key), gone.set) as lease:
         say("kept")
-        gone.wait()
+        gone.wait(20)
         return lease.lost
 
 def say(answer):
@@ -158,7 +158,7 @@ def await_that(holds: Callable[[], bool]) -> None:
     until = time.monotonic() + 20
     while not holds():
         assert time.monotonic() < until, "it never came"
-        time.sleep(0.01)
+        time.sleep(0.005)
 
 
 def test_only_one_holds_a_claim(place: Place) -> None:
@@ -355,28 +355,26 @@ def test_no_two_threads_hold_a_claim_that_changes_hands_all_the_time(place: Plac
     seen: list[tuple[int, int]] = []
 
     def work(number: int) -> None:
-        for _ in range(60):
-            claim = claims.acquire(KEY)
-            if claim is not None:
-                inside.append(number)
-                assert inside == [number]
-                claim.confirm()
-                seen.append((claim.generation, claim.attempt))
-                assert inside == [number]
-                inside.remove(number)
-                claim.release()
+        for _ in range(10):
+            claim = awaited(claims)
+            inside.append(number)
+            assert inside == [number]
+            claim.confirm()
+            seen.append((claim.generation, claim.attempt))
+            assert inside == [number]
+            inside.remove(number)
+            claim.release()
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(work, range(4)))
-    assert len(seen) >= 15
     assert seen == sorted(set(seen))  # each later one has a higher generation
-    assert [attempt for _, attempt in seen] == list(range(1, len(seen) + 1))
+    assert [attempt for _, attempt in seen] == list(range(1, 41))
 
 
 def test_a_lease_keeps_its_claim_and_releases_it(place: Place) -> None:
-    claims = place.open(1.0)
+    claims = place.open(1.5)
     with Lease(acquired(claims)) as lease:
-        until = time.monotonic() + 1.2
+        until = time.monotonic() + 1.7
         while time.monotonic() < until:
             assert claims.acquire(KEY) is None
             time.sleep(0.02)
@@ -552,7 +550,7 @@ def test_an_owner_goes_on_while_the_server_is_gone_and_renews_when_it_is_back(
         await_that(lambda: lease.unreachable_since is not None)
         assert lease.confirm() is False
         for use in (lambda: claims.acquire("another"), lambda: claims.holder(KEY), claims.records):
-            with pytest.raises(Unreachable, match=r"^the database 'lab' does not answer: .*\Z"):
+            with pytest.raises(Unreachable, match=r"^the database does not answer: .*\Z"):
                 use()
         impatient.undo()
         server.start()
