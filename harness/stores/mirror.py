@@ -18,7 +18,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from bson import ObjectId
-from pymongo import DESCENDING, MongoClient, UpdateOne
+from pymongo import DESCENDING, MongoClient, ReadPreference, UpdateOne
 from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
@@ -52,6 +52,8 @@ def project(path: Path, database: Database[Document], weights_max: int = WEIGHTS
     What the database has newer is left alone. With `again`, everything is written even if it seems to be there.
     Raises `DataError` for a directory that is damaged or cannot be stored, and what `translated` raises.
     """
+    # Whatever the address says of reading: what was read is written over, so it must be the newest there is.
+    database = database.with_options(read_preference=ReadPreference.PRIMARY)
     with translated():
         prepare(database)
         for _ in range(ATTEMPTS):

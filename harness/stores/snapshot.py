@@ -63,6 +63,11 @@ class State:
     def phase(self) -> int:
         return phase_of(self.revision)
 
+    @property
+    def newest(self) -> int:
+        """The time of the newest file, in microseconds."""
+        return self.revision & ((1 << _PHASE_BITS) - 1)
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -115,6 +120,17 @@ def phase_of(number: int) -> int:
 def look(path: Path) -> State:
     """How new a run directory is, without reading its files. Raises `Damaged`."""
     return _state(path, _scan(path))
+
+
+def additions(path: Path) -> dict[str, int]:
+    """Of a run that is complete: what came after that, and when, in microseconds. Raises `Damaged`."""
+    found: dict[str, int] = {}
+    with contextlib.suppress(FileNotFoundError):
+        found[INVALID] = os.stat(path / INVALID).st_mtime_ns // 1000
+    if os.path.isdir(path / RANKINGS):
+        inside = _scan(path / RANKINGS)
+        found |= {f"{RANKINGS}/{name}": status.st_mtime_ns // 1000 for name, status in inside.items()}
+    return found
 
 
 def take(path: Path) -> Snapshot:

@@ -1,6 +1,6 @@
 """All of a directory store into the database that mirrors it, and what was declared invalid there back.
 
-Compares before it writes: what is in the database already costs one look at its directory. Any number of
+Compares before it writes: what is in the database already costs a look at its directory. Any number of
 processes may do this at the same time.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pymongo.database import Database
@@ -19,8 +20,8 @@ from harness.stores.mirror import WEIGHTS_MAX, project
 from harness.stores.mongo import translated
 from harness.stores.mongo_store import MongoStore
 from harness.stores.reading import Damaged
-from harness.stores.run_directory import INVALID
-from harness.stores.snapshot import State, look
+from harness.stores.run_directory import COMPLETION, INVALID
+from harness.stores.snapshot import COMPLETE, State, additions, look
 
 Document = dict[str, Any]
 
@@ -55,11 +56,10 @@ def sync(
     for name in sorted(store.ids()):
         done.runs += 1
         try:
-            state = look(store.path / name)
-            if name in found and INVALID in found[name].added and INVALID not in state.added:
+            mirrored = found.get(name)
+            if mirrored and INVALID in mirrored.added and not (store.path / name / INVALID).exists():
                 _pull_mark(store, database, name)
-                state = look(store.path / name)
-            if _is_behind(found.get(name), state):
+            if _is_behind(mirrored, store.path / name):
                 behind.append(name)
         except DataError as error:
             done.failed[name] = str(error)
@@ -79,7 +79,7 @@ def unsynced(store: DirectoryStore, database: Database[Document]) -> list[str]:
     behind = []
     for name in sorted(store.ids()):
         try:
-            if _is_behind(found.get(name), look(store.path / name)):
+            if _is_behind(found.get(name), store.path / name):
                 behind.append(name)
         except Damaged:
             continue
@@ -95,11 +95,13 @@ def _mirrored(database: Database[Document]) -> dict[str, State]:
         return {one["run_id"]: State(one["revision"], tuple(one.get("added", ()))) for one in own}
 
 
-def _is_behind(mirrored: State | None, here: State) -> bool:
-    """Copies of a complete run differ in what was added to them, whichever is the newer."""
-    if mirrored is None or mirrored.revision < here.revision:
-        return True
-    return here.phase == mirrored.phase and not set(here.added) <= set(mirrored.added)
+def _is_behind(mirrored: State | None, path: Path) -> bool:
+    """Of a run that was complete when it was mirrored only what was added since can be new."""
+    if mirrored is not None and mirrored.phase == COMPLETE:
+        here = additions(path)
+        newer = max(here.values(), default=0) > mirrored.newest and (path / COMPLETION).exists()
+        return newer or not here.keys() <= set(mirrored.added)
+    return mirrored is None or mirrored.revision < look(path).revision
 
 
 def _pull_mark(store: DirectoryStore, database: Database[Document], name: str) -> None:

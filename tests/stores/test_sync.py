@@ -13,7 +13,7 @@ from pymongo.database import Database
 
 from harness.stores.directory import DirectoryStore
 from harness.stores.mongo_store import MongoStore
-from harness.stores.run_directory import CELL, write_ranking
+from harness.stores.run_directory import CELL, declare_invalid, write_ranking
 from harness.stores.sync import sync, unsynced
 
 from .conftest import RESULT, cell, finish
@@ -113,3 +113,21 @@ def test_a_run_that_ends_meanwhile_is_brought_again(store: DirectoryStore, mongo
     assert unsynced(store, mongo_database) == [directory.id]
     sync(store, mongo_database)
     assert MongoStore(mongo_database).runs() == store.runs() and counts(mongo_database)["runs"] == 1
+
+
+def test_a_copy_left_behind_adds_its_mark_and_is_in_step(
+    store: DirectoryStore, tmp_path: Path, mongo_database: Mongo
+) -> None:
+    directory = store.create(cell(), "tiny", {})
+    behind = DirectoryStore(tmp_path / "elsewhere")
+    shutil.copytree(store.path, behind.path)
+    finish(directory, cell(), RESULT)
+    sync(store, mongo_database)
+    declare_invalid(behind.path / directory.id, "wrong data")
+    assert unsynced(behind, mongo_database) == [directory.id]
+    sync(behind, mongo_database)
+    assert unsynced(behind, mongo_database) == []
+    (run,) = MongoStore(mongo_database).runs()
+    assert (run.status, run.invalid) == ("done", "wrong data")
+    sync(store, mongo_database)
+    assert store.runs() == [run] and unsynced(store, mongo_database) == []
