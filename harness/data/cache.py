@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -115,8 +115,9 @@ def build(folder: Path, decode: Callable[[Path], DataSet], about: Mapping[str, s
                 return record
             for leftover in folder.parent.glob(f".{folder.name}.*.part") if alone else ():  # of one that died
                 shutil.rmtree(leftover, ignore_errors=True)
-            part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+            part = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
             try:
+                part.mkdir()  # with the usual permissions: others may share the cache
                 (scratch := part / "scratch").mkdir()
                 record = _write(part, decode(scratch), about)
                 shutil.rmtree(scratch)

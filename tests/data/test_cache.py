@@ -43,6 +43,7 @@ def test_what_is_built_is_what_is_loaded(folder: Path) -> None:
     assert replace(loaded, **parts) == replace(original, **parts)
     assert loaded.checksum() == original.checksum() == loaded.computed_checksum()
     assert record(folder).about == {"from": "the test"}
+    assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777  # others may share the cache
     assert record(folder).counts == {"train": 20, "valid": 10, "test": 5}
 
 
