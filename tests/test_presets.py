@@ -128,7 +128,8 @@ def test_supernets(imported: ImportedBenchmark) -> None:
         assert found.top1 and found.top1_accuracy == imported.accuracy(found.top1, request.dataset)
 
 
-def test_the_selection_for_tau(truth: ImportedBenchmark) -> None:
+def test_the_selection_for_tau(imported: ImportedBenchmark) -> None:
+    truth = imported
     for number, dataset in enumerate(DATASETS):
         for preset, expected in (
             (PAPER, equal_count(truth.accuracies(dataset), 400)),
@@ -138,6 +139,14 @@ def test_the_selection_for_tau(truth: ImportedBenchmark) -> None:
             assert config.dataset == dataset
             selected = selected_architectures(truth, dataset, config.rank)
             assert [SPACE.index(architecture) for architecture in selected] == expected.tolist()
+    # Another selection is another ranking of the same cell, and one that is selected by its own truth is not.
+    own = {"rank.selection": "equal-width"}
+    plain, foreign, again = (
+        requests(replace(PAPER, settings={**PAPER.settings, **own, "rank.selection_on": dataset}))[0].cell
+        for dataset in (None, "cifar100", "cifar10")
+    )
+    assert plain.key == foreign.key == again.key
+    assert plain.ranking_key == again.ranking_key != foreign.ranking_key
 
 
 @pytest.mark.parametrize("method", ["spos", "fairnas", "fsnas"])
