@@ -76,6 +76,7 @@ def test_start_status_stop(folder: Path) -> None:
     assert "no server runs" in status.communicate()[0] and status.returncode == 1
 
 
+@pytest.mark.long
 def test_status_of_a_server_that_does_not_answer(folder: Path) -> None:
     server, _ = mongod.start(folder / "mongo", free_port())
     assert server.pid is not None
