@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
@@ -21,8 +21,9 @@ from harness.method import ClusterRule, Method, Sampler, Schedule
 from harness.presets import Preset
 from harness.registries import DATASETS, SPACES
 from harness.seeds import chance
+from harness.space import Space
 from harness.stores.stored import StoredRun
-from harness.study import Cell, Request, Study, expand
+from harness.study import Cell, Request, Study, canonical, expand
 from harness.syntax import Filter, matching
 
 STATES = {
@@ -97,8 +98,12 @@ def make_plan(
     seeds: int | None = None,
     overrides: Mapping[str, Any] | None = None,
     only: Filter | None = None,
+    check: bool = True,
 ) -> Plan:
-    """The plan of these studies. Raises `InvalidConfiguration` for anything that could not run."""
+    """The plan of these studies.
+
+    Raises `InvalidConfiguration` for anything that could not run, unless `check` says that nothing shall.
+    """
     requests = [request for study in studies for request in expand(study, preset, seeds, overrides)]
     chosen = matching([request.cell.config.json() for request in requests], only or {})
     by_key: dict[str, list[Request]] = {}
@@ -108,11 +113,12 @@ def make_plan(
     for run in runs:
         attempts.setdefault(run.key, []).append(run)
     rows = {study.name: study.rows for study in studies}
-    checked: set[str] = set()
+    checks = _Checks()
     work = []
     for key, same in by_key.items():
         label = _label(rows[same[0].study][same[0].row].labels, same[0], preset)
-        _check(label, same[0].cell.config, checked)
+        if check:
+            checks.check(label, same[0].cell.config)
         work.append(_work(label, same, attempts.get(key, [])))
     return Plan(tuple(work), tuple(studies))
 
@@ -187,6 +193,43 @@ def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset) -
     return " ".join([*map(str, words), f"seed {request.seed}"])
 
 
+@dataclass
+class _Checks:
+    """Refuses what could not run. Cells that differ in nothing that matters for it are looked at once."""
+
+    seen: set[str] = field(default_factory=set)
+    spaces: dict[str, Space] = field(default_factory=dict)
+
+    def check(self, label: str, config: RunConfig) -> None:
+        """Refuse components that do not fit together now, not when the cell's turn has come."""
+        document = config.json()
+        try:
+            if self._is_new({**document, "seed": 0}):
+                self._check_components(config)
+            if self._is_new([document[key] for key in ("space", "dataset", "benchmark", "rank")]):
+                _check_ranking(config)
+        except InvalidConfiguration as error:
+            raise InvalidConfiguration(f"{label}: {error}") from error
+
+    def _check_components(self, config: RunConfig) -> None:
+        # One for all cells: it remembers what took long to find out.
+        space = self.spaces.setdefault(config.space, SPACES.get(config.space)())
+        method: Method = config.method.build(COMPONENTS["method"], "method")
+        schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
+        rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
+        sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
+        schedule.bind(space)
+        for part in method.parts(space, chance(config.seed, "split")):
+            method.check(space, rule.bind(space, part.fixed, chance(config.seed, "clusters")), sampler)
+            sampler.bind(space, part.fixed)
+
+    def _is_new(self, document: Any) -> bool:
+        text = canonical(document)
+        known = text in self.seen
+        self.seen.add(text)
+        return not known
+
+
 def _check_ranking(config: RunConfig) -> None:
     """Refuse what could not be measured of the cell, before it is trained."""
     benchmark = benchmark_for(config.benchmark, config.space)
@@ -196,24 +239,3 @@ def _check_ranking(config: RunConfig) -> None:
         there = len(DATASETS.get(config.dataset)().valid)
         if config.rank.images > there:
             raise InvalidConfiguration(f"rank.images is {config.rank.images}; {config.dataset} has {there} to rank on")
-
-
-def _check(label: str, config: RunConfig, checked: set[str]) -> None:
-    """Refuse components that do not fit together now, not when the cell's turn has come."""
-    seedless = replace(config, seed=0).canonical()
-    if seedless in checked:
-        return
-    checked.add(seedless)
-    space = SPACES.get(config.space)()
-    method: Method = config.method.build(COMPONENTS["method"], "method")
-    schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
-    rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
-    sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
-    try:
-        schedule.bind(space)
-        for part in method.parts(space, chance(config.seed, "split")):
-            method.check(space, rule.bind(space, part.fixed, chance(config.seed, "clusters")), sampler)
-            sampler.bind(space, part.fixed)
-        _check_ranking(config)
-    except InvalidConfiguration as error:
-        raise InvalidConfiguration(f"{label}: {error}") from error

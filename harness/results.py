@@ -15,6 +15,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
 from harness import collector
@@ -226,8 +227,8 @@ def _one_study(name: str) -> Study:
 
 def _as_asked(run: StoredRun, request: Request) -> dict[str, Any]:
     """The run's columns, with the ranking that the request asks for in place of the run's own."""
-    config = request.cell.config.json()
-    measured = columns_of({"rank": config["rank"], "benchmark": config["benchmark"]})
+    config = request.cell.config
+    measured = columns_of({"rank": vars(config.rank), "benchmark": config.benchmark})
     return record(run, request.cell.ranking_key) | measured | {"overridden": request.overridden}
 
 
@@ -256,13 +257,14 @@ def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]
         preset, _ = place
         if preset not in PRESETS:
             continue
-        seeds = 1 + max(int(run.cell["config"]["seed"]) for run in group)
+        seeds = sorted({int(run.cell["config"]["seed"]) for run in group})
         try:
-            requests = expand(study, PRESETS[preset], seeds, with_overrides[place])
+            requests = expand(study, PRESETS[preset], 1, with_overrides[place])
         except UserError:  # overrides of another study, which this one has no row for
             continue
         asked: dict[str, list[Request]] = {}
-        for request in requests:
+        for first, seed in product(requests, seeds):
+            request = dataclasses.replace(first, seed=seed, cell=first.cell.with_seed(seed))
             same = asked.setdefault(request.cell.key, [])
             if not same or same[0].row == request.row:
                 same.append(request)

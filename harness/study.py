@@ -8,6 +8,7 @@ part of it, so tables share cells. A study is a view of runs, not their owner.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -43,9 +44,24 @@ class Cell:
     config: RunConfig
     parent: str | None = None
     """The key of the cell whose weights or search this one starts from."""
+    _like: Cell | None = field(default=None, init=False, repr=False, compare=False)
+    """One that differs in its seed only, if one is known."""
+
+    def with_seed(self, seed: int) -> Cell:
+        """The same for another seed, at once: all that has nothing to do with the seed is this cell's."""
+        config = copy.copy(self.config)  # not `replace`, which would check everything again
+        object.__setattr__(config, "seed", seed)
+        twin = Cell(config, self.parent)
+        object.__setattr__(twin, "_like", self._like or self)
+        return twin
 
     def identity(self) -> dict[str, Any]:
         """Everything that determines the trained weights, as plain JSON types."""
+        known = self._like._identity if self._like else self._identity
+        return {**known, "configuration": {**known["configuration"], "seed": self.config.seed}}
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
         document = {key: value for key, value in self.config.json().items() if key not in MEASURED}
         versions = {
             "training": TRAINING_VERSION,
@@ -82,6 +98,8 @@ class Cell:
         A table of ground truth that changed gives another key, so no stored judgement outlives its truth.
         Raises `DataError` when the benchmark cannot be read.
         """
+        if self._like:
+            return self._like.ranking_key
         config, rank = self.config, self.config.rank
         load = BENCHMARKS.get(config.benchmark)
         asked = {key: value for key, value in config.json()["rank"].items() if key not in _KNOWN_BY_MEANING}
@@ -169,9 +187,9 @@ def expand(
         for dataset in preset.datasets:
             document, fitting = _configured(preset, dataset, settings, overrides)
             unused -= fitting
+            first = Cell(RunConfig.from_json({**document, "seed": 0}))
             for seed in range(preset.seeds if seeds is None else seeds):
-                config = RunConfig.from_json({**document, "seed": seed})
-                requests.append(Request(study.name, number, dataset, seed, Cell(config), bool(overrides)))
+                requests.append(Request(study.name, number, dataset, seed, first.with_seed(seed), bool(overrides)))
     if unused:
         _explain(study, overrides)
         raise InvalidConfiguration(f"no row of study {study.name} has {', '.join(sorted(unused))}")

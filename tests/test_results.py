@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas
@@ -105,6 +106,15 @@ def test_a_study_gives_its_rows_and_labels(stored: tuple[Path, list[StoredRun]])
     assert len(results.runs(study="ablation_calr_ms", store=store, where="not overridden and label_calr")) == 1
     with pytest.raises(UnknownName, match="did you mean 'ablation_calr_ms'"):
         results.runs(study="ablation_clr_ms", store=store)
+
+
+def test_a_study_knows_its_runs_of_any_seed(tmp_path: Path, requests: list[Request]) -> None:
+    wanted = [replace(requests[2], cell=requests[2].cell.with_seed(seed)) for seed in (2**40, 7)]
+    runs = [store_run(tmp_path, request, 0.5) for request in wanted]
+    frame = results.runs(study="ablation_calr_ms", store=tmp_path).set_index("run_id")
+    assert {run.id: (1, seed) for run, seed in zip(runs, (2**40, 7), strict=True)} == {
+        name: (row.row, row.seed) for name, row in frame.iterrows()
+    }
 
 
 def test_a_study_gives_the_ranking_that_its_report_shows(tmp_path: Path, requests: list[Request]) -> None:

@@ -85,6 +85,17 @@ def test_a_cell_survives_json_with_its_key() -> None:
     assert Cell.from_json(cell.json()) == cell and Cell.from_json(cell.json()).key == cell.key
 
 
+def test_the_same_for_another_seed_is_as_if_made_by_itself() -> None:
+    first = Cell(RunConfig.from_json({"method": "fsnas", "schedule": "calr", "seed": 3}), parent="f00")
+    for made in (first.with_seed(7), first.with_seed(5).with_seed(7)):
+        alone = Cell(RunConfig.from_json({**first.config.json(), "seed": 7}), parent="f00")
+        assert made == alone and made.json() == alone.json()
+        assert (made.key, made.identity(), made.ranking_key) == (alone.key, alone.identity(), alone.ranking_key)
+        other = replace(made, config=replace(made.config, method=Component("spos")))
+        assert other.key == Cell(replace(alone.config, method=Component("spos")), "f00").key != made.key
+    assert first.config.seed == 3 and first.key != first.with_seed(7).key
+
+
 def test_overrides_of_an_option_concern_the_rows_that_have_it() -> None:
     requests = expand(ablation(), DEMO, 1, {"schedule.gamma_prime": 2.0, "train.epochs": 3})
     for request in requests:
