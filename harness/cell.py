@@ -101,24 +101,26 @@ def run_cell(
 
 def rank_again(
     config: RunConfig,
-    weights: list[dict[str, Any]],
+    weights: Callable[[], list[dict[str, Any]]],
     known: Mapping[int, float],
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
 ) -> Outcome:
     """Rank with the stored weights of a run of this cell what the configuration asks now.
 
-    `known` are predictions that the same weights gave on the same images, by architecture number.
+    `known` are predictions that the same weights gave on the same images, by architecture number; `weights`
+    is asked only when that is not all.
     """
     watch = watch or Watch()
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
     space = benchmark.space
     supernets = build_supernets(config, dataset, meter.device)
-    for network, state in zip(supernets.networks, weights, strict=True):
-        network.load_state_dict(state)
     ranked = _ranked(config, benchmark)
     missing = [architecture for architecture in ranked if space.index(architecture) not in known]
+    if missing:
+        for network, state in zip(supernets.networks, weights(), strict=True):
+            network.load_state_dict(state)
     new = predict(supernets, missing, dataset, config.rank, meter, watch.ranking)
     predictions = {a: new[a] if a in new else known[space.index(a)] for a in ranked}
     return Outcome(_result(config, predictions, supernets, benchmark), meter.json(), predictions, supernets)

@@ -31,6 +31,7 @@ from harness.stores import Store, supersede
 from harness.stores.claims import LEASE, ClaimLost, Claims, Lease
 from harness.stores.directory import DirectoryStore, StoredRun
 from harness.stores.directory_claims import DirectoryClaims
+from harness.stores.files import without_nan
 from harness.stores.log import drop_drawings, output_to
 from harness.stores.observer import DirectoryObserver
 from harness.stores.run_directory import LOG, RANKINGS, WEIGHTS, RunDirectory, predictions_document, write_ranking
@@ -63,6 +64,8 @@ class Job:
     work: str | None = None
     """The folder of checkpoints; None for `work` in the store."""
     checkpoint_every: float = 60.0
+    again: bool = False
+    """Whether a ranking that is there is made anew, for what is computed from predictions has changed."""
     timeout: float | None = None
     """Only to be told with the failure: the executor keeps the time."""
 
@@ -253,7 +256,7 @@ def _claimed_rank(cell: Cell, job: Job, progress: Report) -> dict[str, Any]:
         if run is None:
             raise DataError(f"no done run of cell {cell.key[:16]} in {job.reader.name} whose weights could be ranked")
         progress({"event": "start", "run_id": run.id})
-        if cell.ranking_key in run.rankings:
+        if cell.ranking_key in run.rankings and not job.again:
             done = {"status": "done", "already": True}
             return done | {"run_id": run.id, "result": run.rankings[cell.ranking_key], "cost": {}}
         folder = _at_hand(run, job)
@@ -287,11 +290,18 @@ def _rank(cell: Cell, run: StoredRun, folder: Path, job: Job, progress: Report) 
                 result, cost, found = run.rankings[next(iter(run.rankings))], {}, {}
             else:
                 known = job.directory.predictions(run, config["rank"])
-                weights = torch.load(io.BytesIO(job.directory.read(run, WEIGHTS)), weights_only=True)
-                outcome = rank_again(cell.config, weights, known, job.computes_on, Watch(ranking=throttled(progress)))
+                outcome = rank_again(
+                    cell.config,
+                    lambda: torch.load(io.BytesIO(job.directory.read(run, WEIGHTS)), weights_only=True),
+                    known,
+                    job.computes_on,
+                    Watch(ranking=throttled(progress)),
+                )
                 result, found = outcome.result, numbered(cell, outcome)
                 cost = outcome.cost | {"threads": job.threads}
-            write_ranking(folder, key, config, result, cost, predictions_document(config, found))
+            unchanged = run.rankings.get(key) == without_nan(result)
+            if not unchanged:
+                write_ranking(folder, key, config, result, cost, predictions_document(config, found))
     except (Exception, SystemExit) as error:
         with log.open("a") as file:
             traceback.print_exc(file=file)
@@ -299,7 +309,7 @@ def _rank(cell: Cell, run: StoredRun, folder: Path, job: Job, progress: Report) 
     drop_drawings(log)
     if not log.stat().st_size:
         log.unlink()
-    return {"status": "done", "result": result, "cost": cost}
+    return {"status": "done", "result": result, "cost": cost, "already": unchanged}
 
 
 @contextlib.contextmanager

@@ -102,7 +102,8 @@ def test_ranking_again_from_stored_weights(toy_project: Path) -> None:
     assert few.supernets is not None
     space = few.supernets.space
     known = {space.index(architecture): accuracy for architecture, accuracy in few.predictions.items()}
-    again = rank_again(toy(), [network.state_dict() for network in few.supernets.networks], known)
+    weights = [network.state_dict() for network in few.supernets.networks]
+    again = rank_again(toy(), lambda: weights, known)
     assert again.predictions == whole.predictions
     assert again.result.items() <= whole.result.items()
     new = {space.function_class(a) for a in whole.predictions if a not in few.predictions}

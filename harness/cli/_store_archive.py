@@ -58,6 +58,8 @@ def export_command(
     name = ", ".join(one.name for one in studies)
     export_runs(opened, chosen, file, study=name, preset=preset, missing=missing, weights=not no_weights)
     click.echo(f"wrote {len(chosen)} runs of {name} to {file}, {amount(file.stat().st_size)}")
+    for problem in opened.problems:
+        click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
     for line in missing[:LISTED]:
         click.echo(f"missing: {line}", err=True)
     if len(missing) > LISTED:

@@ -32,7 +32,7 @@ def check(fix: bool, work: str | None, store: Places) -> int:
     files are restored from the database, the database from the directory, such claims freed and such
     leftovers removed; no run is ever removed. Exits 1 when problems are left.
     """
-    opened = open_all(store)
+    opened = open_all(store, patient=True)
     left = found = 0
     with progress_line() as progress:
         for finding in _findings(opened, work, progress):
@@ -85,9 +85,11 @@ def clean(dry_run: bool, work: str | None, store: Places) -> int:
 
 
 def _findings(opened: Opened, work: str | None, progress: Progress) -> Iterator[Finding]:
-    from harness.stores.checking import check_database, check_directory, orphaned
+    from harness.stores.checking import Finding, check_database, check_directory, orphaned
 
     parts: list[Iterator[Finding]] = []
+    if opened.silent is not None:
+        parts.append(iter([Finding("database", "not compared", opened.silent)]))
     if opened.directory is not None:
         parts.append(check_directory(opened.directory, opened.mirror, progress))
     if opened.directory is not None and opened.database is not None:

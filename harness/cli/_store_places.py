@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.errors import UserError
+from harness.errors import Unreachable, UserError
 from harness.store_option import MONGO, Places
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Opened:
     mirror: MongoStore | None
     claims: dict[str, Claims]
     """By where they are kept."""
+    silent: str | None = None
+    """Why there is no database although one is configured."""
 
     @property
     def reader(self) -> Store:
@@ -53,8 +55,11 @@ class Opened:
         return None if self.directory is None else self.directory.path / "work"
 
 
-def open_all(places: Places) -> Opened:
-    """Raises `UserError` for what cannot be a store, `Unreachable` for a database that does not answer."""
+def open_all(places: Places, patient: bool = False) -> Opened:
+    """Raises `UserError` for what cannot be a store, and `Unreachable` for a database that does not answer.
+
+    Whoever is patient gets the directory without it, if there is one.
+    """
     from harness.stores.directory import DirectoryStore
     from harness.stores.directory_claims import DirectoryClaims
 
@@ -67,7 +72,12 @@ def open_all(places: Places) -> Opened:
     from harness.stores.mongo_claims import MongoClaims
     from harness.stores.mongo_store import MongoStore
 
-    database = connected(places)
+    try:
+        database = connected(places)
+    except Unreachable as error:
+        if not patient or directory is None:
+            raise
+        return Opened(directory, None, None, claims, str(error))
     mirror = MongoStore(database)
     claims[f"claims in {mirror.name}"] = MongoClaims(database)
     return Opened(directory, database, mirror, claims)

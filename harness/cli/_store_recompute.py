@@ -16,7 +16,8 @@ from harness.store_option import Places
 
 if TYPE_CHECKING:
     from harness.executors import Event
-    from harness.plan import Plan, Work
+    from harness.plan import Plan
+    from harness.study import Cell
 
 
 @click.command("recompute", cls=WithUpdates)
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--jobs", type=click.IntRange(1), help="Cells side by side.  [default: all cores]")
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a cell.")
 @click.option("--device", help="Where to compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
+@click.option("--again", is_flag=True, help="Also what is there: for metrics whose computation has changed.")
 @click.option("--mirror-weights-max", type=Size(), default="64MB", show_default=True, help="Larger ones stay here.")
 def recompute(
     names: tuple[str, ...],
@@ -36,12 +38,14 @@ def recompute(
     jobs: int | None,
     threads: int,
     device: str | None,
+    again: bool,
     mirror_weights_max: float,
 ) -> int:
     """Bring the metrics of done runs to what the studies ask for now, without training anything.
 
     Other architectures to rank, other images to rank them on, another table of ground truth: predictions that
-    are stored are taken as they are, others are made with the stored weights. Exits 1 if something failed.
+    are stored are taken as they are, others are made with the stored weights. With --again every metric is
+    computed anew, and stored where it differs. Exits 1 if something failed.
     """
     from harness.executors import Job, Stopping
     from harness.executors.local import execute
@@ -59,6 +63,7 @@ def recompute(
         "device": device,
         "mongo": store.mongo,
         "weights_max": int(mirror_weights_max),
+        "again": again,
     }
     place = Workplace(store.directory, store.mongo, LEASE, int(mirror_weights_max), click.echo)
     stopping = Stopping()
@@ -70,22 +75,21 @@ def recompute(
 
     plan = plan_now()
     attempted: set[tuple[str, str]] = set()
-    ended = {"done": 0, "failed": 0}
+    ended = {"recomputed": 0, "as it was": 0, "failed": 0}
     with on_signals(stopping.ask) as received:
         while not stopping.asked:
-            # Each time round a cell gets one ranking; studies may ask for several.
-            todo = [w for w in plan.work if w.state == "rank" and _what(w) not in attempted]
+            todo = [one for one in _rankings(plan, again) if (one[0].key, one[0].ranking_key) not in attempted]
             if not todo:
                 break
-            attempted |= {_what(work) for work in todo}
-            numbered = [Job(n, {**shared, "cell": work.cell.json()}, threads) for n, work in enumerate(todo)]
+            attempted |= {(cell.key, cell.ranking_key) for cell, _ in todo}
+            numbered = [Job(n, {**shared, "cell": cell.json()}, threads) for n, (cell, _) in enumerate(todo)]
             for status in _follow(execute(numbered, jobs or os.cpu_count() or 1, stopping=stopping), todo):
                 ended[status] = ended.get(status, 0) + 1
             plan = plan_now()
     states = plan.states
     training = len(plan.work) - states["done"] - states["rank"]
     click.echo(
-        f"{ended.pop('done')} recomputed" + "".join(f", {count} {name}" for name, count in ended.items() if count)
+        f"{ended.pop('recomputed')} recomputed" + "".join(f", {count} {name}" for name, count in ended.items() if count)
     )
     if states["rank"]:
         click.echo(f"{states['rank']} cells are still not ranked as asked")
@@ -96,7 +100,18 @@ def recompute(
     return 1 if ended["failed"] else 0
 
 
-def _follow(events: Iterator[Event], todo: list[Work]) -> Iterator[str]:
+def _rankings(plan: Plan, again: bool) -> list[tuple[Cell, str]]:
+    """The cells with the rankings that can be made now, and their labels: those that are missing, or all."""
+    found = []
+    for work in plan.work:
+        if work.run is None or work.state not in ("rank", "done"):
+            continue
+        wanted = {request.cell.ranking_key: request.cell for request in work.requests}
+        found += [(cell, work.label) for key, cell in wanted.items() if again or key not in work.run.rankings]
+    return found
+
+
+def _follow(events: Iterator[Event], todo: list[tuple[Cell, str]]) -> Iterator[str]:
     """Show what happens; gives how each ended."""
     from harness.display import Display
 
@@ -104,13 +119,10 @@ def _follow(events: Iterator[Event], todo: list[Work]) -> Iterator[str]:
         for event in events:
             number = event.job.number
             if event.kind == "started":
-                display.started(number, todo[number].label)
+                display.started(number, todo[number][1])
             elif event.kind == "progress":
                 display.progress(number, event.data)
             else:
                 display.finished(number, event.data)
-                yield event.data["status"]
-
-
-def _what(work: Work) -> tuple[str, str]:
-    return work.cell.key, work.cell.ranking_key
+                status = event.data["status"]
+                yield ("as it was" if event.data["already"] else "recomputed") if status == "done" else status

@@ -59,7 +59,7 @@ def invalidate(run: str, reason: str, store: Places) -> None:
 
     if not reason.strip():
         raise UserError("--reason must say something")
-    opened = open_all(store)
+    opened = open_all(store, patient=True)
     found = opened.reader.find(run)
     if found.status == "running":
         raise UserError(f"run {found.id} is still running: stop it first")
@@ -73,6 +73,8 @@ def invalidate(run: str, reason: str, store: Places) -> None:
         opened.mirror.invalidate(found.id, reason)
     places = " and ".join([store.directory.name] * here + ["the database"] * there)
     click.echo(f"run {found.id} is invalid from now on, in {places}")
+    if opened.silent is not None:
+        click.echo(f"{opened.silent}; `harness store sync` tells it when it is back", err=True)
 
 
 def _sync(store: Places, weights_max: int, quiet: bool = False) -> int:

@@ -103,8 +103,11 @@ def read_verified(path: Path, name: str) -> bytes:
     file = path / name
     try:
         content = file.read_bytes()
+    except FileNotFoundError as error:
+        left_out = (path / ABSENT).exists() and name == WEIGHTS
+        raise Damaged(file, "was left out when the run was brought here" if left_out else "is missing") from error
     except OSError as error:
-        raise Damaged(file, "is missing" if isinstance(error, FileNotFoundError) else str(error)) from error
+        raise Damaged(file, str(error)) from error
     if (path / COMPLETION).exists():
         expected = read_small(path / COMPLETION, schema=True)["files"].get(name)
         if expected not in (None, hashlib.sha256(content).hexdigest()):

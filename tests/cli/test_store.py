@@ -191,6 +191,29 @@ def test_check_of_a_database_alone(requests: list[Request], mongo: str, capsys: 
     assert "has schema 99" in capsys.readouterr().out
 
 
+SILENT = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200"
+"""Where nobody answers."""
+
+
+def test_a_silent_database_keeps_nobody_from_looking_after_the_directory(
+    requests: list[Request], capsys: Capture
+) -> None:
+    (run,) = fill(requests, 1)
+    assert main(["store", "check", "--mongo", SILENT]) == 1
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("database: not compared: mongodb://127.0.0.1:1/ does not answer")
+    assert rest == ["1 runs: 1 done", "1 problem"]
+    assert main(["store", "invalidate", run, "--reason", "no", "--mongo", SILENT]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == f"run {run} is invalid from now on, in runs\n"
+    assert "does not answer" in captured.err and captured.err.endswith("tells it when it is back\n")
+    # Whether a checkpoint is in use is not known then.
+    for command in (["clean"], ["sync"], ["check", "--store", SILENT], ["recompute", "mine", *TINY]):
+        assert main(["store", *command, "--mongo", SILENT]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith("error: ") and "does not answer" in said and said.count("\n") == 1
+
+
 # clean
 
 

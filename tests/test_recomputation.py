@@ -1,0 +1,90 @@
+"""Rankings made anew from what a run stored: of predictions alone, and of weights if they are needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.config import RunConfig
+from harness.job import run_job
+from harness.stores.directory import DirectoryStore, StoredRun
+from harness.stores.run_directory import COMPLETION, WEIGHTS, declare_absent, predictions_document, write_ranking
+from harness.study import Cell
+
+TOY: dict[str, Any] = {
+    "space": "toy",
+    "dataset": "toy",
+    "benchmark": "toy",
+    "network": {"width": 2},
+    "train": {"epochs": 1, "batch_size": 20},
+    "rank": {"images": 50, "candidates": 4, "bins": 3},
+}
+
+
+def cell(**rank: Any) -> Cell:
+    return Cell(RunConfig.from_json({**TOY, "rank": {**TOY["rank"], **rank}}))
+
+
+def do(one: Cell, store: Path, kind: str, **more: Any) -> dict[str, Any]:
+    job = {"kind": kind, "cell": one.json(), "store": str(store), "preset": "tiny", "overrides": {}, "threads": 1}
+    return run_job(job | more, lambda report: None)
+
+
+def only_run(store: Path) -> StoredRun:
+    (run,) = DirectoryStore(store).runs()
+    return run
+
+
+@pytest.fixture
+def store(toy_project: Path, tmp_path: Path) -> Iterator[Path]:
+    assert do(cell(), tmp_path, "train")["status"] == "done"
+    yield tmp_path
+
+
+def judge(store: Path, run: StoredRun, result: dict[str, Any]) -> None:
+    """Give the run's own ranking another result."""
+    config = run.cell["config"]
+    write_ranking(store / run.id, run.own_ranking or "", config, result, {}, predictions_document(config, {}))
+
+
+def leave_out_weights(run: Path) -> None:
+    declare_absent(run, {WEIGHTS: json.loads((run / COMPLETION).read_text())["files"][WEIGHTS]})
+    (run / WEIGHTS).unlink()
+
+
+def test_a_metric_whose_computation_changed_is_computed_anew_only_when_asked(store: Path) -> None:
+    before = only_run(store)
+    assert before.own_ranking and before.result
+    # As an older version judged it: without most of the metrics, and wrongly.
+    judge(store, before, {"kendall_tau": -1.0})
+    assert only_run(store).rankings[before.own_ranking] == {"kendall_tau": -1.0}
+    assert do(cell(), store, "rank")["already"] is True
+    assert only_run(store).rankings[before.own_ranking] == {"kendall_tau": -1.0}
+    answer = do(cell(), store, "rank", again=True)
+    assert (answer["status"], answer["already"]) == ("done", False)
+    after = only_run(store)
+    assert after.rankings == before.rankings and after.own_ranking == before.own_ranking
+    assert do(cell(), store, "rank", again=True)["already"] is True
+
+
+def test_predictions_are_enough_where_all_are_stored(store: Path) -> None:
+    before = only_run(store)
+    assert before.own_ranking
+    leave_out_weights(store / before.id)
+    judge(store, before, {})
+    answer = do(cell(), store, "rank", again=True)
+    assert (answer["status"], answer["already"]) == ("done", False)
+    assert only_run(store).rankings == before.rankings
+
+
+def test_what_needs_weights_that_were_left_out_says_so(store: Path) -> None:
+    run = only_run(store)
+    leave_out_weights(store / run.id)
+    answer = do(cell(candidates=12), store, "rank")
+    assert answer["status"] == "failed"
+    assert answer["error"] == f"{store / run.id / WEIGHTS}: was left out when the run was brought here"
+    assert only_run(store) == run
