@@ -285,5 +285,5 @@ def _store_of(runs: Runs, store: Store) -> stores.Store:
 def _stored(runs: Runs, store: stores.Store) -> list[StoredRun]:
     """The runs themselves, in the order given. Raises what `Store.find` raises."""
     ids = [runs] if isinstance(runs, str) else list(getattr(runs, "run_id", runs))
-    known = {run.id: run for run in store.runs()}
+    known = {run.id: run for run in store.runs({str(one)[:16] for one in ids})}
     return [known.get(str(one)) or store.find(str(one)) for one in ids]

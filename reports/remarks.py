@@ -80,7 +80,7 @@ def invalidated(found: Sequence[Evidence]) -> list[str]:
 
 
 def damage(store: Store) -> list[str]:
-    """What lies in the store and cannot be used; whose cell it was cannot always be told."""
+    """What the store holds of the cells asked for and cannot be used: their runs, and rankings of them."""
     inside = f"{store.name}/"
     return sorted(f"Damaged and not counted: {one.place.removeprefix(inside)}: {one.reason}" for one in store.problems)
 

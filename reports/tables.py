@@ -130,7 +130,7 @@ def build(
     columns of `harness.results.runs` that says which runs count. Raises `InvalidConfiguration`.
     """
     requests = expand(study, preset, seeds, overrides)
-    found = gather(requests, store.runs())
+    found = gather(requests, store.runs({request.cell.key for request in requests}))
     counted = _matching(found, where, preset.name)
     unasked = {
         column for column in study.columns if all(column.metric in r.cell.config.rank.left_out for r in requests)
@@ -174,8 +174,8 @@ def build(
 
 def has_runs(study: Study, preset: Preset, store: Store, overrides: Mapping[str, Any] | None = None) -> bool:
     """Whether the store holds any run, whatever became of it, that the study asks for."""
-    stored = {run.key for run in store.runs()}
-    return any(request.cell.key in stored for request in expand(study, preset, None, overrides))
+    keys = {request.cell.key for request in expand(study, preset, None, overrides)}
+    return any(run.key in keys for run in store.runs(keys))
 
 
 def label_text(label: Label) -> str:

@@ -12,7 +12,7 @@ import pytest
 from harness.discovery import component
 from harness.presets import Preset
 from harness.stores.directory import DirectoryStore
-from harness.study import Study
+from harness.study import Study, expand
 
 FORMATS = [("markdown", "small.md"), ("latex", "small.tex"), ("tidy", "small.csv")]
 
@@ -23,11 +23,20 @@ def build(study: Study, preset: Preset, store: Path, **options: Any) -> Any:
 
 @pytest.mark.parametrize(("renderer", "file"), FORMATS)
 def test_renders_as_ever(
-    renderer: str, file: str, study: Study, preset: Preset, tmp_path: Path, golden: Callable[[str, str], None]
+    renderer: str,
+    file: str,
+    study: Study,
+    preset: Preset,
+    tmp_path: Path,
+    names: dict[str, str],
+    golden: Callable[[str, str], None],
 ) -> None:
-    damaged = tmp_path / "runs" / "0123456789abcdef-1"
-    damaged.mkdir()
-    (damaged / "cell.json").write_text('{"half": ')
+    missing = next(request.cell for request in expand(study, preset) if (request.row, request.seed) == (4, 0))
+    for cell in (missing.key[:16], "0123456789abcdef"):  # the other is no business of this table
+        damaged = tmp_path / "runs" / f"{cell}-1"
+        damaged.mkdir()
+        (damaged / "cell.json").write_text('{"half": ')
+    names[f"{missing.key[:16]}-1"] = "run-4-0"
     texts = [component(f"reports.{renderer}").render([build(study, preset, tmp_path / "runs")]) for _ in range(2)]
     assert texts[0] == texts[1]
     golden(file, texts[0])
