@@ -566,20 +566,21 @@ def test_an_owner_goes_on_while_the_server_is_gone_and_renews_when_it_is_back(
 
 
 def test_who_could_not_renew_because_the_server_was_down_is_not_taken_over(
-    server: Mongod,
+    mongo_database: Database[dict[str, Any]],
 ) -> None:
-    with pymongo.MongoClient[dict[str, Any]](server.uri) as client:
-        claims = MongoClaims(client["lab"], LONG)
-        claim = acquired(claims)
-        long_ago = datetime(2020, 1, 1)
-        client["lab"]["harness_claims"].update_one({"_id": KEY}, {"$set": {"renewed": long_ago}})
-        assert claims.acquire(KEY) is None  # the server started less than a lease ago
-        assert claims.records()[0].alive
-        assert claims.records()[0].age > LONG
-        claim.renew()
-        assert claims.records()[0].age < LONG
-        client["lab"]["harness_claims"].update_one({"_id": KEY}, {"$set": {"renewed": long_ago, "owner.started": 1}})
-        assert acquired(claims).attempt == 2  # but a dead one is
+    months = 1e7  # the server started less than such a lease ago, 2020 was longer ago
+    documents, long_ago = mongo_database["harness_claims"], {"renewed": datetime(2020, 1, 1)}
+    claims = MongoClaims(mongo_database, months)
+    claim = acquired(claims)
+    documents.update_one({"_id": KEY}, {"$set": long_ago})
+    assert claims.acquire(KEY) is None
+    (record,) = claims.records()
+    assert record.alive
+    assert record.age > months
+    claim.renew()
+    assert claims.records()[0].age < months
+    documents.update_one({"_id": KEY}, {"$set": long_ago | {"owner.started": 1}})
+    assert acquired(claims).attempt == 2  # but a dead one is
 
 
 def test_credentials_are_in_no_message(mongod: str, impatient: pytest.MonkeyPatch) -> None:
