@@ -23,6 +23,7 @@ import torch
 from harness import environment
 from harness.cell import Watch, rank_again
 from harness.checkpoint import Checkpoint
+from harness.data import fingerprint
 from harness.errors import DataError, Unreachable
 from harness.experiment import Report, now, numbered, one_line, sacred_run, seed_globals, throttled
 from harness.interruption import LOST, STOPPED, TIMEOUT, Interruption, interrupt_main, raise_interruption
@@ -141,6 +142,8 @@ def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
             torch.set_num_threads(job.threads)
             cell = Cell.from_json(job.cell)
             reply["key"] = cell.key
+            if cell.images != (now_there := fingerprint(cell.config.dataset)):
+                raise DataError(f"the images of {cell.config.dataset} are {now_there} here, the cell's {cell.images}")
             try:
                 return reply | (_claimed_rank if job.kind == "rank" else _claimed_train)(cell, job, progress)
             except Unreachable as error:
@@ -199,6 +202,8 @@ def _train(
                     reply = _interrupted(observer, interruption, job)
                 except (Exception, SystemExit) as error:
                     reply = _failed(error, job)
+                    if _is_full(error):  # no fault of the cell's: it is not one that failed, for the next `run`
+                        observer.interrupted_event(now(), "INTERRUPTED")
                     traceback.print_exc()
                     if observer.status == "RUNNING":  # it failed outside of Sacred's care
                         observer.failed_event(now(), traceback.format_exception(error))
@@ -234,17 +239,19 @@ def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, j
 
 def _failed(error: BaseException, job: Job) -> dict[str, Any]:
     """The answer of a job that failed, in one line."""
-    full = next((one for one in _chain(error) if isinstance(one, OSError) and one.errno == errno.ENOSPC), None)
-    if full is not None:
+    if _is_full(error):
         reason = f"no space left for the store {job.store}: make room, and the same command goes on"
         return {"status": "failed", "error": reason}
     return {"status": "failed", "error": one_line(error)}
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _is_full(error: BaseException | None) -> bool:
+    """Whether a full disk is behind the error."""
     while error is not None:
-        yield error
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return True
         error = error.__cause__ or error.__context__
+    return False
 
 
 def _claimed_rank(cell: Cell, job: Job, progress: Report) -> dict[str, Any]:

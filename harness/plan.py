@@ -16,14 +16,16 @@ from typing import Any
 from harness.benchmarks import benchmark_for
 from harness.benchmarks.selection import RULES
 from harness.config import COMPONENTS, Observe, RunConfig, read
+from harness.data import fingerprint
 from harness.errors import InvalidConfiguration
+from harness.identity import are_here
 from harness.method import ClusterRule, Method, Sampler, Schedule
 from harness.presets import Preset
 from harness.registries import DATASETS, SPACES
 from harness.seeds import chance
 from harness.space import Space
 from harness.stores.stored import StoredRun
-from harness.study import Cell, Request, Study, canonical, expand
+from harness.study import Cell, Request, Study, canonical, expand_stored
 from harness.syntax import Filter, matching
 
 STATES = {
@@ -85,6 +87,11 @@ class Plan:
         """How many requests are answered by a cell that another request asks for, too."""
         return sum(len({(r.study, r.row) for r in work.requests}) - 1 for work in self.work)
 
+    def require_images(self, retry: str | None = None) -> None:
+        """Raise `DataError` unless the images of all that is to run are here, and right."""
+        for dataset in sorted({work.cell.config.dataset for work in self.work if work.kind(retry)}):
+            fingerprint(dataset)
+
     def of(self, study: Study) -> Plan:
         """The part that one study asks for."""
         return Plan(tuple(w for w in self.work if any(r.study == study.name for r in w.requests)), (study,))
@@ -102,9 +109,12 @@ def make_plan(
 ) -> Plan:
     """The plan of these studies.
 
-    Raises `InvalidConfiguration` for anything that could not run, unless `check` says that nothing shall.
+    Raises `InvalidConfiguration` for anything that could not run, unless `check` says that nothing shall;
+    images need not be here.
     """
-    requests = [request for study in studies for request in expand(study, preset, seeds, overrides)]
+    requests = [
+        request for study in studies for request in expand_stored(study, preset, lambda: runs, seeds, overrides)
+    ]
     chosen = matching([request.cell.config.json() for request in requests], only or {})
     by_key: dict[str, list[Request]] = {}
     for request in sorted((r for r, fits in zip(requests, chosen, strict=True) if fits), key=lambda r: r.seed):
@@ -235,7 +245,7 @@ def _check_ranking(config: RunConfig) -> None:
     benchmark = benchmark_for(config.benchmark, config.space)
     benchmark.accuracies(config.rank.truth_of(config.dataset))
     RULES[config.rank.selection](benchmark.accuracies(config.rank.selects_on(config.dataset)), config.rank.bins)
-    if config.rank.images is not None:
+    if config.rank.images is not None and are_here(config.dataset):
         there = len(DATASETS.get(config.dataset)().valid)
         if config.rank.images > there:
             raise InvalidConfiguration(f"rank.images is {config.rank.images}; {config.dataset} has {there} to rank on")

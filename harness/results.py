@@ -22,7 +22,7 @@ from harness import collector
 from harness.config import RunConfig
 from harness.errors import UnknownName, UserError
 from harness.store_option import places
-from harness.study import Request, Study, expand
+from harness.study import Request, Study, expand_stored
 
 if TYPE_CHECKING:
     import pandas
@@ -259,7 +259,9 @@ def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]
             continue
         seeds = sorted({int(run.cell["config"]["seed"]) for run in group})
         try:
-            requests = expand(study, PRESETS[preset], 1, with_overrides[place])
+            requests = expand_stored(
+                study, PRESETS[preset], lambda: (one for one, _ in chosen), 1, with_overrides[place]
+            )
         except UserError:  # overrides of another study, which this one has no row for
             continue
         asked: dict[str, list[Request]] = {}

@@ -1,116 +1,29 @@
-"""Studies, cells and their identity. Imports no torch.
+"""Studies, and the cells that they ask for. Imports no torch.
 
 A study is a table: rows of configuration settings, columns of metrics. Expanded under a preset it gives
-requests: a cell (what is trained) with a ranking (what is measured of it). A cell's identity is the
-SHA-256 of the canonical JSON of all that determines the trained weights; what is only measured is not
-part of it, so tables share cells. A study is a view of runs, not their owner.
+requests: a cell (what is trained) with a ranking (what is measured of it). A study is a view of runs, not
+their owner: cells are known by their identity, and tables that overlap share them.
 """
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.benchmarks import fingerprint
 from harness.config import COMPONENTS, RunConfig
 from harness.errors import InvalidConfiguration
+from harness.identity import Cell, are_here, canonical, remember_images
 from harness.method import Method
 from harness.presets import Preset
-from harness.registries import BENCHMARKS, DATASETS, SPACES
+from harness.registries import SPACES
 from harness.registry import Registry
 from harness.seeds import chance
 
-_BESIDE_THE_ENGINE = Path(__file__).resolve().parents[1]
+if TYPE_CHECKING:
+    from harness.stores.stored import StoredRun
 
-TRAINING_VERSION = 1
-"""Changes when the engine's training gives other weights for the same configuration."""
-
-MEASURED = ("rank", "benchmark", "observe")
-"""Configuration that says what is measured, not what is trained."""
-
-_KNOWN_BY_MEANING = ("truth", "selection_on", "top1")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A configuration with its seed, and the cell that it starts from, if any."""
-
-    config: RunConfig
-    parent: str | None = None
-    """The key of the cell whose weights or search this one starts from."""
-    _like: Cell | None = field(default=None, init=False, repr=False, compare=False)
-    """One that differs in its seed only, if one is known."""
-
-    def with_seed(self, seed: int) -> Cell:
-        """The same for another seed, at once: all that has nothing to do with the seed is this cell's."""
-        config = copy.copy(self.config)  # not `replace`, which would check everything again
-        object.__setattr__(config, "seed", seed)
-        twin = Cell(config, self.parent)
-        object.__setattr__(twin, "_like", self._like or self)
-        return twin
-
-    def identity(self) -> dict[str, Any]:
-        """Everything that determines the trained weights, as plain JSON types."""
-        known = self._like._identity if self._like else self._identity
-        return {**known, "configuration": {**known["configuration"], "seed": self.config.seed}}
-
-    @cached_property
-    def _identity(self) -> dict[str, Any]:
-        document = {key: value for key, value in self.config.json().items() if key not in MEASURED}
-        versions = {
-            "training": TRAINING_VERSION,
-            "space": version(SPACES, self.config.space),
-            "dataset": version(DATASETS, self.config.dataset),
-        }
-        for key, registry in COMPONENTS.items():
-            versions[key] = version(registry, getattr(self.config, key).name)
-        return {"configuration": document, "parent": self.parent, "versions": versions}
-
-    def sources(self) -> dict[str, Path]:
-        """The files that the cell's components are written in, by a name that holds folder and file."""
-        named = {key: (registry, getattr(self.config, key).name) for key, registry in COMPONENTS.items()}
-        named |= {"space": (SPACES, self.config.space), "dataset": (DATASETS, self.config.dataset)}
-        files = {registry.entries[name].file for registry, name in named.values()}
-        return {"-".join(file.parts[-2:]): file for file in sorted(files) if file.is_file()}
-
-    @cached_property
-    def key(self) -> str:
-        """The cell's identity as a hexadecimal number."""
-        return hashlib.sha256(canonical(self.identity()).encode()).hexdigest()
-
-    def json(self) -> dict[str, Any]:
-        return {"config": self.config.json(), "parent": self.parent}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Cell:
-        return cls(RunConfig.from_json(document["config"]), document["parent"])
-
-    @cached_property
-    def ranking_key(self) -> str:
-        """What is asked of the ranking, and the truth it is judged by: not part of the cell's identity.
-
-        A table of ground truth that changed gives another key, so no stored judgement outlives its truth.
-        Raises `DataError` when the benchmark cannot be read.
-        """
-        if self._like:
-            return self._like.ranking_key
-        config, rank = self.config, self.config.rank
-        load = BENCHMARKS.get(config.benchmark)
-        asked = {key: value for key, value in config.json()["rank"].items() if key not in _KNOWN_BY_MEANING}
-        truth, selection = (fingerprint(load, on(config.dataset)) for on in (rank.truth_of, rank.selects_on))
-        known_by: list[Any] = [asked, config.benchmark, truth]
-        # By meaning, and only where it is not the plain one: rankings that were stored before still count.
-        if selection != truth:
-            known_by.append({"selected by": selection})
-        if not rank.top1:
-            known_by.append("no top-1")
-        return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:16]
+__all__ = ["Cell", "Column", "Request", "Row", "Study", "apply", "canonical", "dotted", "expand", "expand_stored"]
 
 
 @dataclass(frozen=True)
@@ -224,6 +137,20 @@ def _configured(
     return document, {key for key in overrides if fits(key)}
 
 
+def expand_stored(
+    study: Study,
+    preset: Preset,
+    runs: Callable[[], Iterable[StoredRun]],
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> list[Request]:
+    """As `expand`, for what only reads: images that are not here are taken to be those of the stored runs."""
+    requests = expand(study, preset, seeds, overrides)
+    if not all(map(are_here, {request.cell.config.dataset for request in requests})):
+        remember_images(run.cell for run in runs())
+    return requests
+
+
 def _explain(study: Study, overrides: Mapping[str, Any]) -> None:
     """Let the configuration itself say what is wrong with an override, if anything is."""
     document = RunConfig().json()
@@ -263,11 +190,6 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
         place[last] = value
 
 
-def canonical(document: Any) -> str:
-    """Canonical JSON: equal documents give equal text."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
 def _share(document: Mapping[str, Any]) -> int:
     """The epochs that make as many passes as one path a step on one supernet would in `train.epochs`."""
     config = RunConfig.from_json(document)
@@ -285,24 +207,3 @@ def _component_option(key: str) -> bool:
 def _options(registry: Registry[Any], name: Any) -> Mapping[str, Any]:
     """The options of a component of that name. Raises `UnknownName`."""
     return getattr(registry.get(name), "__dataclass_fields__", {}) if isinstance(name, str) else {}
-
-
-def version(registry: Registry[Any], name: str) -> int | str:
-    """What tells two meanings of one component apart.
-
-    Ours carry a number that changes with their meaning (`version`, 1 unless set). Others change without
-    telling: the text of the file that registers them stands for it.
-    """
-    component = registry.get(name)
-    file = registry.entries[name].file
-    if any(file.is_relative_to(_BESIDE_THE_ENGINE / folder) for folder in ("harness", "methods", "spaces")):
-        return int(getattr(component, "version", 1))
-    try:
-        return _text_hash(file, file.stat().st_mtime_ns)
-    except OSError:  # registered by hand, without a file
-        return int(getattr(component, "version", 1))
-
-
-@lru_cache(maxsize=256)
-def _text_hash(file: Path, changed: int) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from harness.presets import Preset
-from harness.study import Study, expand
+from harness.study import Study, expand_stored
 
 from .evidence import Evidence, gather
 from .remarks import damage, elsewhere, invalidated, notes, scale
@@ -129,7 +129,7 @@ def build(
     With overrides it is the table of the runs that were made with them. `where` is a condition on the
     columns of `harness.results.runs` that says which runs count. Raises `InvalidConfiguration`.
     """
-    requests = expand(study, preset, seeds, overrides)
+    requests = expand_stored(study, preset, store.runs, seeds, overrides)
     found = gather(requests, store.runs({request.cell.key for request in requests}))
     counted = _matching(found, where, preset.name)
     unasked = {
@@ -174,7 +174,7 @@ def build(
 
 def has_runs(study: Study, preset: Preset, store: Store, overrides: Mapping[str, Any] | None = None) -> bool:
     """Whether the store holds any run, whatever became of it, that the study asks for."""
-    keys = {request.cell.key for request in expand(study, preset, None, overrides)}
+    keys = {request.cell.key for request in expand_stored(study, preset, store.runs, None, overrides)}
     return any(run.key in keys for run in store.runs(keys))
 
 

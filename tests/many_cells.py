@@ -46,7 +46,7 @@ class Slow(Method):
 """
 
 
-def make_project(folder: Path, table: Table, milliseconds: float = 20, epochs: int = 4) -> Path:
+def make_project(folder: Path, table: Table, milliseconds: float = 40, epochs: int = 6) -> Path:
     """The folder with the study `many` in it: two steps an epoch, each with a rest of so long."""
     for name in ("spaces", "methods", "studies"):
         (folder / name).mkdir(parents=True)

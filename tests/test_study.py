@@ -76,7 +76,7 @@ def test_what_determines_the_weights_is(trained: dict[str, Any]) -> None:
 def test_the_parent_and_the_versions_are_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     key = Cell(RunConfig()).key
     assert Cell(RunConfig(), parent=key).key != key
-    monkeypatch.setattr("harness.study.TRAINING_VERSION", 99)
+    monkeypatch.setattr("harness.identity.TRAINING_VERSION", 99)
     assert Cell(RunConfig()).key != key
 
 

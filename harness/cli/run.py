@@ -109,6 +109,7 @@ def command(
         if not place.reach(outage_wait, stopping):
             return _unreached(received, outage_wait)
         plan = plan_now()
+        plan.require_images(retry)
         for problem in place.reader.problems:
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
         _check_writable(store.directory)

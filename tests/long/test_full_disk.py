@@ -53,7 +53,7 @@ def test_a_full_disk_fails_the_cell_and_leaves_the_store_readable(
     if counts["counts"] < 4:
         assert full.returncode != 0 and "o space left" in said
     ballast.unlink()
-    again = start(folder, *command, "--store", str(store), "--retry", "all")
+    again = start(folder, *command, "--store", str(store))
     said = finish(again)
     assert again.returncode == 0 and "4 of 4 cells done" in said
     runs, counts = standing(store)

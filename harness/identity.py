@@ -1,0 +1,188 @@
+"""A cell and its identity: what is trained, known by a hash. Imports no torch.
+
+The identity is the SHA-256 of the canonical JSON of all that determines the trained weights: configuration,
+seed, the versions of the components, and the images of a data set that comes from files. What is only
+measured is not part of it, so that tables share cells.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from harness import data
+from harness.benchmarks import fingerprint
+from harness.config import COMPONENTS, RunConfig
+from harness.errors import DataError
+from harness.registries import BENCHMARKS, DATASETS, SPACES
+from harness.registry import Registry
+
+_BESIDE_THE_ENGINE = Path(__file__).resolve().parents[1]
+
+TRAINING_VERSION = 1
+"""Changes when the engine's training gives other weights for the same configuration."""
+
+MEASURED = ("rank", "benchmark", "observe")
+"""Configuration that says what is measured, not what is trained."""
+
+_KNOWN_BY_MEANING = ("truth", "selection_on", "top1")
+
+NOT_HERE = "not here"
+"""Stands for images that nothing is known of: no stored run has them."""
+
+_recorded: dict[str, set[str]] = {}
+"""By data set, the images that stored runs were made with."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A configuration with its seed, and the cell that it starts from, if any."""
+
+    config: RunConfig
+    parent: str | None = None
+    """The key of the cell whose weights or search this one starts from."""
+    given: str | None = None
+    """The images, if they are not those that are here now; see `images`."""
+    _like: Cell | None = field(default=None, init=False, repr=False, compare=False)
+    """One that differs in its seed only, if one is known."""
+
+    def with_seed(self, seed: int) -> Cell:
+        """The same for another seed, at once: all that has nothing to do with the seed is this cell's."""
+        config = copy.copy(self.config)  # not `replace`, which would check everything again
+        object.__setattr__(config, "seed", seed)
+        twin = Cell(config, self.parent, self.given)
+        object.__setattr__(twin, "_like", self._like or self)
+        return twin
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that determines the trained weights, as plain JSON types."""
+        known = self._like._identity if self._like else self._identity
+        return {**known, "configuration": {**known["configuration"], "seed": self.config.seed}}
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        document = {key: value for key, value in self.config.json().items() if key not in MEASURED}
+        versions = {
+            "training": TRAINING_VERSION,
+            "space": version(SPACES, self.config.space),
+            "dataset": version(DATASETS, self.config.dataset),
+        }
+        for key, registry in COMPONENTS.items():
+            versions[key] = version(registry, getattr(self.config, key).name)
+        if self.images is not None:
+            versions["images"] = self.images
+        return {"configuration": document, "parent": self.parent, "versions": versions}
+
+    @cached_property
+    def images(self) -> str | None:
+        """The images, known by a hash, of a data set that comes from files: other files, another cell.
+
+        None for a data set that needs no files. Found out when it is first asked for.
+        """
+        if self._like:
+            return self._like.images
+        return self.given or images_of(self.config.dataset)
+
+    def sources(self) -> dict[str, Path]:
+        """The files that the cell's components are written in, by a name that holds folder and file."""
+        named = {key: (registry, getattr(self.config, key).name) for key, registry in COMPONENTS.items()}
+        named |= {"space": (SPACES, self.config.space), "dataset": (DATASETS, self.config.dataset)}
+        files = {registry.entries[name].file for registry, name in named.values()}
+        return {"-".join(file.parts[-2:]): file for file in sorted(files) if file.is_file()}
+
+    @cached_property
+    def key(self) -> str:
+        """The cell's identity as a hexadecimal number."""
+        return hashlib.sha256(canonical(self.identity()).encode()).hexdigest()
+
+    def json(self) -> dict[str, Any]:
+        images = {} if self.images is None else {"images": self.images}
+        return {"config": self.config.json(), "parent": self.parent, **images}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Cell:
+        return cls(RunConfig.from_json(document["config"]), document["parent"], document.get("images"))
+
+    @cached_property
+    def ranking_key(self) -> str:
+        """What is asked of the ranking, and the truth it is judged by: not part of the cell's identity.
+
+        A table of ground truth that changed gives another key, so no stored judgement outlives its truth.
+        Raises `DataError` when the benchmark cannot be read.
+        """
+        if self._like:
+            return self._like.ranking_key
+        config, rank = self.config, self.config.rank
+        load = BENCHMARKS.get(config.benchmark)
+        asked = {key: value for key, value in config.json()["rank"].items() if key not in _KNOWN_BY_MEANING}
+        truth, selection = (fingerprint(load, on(config.dataset)) for on in (rank.truth_of, rank.selects_on))
+        known_by: list[Any] = [asked, config.benchmark, truth]
+        # By meaning, and only where it is not the plain one: rankings that were stored before still count.
+        if selection != truth:
+            known_by.append({"selected by": selection})
+        if not rank.top1:
+            known_by.append("no top-1")
+        return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:16]
+
+
+def images_of(dataset: str) -> str | None:
+    """What `Cell.images` is for that data set.
+
+    Files that are missing do no harm to what only reads or plans: then it is what all stored runs that were
+    looked at so far have (`remember_images`). Raises `DataError` when these do not agree.
+    """
+    try:
+        return data.fingerprint(dataset)
+    except DataError as error:
+        known = _recorded.get(dataset, {NOT_HERE})
+        if len(known) > 1:
+            raise DataError(f"{error}; the stored runs were made with {len(known)} different versions of it") from error
+        return next(iter(known))
+
+
+def are_here(dataset: str) -> bool:
+    """Whether the files of a data set are here, and right."""
+    try:
+        data.fingerprint(dataset)
+    except DataError:
+        return False
+    return True
+
+
+def remember_images(cells: Iterable[Mapping[str, Any]]) -> None:
+    """Know the images that stored runs (as `Cell.json` gives their cells) were made with."""
+    for cell in cells:
+        if cell.get("images"):
+            _recorded.setdefault(cell["config"]["dataset"], set()).add(cell["images"])
+
+
+def canonical(document: Any) -> str:
+    """Canonical JSON: equal documents give equal text."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def version(registry: Registry[Any], name: str) -> int | str:
+    """What tells two meanings of one component apart.
+
+    Ours carry a number that changes with their meaning (`version`, 1 unless set). Others change without
+    telling: the text of the file that registers them stands for it.
+    """
+    component = registry.get(name)
+    file = registry.entries[name].file
+    if any(file.is_relative_to(_BESIDE_THE_ENGINE / folder) for folder in ("harness", "methods", "spaces")):
+        return int(getattr(component, "version", 1))
+    try:
+        return _text_hash(file, file.stat().st_mtime_ns)
+    except OSError:  # registered by hand, without a file
+        return int(getattr(component, "version", 1))
+
+
+@lru_cache(maxsize=256)
+def _text_hash(file: Path, changed: int) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
