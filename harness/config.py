@@ -199,7 +199,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         # Checked before anything runs, and typed and complete whichever way it was made: configurations
         # that mean the same are equal, as objects and as text.
-        for key, kind in get_type_hints(RunConfig).items():
+        for key, kind in _hints(RunConfig).items():
             value = getattr(self, key)
             if key in COMPONENTS:
                 component = _component(value, key)

@@ -7,6 +7,7 @@ their owner: cells are known by their identity, and tables that overlap share th
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -96,9 +97,10 @@ def expand(
         raise InvalidConfiguration(
             f"every row of study {study.name} sets {', '.join(clashing)} itself, to another value than asked for"
         )
+    default = RunConfig().json()
     for number, settings in kept:
         for dataset in preset.datasets:
-            document, fitting = _configured(preset, dataset, settings, overrides)
+            document, fitting = _configured(copy.deepcopy(default), preset, dataset, settings, overrides)
             unused -= fitting
             first = Cell(RunConfig.from_json({**document, "seed": 0}))
             for seed in range(preset.seeds if seeds is None else seeds):
@@ -110,14 +112,13 @@ def expand(
 
 
 def _configured(
-    preset: Preset, dataset: str, settings: Mapping[str, Any], overrides: Mapping[str, Any]
+    document: dict[str, Any], preset: Preset, dataset: str, settings: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> tuple[dict[str, Any], set[str]]:
-    """A row's configuration on one of the preset's data sets, and the overrides that concern it.
+    """The default made a row's configuration on one of the preset's data sets, and the overrides that concern it.
 
     The row's settings stand over the preset's, and overrides over both. A preset's options of components,
     like an override's, are for the rows whose component has them.
     """
-    document = RunConfig().json()
     asked = {**dotted(preset.settings), **settings, **overrides}
     by_method = dotted(preset.by_method.get(asked.get("method.name", document["method"]["name"]), {}))
     merged = {**preset.places(dataset), **dotted(preset.settings), **by_method, **settings, **overrides}
