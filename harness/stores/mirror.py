@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from bson import ObjectId
-from pymongo import DESCENDING, MongoClient, ReadPreference, UpdateOne
+from pymongo import DESCENDING, ReadPreference, UpdateOne
 from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
@@ -26,6 +25,7 @@ from pymongo.errors import DuplicateKeyError
 from harness.errors import DataError
 from harness.stores import gridfs
 from harness.stores.mongo import translated
+from harness.stores.mongo_indexes import prepare
 from harness.stores.reading import Damaged
 from harness.stores.run_directory import CELL, INVALID, RANKINGS, SCHEMA, SOURCES, WEIGHTS
 from harness.stores.sacred_document import metric_document, sacred_document
@@ -42,8 +42,6 @@ ATTEMPTS = 20
 """How often a projection begins again because its directory or its document changed meanwhile."""
 
 LONGEST_SUMMARY = 4 << 20
-
-_prepared: WeakKeyDictionary[MongoClient[Document], set[str]] = WeakKeyDictionary()
 
 
 def project(path: Path, database: Database[Document], weights_max: int = WEIGHTS_MAX, *, again: bool = False) -> int:
@@ -68,26 +66,6 @@ def project(path: Path, database: Database[Document], weights_max: int = WEIGHTS
             if number is not None:
                 return number
     raise DataError(f"{path}: changes faster than it can be mirrored")
-
-
-def prepare(database: Database[Document]) -> None:
-    """Make the indexes, once for each connection."""
-    done = _prepared.setdefault(database.client, set())
-    if database.name in done:
-        return
-    runs, metrics = database["runs"], database["metrics"]
-    # Sparse, partial: documents that others made with Sacred are none of ours to judge.
-    runs.create_index("harness.run_id", unique=True, sparse=True)
-    runs.create_index("harness.cell16")
-    runs.create_index([("harness.key", 1), ("harness.attempt", 1)])
-    runs.create_index([("harness.preset", 1), ("harness.recorded", 1)])
-    runs.create_index("start_time")
-    ours = {"harness": {"$exists": True}}
-    metrics.create_index([("run_id", 1), ("name", 1)], unique=True, partialFilterExpression=ours)
-    metrics.create_index("run_id")
-    database["fs.chunks"].create_index([("files_id", 1), ("n", 1)], unique=True)
-    database["fs.files"].create_index([("filename", 1), ("uploadDate", 1)])
-    done.add(database.name)
 
 
 @dataclass(frozen=True)

@@ -175,27 +175,24 @@ def test_missing_points_are_noticed(make_run: Make, mongo_database: Mongo) -> No
         database.metrics(run)
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"harness.schema": 99}, "schema 99; this version of the harness reads up to"),
-        ({"harness.schema": "?"}, "does not say its schema"),
-        ({"harness.summary": "{"}, "not a run as it should be"),
-        ({"harness.summary": None}, "not a run as it should be"),
-        ({"harness.summary": '{"id": "other"}'}, "is about run other"),
-    ],
-)
-def test_a_damaged_document_is_a_problem(
-    change: dict[str, Any], reason: str, make_run: Make, mongo_database: Mongo
-) -> None:
-    first, second = make_run(), make_run(1)
-    for path in (first, second):
+def test_damaged_documents_are_problems(make_run: Make, mongo_database: Mongo) -> None:
+    changes: list[tuple[str, Any, str]] = [
+        ("schema", 99, "schema 99; this version of the harness reads up to"),
+        ("schema", "?", "does not say its schema"),
+        ("summary", "{", "not a run as it should be"),
+        ("summary", None, "not a run as it should be"),
+        ("summary", '{"id": "other"}', "is about run other"),
+    ]
+    whole, *paths = [make_run(seed) for seed in range(6)]
+    for path in (whole, *paths):
         project(path, mongo_database)
-    mongo_database["runs"].update_one({"harness.run_id": first.name}, {"$set": change})
+    for path, (field, value, _) in zip(paths, changes, strict=True):
+        mongo_database["runs"].update_one({"harness.run_id": path.name}, {"$set": {f"harness.{field}": value}})
     database = MongoStore(mongo_database)
-    assert [run.id for run in database.runs()] == [second.name]
-    (problem,) = database.problems
-    assert reason in problem.reason and first.name in problem.place
+    assert [run.id for run in database.runs()] == [whole.name]
+    for path, (_, _, reason) in zip(paths, changes, strict=True):
+        (found,) = (problem.reason for problem in database.problems if path.name in problem.place)
+        assert reason in found
 
 
 def test_documents_of_others_are_passed_over(make_run: Make, mongo_database: Mongo) -> None:

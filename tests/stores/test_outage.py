@@ -48,8 +48,9 @@ def server(tmp_path: Path) -> Iterator[Mongod]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mirrors that look as often as they are told to."""
-    monkeypatch.setattr(mirroring, "SHARE", 1.0)
+    """Mirrors that look as often as they are told to, and give up soon."""
+    for name, value in (("SHARE", 1.0), ("SELECTION", 1.0), ("KNOWN_SILENT", 0.2)):
+        monkeypatch.setattr(mirroring, name, value)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_a_mirror_follows_its_run(store: DirectoryStore, mongod: str, mongo_data
 
 
 def test_a_run_without_a_server_goes_on(store: DirectoryStore, caplog: pytest.LogCaptureFixture) -> None:
-    uri = f"mongodb://user:{ENCODED}@127.0.0.1:{free_port()}/nas?serverSelectionTimeoutMS=300"
+    uri = f"mongodb://user:{ENCODED}@127.0.0.1:{free_port()}/nas"
     directory, observer = start(store)
     with caplog.at_level(logging.WARNING):
         mirror = Mirror(directory.path, uri, every=0.01)

@@ -1,0 +1,41 @@
+"""The indexes of a database that mirrors runs: what is unique, and the questions that the harness asks."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pymongo import IndexModel, MongoClient
+from pymongo.database import Database
+
+Document = dict[str, Any]
+
+# Sparse, partial: documents that others made with Sacred are none of ours to judge.
+_OURS = {"harness": {"$exists": True}}
+_INDEXES = {
+    "runs": [
+        IndexModel("harness.run_id", unique=True, sparse=True),
+        IndexModel("harness.cell16"),
+        IndexModel([("harness.key", 1), ("harness.attempt", 1)]),
+        IndexModel([("harness.preset", 1), ("harness.recorded", 1)]),
+        IndexModel("start_time"),
+    ],
+    "metrics": [
+        IndexModel([("run_id", 1), ("name", 1)], unique=True, partialFilterExpression=_OURS),
+        IndexModel("run_id"),
+    ],
+    "fs.chunks": [IndexModel([("files_id", 1), ("n", 1)], unique=True)],
+    "fs.files": [IndexModel([("filename", 1), ("uploadDate", 1)])],
+}
+
+_prepared: WeakKeyDictionary[MongoClient[Document], set[str]] = WeakKeyDictionary()
+
+
+def prepare(database: Database[Document]) -> None:
+    """Make the indexes, once for each connection."""
+    done = _prepared.setdefault(database.client, set())
+    if database.name in done:
+        return
+    for name, indexes in _INDEXES.items():
+        database[name].create_indexes(indexes)
+    done.add(database.name)
