@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,3 +54,15 @@ def store_run(
         directory.write(RUN, record | {"status": "COMPLETED"})
         directory.complete()
     return opened.find(directory.id)
+
+
+def forge(run: Path) -> None:
+    """Give a done run another result, and a completion record that agrees."""
+    document = json.loads((run / "result.json").read_text())
+    document["result"]["selected"] += 1
+    text = json.dumps(document)
+    (run / "result.json").write_text(text)
+    record = json.loads((run / "completion.json").read_text())
+    record["files"]["result.json"] = hashlib.sha256(text.encode()).hexdigest()
+    record["sizes"]["result.json"] = len(text)
+    (run / "completion.json").write_text(json.dumps(record))

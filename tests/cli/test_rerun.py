@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from harness.presets import get_preset
 from harness.stores.directory import DirectoryStore
 from harness.study import expand
 from tests.conftest import TOY
+from tests.stored_runs import forge
 
 STUDY = """
 from harness.study import Column, Row, Study
@@ -66,19 +66,6 @@ def project(tmp_path_factory: pytest.TempPathFactory, toy_table: Table) -> Itera
 @pytest.fixture
 def run_id(project: Path) -> str:
     return DirectoryStore(project / "runs").ids()[0]
-
-
-def forge(run: Path) -> None:
-    """Another result, with a completion record that agrees."""
-    text = (run / "result.json").read_text()
-    document = json.loads(text)
-    document["result"]["selected"] += 1
-    text = json.dumps(document)
-    (run / "result.json").write_text(text)
-    record = json.loads((run / "completion.json").read_text())
-    record["files"]["result.json"] = hashlib.sha256(text.encode()).hexdigest()
-    record["sizes"]["result.json"] = len(text)
-    (run / "completion.json").write_text(json.dumps(record))
 
 
 def test_the_same_again_is_equal_and_kept_where_it_is_told(

@@ -25,10 +25,9 @@ from harness.stores.directory_claims import DirectoryClaims
 from harness.stores.mongo import connect
 from harness.stores.mongo_store import MongoStore
 from harness.study import Request, expand
-from tests.cli.test_rerun import forge
 from tests.conftest import TOY
 from tests.mongod import Mongod
-from tests.stored_runs import store_run
+from tests.stored_runs import forge, store_run
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[1]
 TINY = ["--preset", "tiny", "--seeds", "3"]
@@ -195,6 +194,7 @@ SILENT = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200"
 """Where nobody answers."""
 
 
+@pytest.mark.long
 def test_a_silent_database_keeps_nobody_from_looking_after_the_directory(
     requests: list[Request], capsys: Capture
 ) -> None:
@@ -208,7 +208,13 @@ def test_a_silent_database_keeps_nobody_from_looking_after_the_directory(
     assert captured.out == f"run {run} is invalid from now on, in runs\n"
     assert "does not answer" in captured.err and captured.err.endswith("tells it when it is back\n")
     # Whether a checkpoint is in use is not known then.
-    for command in (["clean"], ["sync"], ["check", "--store", SILENT], ["recompute", "mine", *TINY]):
+    for command in (
+        ["clean"],
+        ["sync"],
+        ["sync", "--watch"],
+        ["check", "--store", SILENT],
+        ["recompute", "mine", *TINY],
+    ):
         assert main(["store", *command, "--mongo", SILENT]) == 1
         said = capsys.readouterr().err
         assert said.startswith("error: ") and "does not answer" in said and said.count("\n") == 1
