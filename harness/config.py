@@ -8,6 +8,7 @@ fields of the component's dataclass, so a new component needs no edit here.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import json
@@ -216,6 +217,13 @@ class RunConfig:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> RunConfig:
         return read(cls, document, "")
+
+    def with_valid(self, **values: Any) -> RunConfig:
+        """The same with other values, of the right types and checked by themselves: the rest is not checked again."""
+        changed = copy.copy(self)
+        for key, value in values.items():
+            object.__setattr__(changed, key, value)
+        return changed
 
     def json(self) -> dict[str, Any]:
         """Plain JSON types, components flattened to their name and all their options."""

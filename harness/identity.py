@@ -7,7 +7,6 @@ measured is not part of it, so that tables share cells.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -54,9 +53,7 @@ class Cell:
 
     def with_seed(self, seed: int) -> Cell:
         """The same for another seed, at once: all that has nothing to do with the seed is this cell's."""
-        config = copy.copy(self.config)  # not `replace`, which would check everything again
-        object.__setattr__(config, "seed", seed)
-        twin = Cell(config, self.parent, self.given)
+        twin = Cell(self.config.with_valid(seed=seed), self.parent, self.given)
         object.__setattr__(twin, "_like", self._like or self)
         return twin
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.config import COMPONENTS, RunConfig
@@ -100,9 +100,9 @@ def expand(
     default = RunConfig().json()
     for number, settings in kept:
         for dataset in preset.datasets:
-            document, fitting = _configured(copy.deepcopy(default), preset, dataset, settings, overrides)
+            config, fitting = _configured(copy.deepcopy(default), preset, dataset, settings, overrides)
             unused -= fitting
-            first = Cell(RunConfig.from_json({**document, "seed": 0}))
+            first = Cell(config)
             for seed in range(preset.seeds if seeds is None else seeds):
                 requests.append(Request(study.name, number, dataset, seed, first.with_seed(seed), bool(overrides)))
     if unused:
@@ -113,7 +113,7 @@ def expand(
 
 def _configured(
     document: dict[str, Any], preset: Preset, dataset: str, settings: Mapping[str, Any], overrides: Mapping[str, Any]
-) -> tuple[dict[str, Any], set[str]]:
+) -> tuple[RunConfig, set[str]]:
     """The default made a row's configuration on one of the preset's data sets, and the overrides that concern it.
 
     The row's settings stand over the preset's, and overrides over both. A preset's options of components,
@@ -133,9 +133,10 @@ def _configured(
         return fits(key) or (key in settings and f"{key.partition('.')[0]}.name" not in overrides)
 
     apply(document, {key: value for key, value in merged.items() if meant(key)})
+    config = RunConfig.from_json({**document, "seed": 0})
     if preset.equal_passes and "train.epochs" not in {**by_method, **settings}:
-        document["train"]["epochs"] = _share(document)
-    return document, {key for key in overrides if fits(key)}
+        config = config.with_valid(train=replace(config.train, epochs=_share(config)))
+    return config, {key for key in overrides if fits(key)}
 
 
 def expand_stored(
@@ -191,9 +192,8 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
         place[last] = value
 
 
-def _share(document: Mapping[str, Any]) -> int:
+def _share(config: RunConfig) -> int:
     """The epochs that make as many passes as one path a step on one supernet would in `train.epochs`."""
-    config = RunConfig.from_json(document)
     method: Method = config.method.build(COMPONENTS["method"], "method")
     space = SPACES.get(config.space)()
     supernets = len(method.parts(space, chance(config.seed, "split")))
