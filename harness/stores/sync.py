@@ -20,7 +20,7 @@ from harness.stores.mirror import WEIGHTS_MAX, project
 from harness.stores.mongo import translated
 from harness.stores.mongo_store import MongoStore
 from harness.stores.reading import Damaged
-from harness.stores.run_directory import COMPLETION, INVALID
+from harness.stores.run_directory import CELL, COMPLETION, INVALID
 from harness.stores.snapshot import COMPLETE, State, additions, look
 
 Document = dict[str, Any]
@@ -63,7 +63,8 @@ def sync(
                 behind.append(name)
         except DataError as error:
             done.failed[name] = str(error)
-    for number, name in enumerate(behind, 1):
+    # The oldest first: the database numbers runs as they come, and tools show the highest number on top.
+    for number, name in enumerate(sorted(behind, key=lambda name: _began(store.path / name)), 1):
         try:
             project(store.path / name, database, weights_max)
             done.projected += 1
@@ -102,6 +103,13 @@ def _is_behind(mirrored: State | None, path: Path) -> bool:
         newer = max(here.values(), default=0) > mirrored.newest and (path / COMPLETION).exists()
         return newer or not here.keys() <= set(mirrored.added)
     return mirrored is None or mirrored.revision < look(path).revision
+
+
+def _began(path: Path) -> float:
+    try:
+        return (path / CELL).stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _pull_mark(store: DirectoryStore, database: Database[Document], name: str) -> None:

@@ -37,6 +37,8 @@ def test_every_run_is_brought_once(store: DirectoryStore, make_run: Make, mongo_
     done = sync(store, mongo_database, report=lambda number, total: told.append((number, total)))
     assert (done.runs, done.projected, done.failed) == (4, 4, {})
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)] and unsynced(store, mongo_database) == []
+    numbers = {run["harness"]["run_id"]: run["_id"] for run in mongo_database["runs"].find()}
+    assert [numbers[path.name] for path in paths] == [1, 2, 3]  # as they began
     before = counts(mongo_database)
     done = sync(store, mongo_database)
     assert (done.runs, done.projected, counts(mongo_database)) == (4, 0, before)
