@@ -57,7 +57,7 @@ def sacred_run(
 ) -> Outcome:
     """Run the cell as a Sacred run into its directory, from its checkpoint on if there is one."""
     config = cell.config
-    experiment = Experiment("cell", save_git_info=False)
+    experiment = Experiment(config.method.name, save_git_info=False)
     experiment.logger = _logger(log)  # type: ignore[assignment]
     # numpy's global generator, which Sacred seeds, takes seeds below 2³² only.
     experiment.add_config(config.json() | {"seed": config.seed % 2**32})  # type: ignore[no-untyped-call]

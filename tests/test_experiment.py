@@ -146,7 +146,7 @@ def test_a_run_in_sacreds_layout(trained: tuple[Path, list[dict[str, Any]]]) -> 
     assert entry["status"] == "COMPLETED" and entry["result"] == read["result"]["result"]
     assert entry["start_time"] <= entry["heartbeat"] and entry["start_time"] <= entry["stop_time"]
     assert entry["artifacts"] == ["predictions.json", "weights.pt"] and entry["resources"] == []
-    assert entry["command"] == "train_rank_judge" and entry["experiment"]["name"] == "cell"
+    assert entry["command"] == "train_rank_judge" and entry["experiment"]["name"] == "spos"
     assert f"torch=={torch.__version__}".partition("+")[0] in " ".join(entry["experiment"]["dependencies"])
     assert entry["experiment"]["repositories"][0].keys() == {"url", "commit", "dirty"}
     assert entry["host"]["ENV"] == {} and entry["host"]["cpu"]
