@@ -105,9 +105,9 @@ def _watch(store: Places, weights_max: int, pause: float) -> int:
         while True:
             try:
                 status = _sync(store, weights_max, quiet=True)
-                if gone:
-                    click.echo("the database answers again, and is up to date")
-                gone = False
+                was_gone, gone = gone, False
+                if was_gone:
+                    click.echo("the database answers again")
             except Unreachable as error:
                 if not gone:
                     click.echo(f"{error}; going on when it is back", err=True)
