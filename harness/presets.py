@@ -88,7 +88,7 @@ SMALL = Preset(
     settings={
         "network.width": 8,
         "network.depth": 1,
-        "train.epochs": 45,
+        "train.epochs": 60,
         "train.batch_size": 64,
         "optimiser.learning_rate": 0.025,
         "rank.images": 1000,
