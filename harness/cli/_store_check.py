@@ -134,7 +134,7 @@ def _summary(opened: Opened) -> str:
     states["invalid"] = sum(run.invalid is not None for run in runs)
     states["superseded"] = sum(run.superseded for run in runs)
     counts = ", ".join(f"{count} {state}" for state, count in states.items() if count)
-    return f"{len(runs)} runs" + (f": {counts}" if counts else "")
+    return f"{len(runs)} run{'s' if len(runs) != 1 else ''}" + (f": {counts}" if counts else "")
 
 
 @contextlib.contextmanager

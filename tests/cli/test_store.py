@@ -202,7 +202,7 @@ def test_a_silent_database_keeps_nobody_from_looking_after_the_directory(
     assert main(["store", "check", "--mongo", SILENT]) == 1
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("database: not compared: mongodb://127.0.0.1:1/ does not answer")
-    assert rest == ["1 runs: 1 done", "1 problem"]
+    assert rest == ["1 run: 1 done", "1 problem"]
     assert main(["store", "invalidate", run, "--reason", "no", "--mongo", SILENT]) == 0
     captured = capsys.readouterr()
     assert captured.out == f"run {run} is invalid from now on, in runs\n"

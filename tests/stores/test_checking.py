@@ -293,6 +293,10 @@ def test_mirror_differences_are_found_and_projected_again(
     assert repair(found.values()) == ["projected again"] * 5
     assert list(check_mirror(store, mongo_database)) == []
     assert MongoStore(mongo_database).runs() == store.runs()
+    # What is damaged here is the directory's problem.
+    (runs[5] / WEIGHTS).write_bytes(b"weightz")
+    os.utime(runs[5] / WEIGHTS, (1, 1))
+    assert list(check_mirror(store, mongo_database)) == []
 
 
 def test_runs_of_others_and_weights_too_large_for_it_are_no_differences(
