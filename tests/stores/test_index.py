@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,24 @@ def test_only_what_changed_is_read_and_only_its_shard_written(
     assert {name for name, there in shards(store).items() if there != before[name]} == {shard_of(newest)}
     read = {name for name in opened(store) if not name.startswith(INDEX)}
     assert {name.partition("/")[0] for name in read} == {paths[1].name}
+
+
+def test_readers_and_those_who_remove_the_index_do_not_disturb_each_other(
+    store: DirectoryStore, make_run: Callable[..., Path]
+) -> None:
+    for seed in range(3):
+        make_run(seed)
+    expected, _ = without_index(store.path)
+
+    def read(_: int) -> bool:
+        for shard in (store.path / INDEX).glob("*.json"):
+            shard.unlink(missing_ok=True)
+        return DirectoryStore(store.path).runs() == expected
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(read, range(16)))
+    assert_equal_reading(store.path)
+    assert not list((store.path / INDEX).glob(".*"))
 
 
 def test_what_has_not_ended_or_is_damaged_is_read_every_time(
