@@ -22,7 +22,7 @@ from harness.stores.files import sha256
 from harness.stores.mirror import project
 from harness.stores.mongo import translated
 from harness.stores.mongo_store import MongoStore
-from harness.stores.reading import read_small
+from harness.stores.reading import Damaged, read_small
 from harness.stores.run_directory import ABSENT, COMPLETION, WEIGHTS
 from harness.stores.sacred_document import metric_document
 from harness.stores.snapshot import take
@@ -91,8 +91,12 @@ def _differences(store: DirectoryStore, mirror: MongoStore, run: StoredRun) -> I
 
 def _curves(folder: Path, mirror: MongoStore, run: StoredRun) -> Iterator[str]:
     """The points as other tools read them."""
+    try:
+        curves = take(folder).metrics
+    except Damaged:
+        return
     # As the database gives it back: its times have no microseconds.
-    expected = {name: bson.decode(bson.encode(metric_document(one))) for name, one in take(folder).metrics.items()}
+    expected = {name: bson.decode(bson.encode(metric_document(one))) for name, one in curves.items()}
     with translated():
         found = {one["name"]: one for one in mirror.database["metrics"].find({"harness": run.id})}
     for name in sorted(expected.keys() | found.keys()):
