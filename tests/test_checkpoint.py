@@ -109,13 +109,12 @@ def whole(config: RunConfig) -> tuple[Outcome, Record]:
 
 def in_pieces(folder: Path, config: RunConfig, saves: int) -> tuple[Outcome, Record, int]:
     """Stopped after every so many saves, with a save between any two steps; how many pieces it took."""
-    pieces = 0
-    while True:
-        pieces += 1
+    for pieces in range(1, 100):
         seed_globals()
         record = Record()
         with suppress(Stop):
             return run_cell(config, watch=record.watch(), checkpoint=checkpoint(folder, config, saves)), record, pieces
+    raise AssertionError("it does not get on")
 
 
 def assert_equal(one: tuple[Outcome, Record], other: tuple[Outcome, Record]) -> None:

@@ -35,7 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def test_killed_at_random_moments(method: str, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     program = [sys.executable, __file__, method, str(tmp_path), str(KILLS)]
-    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(done.stdout.splitlines()[-1])
     print(f"{method}: {figures}")
@@ -140,7 +140,7 @@ def main(method: str, folder: Path, kills: int) -> None:
         cell = cells / str(finished + 1)
         while True:
             child = fork(method, work, cell, chance.uniform(0.05, 0.2), log)
-            status = ended(child, within=chance.uniform(0.05, peace) if killed < kills else 600.0)
+            status = ended(child, within=chance.uniform(0.05, peace) if killed < kills else 1800.0)
             if status is not None:
                 assert status == 0, status
                 break
