@@ -81,7 +81,14 @@ def sacred_run(
             print(f"epoch {step}/{steps}: loss {at.loss:.4f}" + (f", τ {latest:.4f}" if latest is not None else ""))
             progress({"event": "epoch", "step": step, "steps": steps, "loss": at.loss, "tau": latest})
 
-        watch = Watch(epoch, metric, throttled(progress), directory.log_points)
+        def restored(points: list[dict[str, Any]]) -> None:
+            directory.log_points(points)
+            for point in points:
+                _run.log_scalar(point["name"], point["value"], point["step"])
+            tau.extend(point["value"] for point in points if point["name"] == "kendall_tau")
+            print(f"going on from a checkpoint, with {len(points)} points measured before")
+
+        watch = Watch(epoch, metric, throttled(progress), restored)
         outcome = run_cell(config, device, watch, checkpoint)
         outcome.cost["threads"] = threads
         _store_outcome(cell, directory, outcome)

@@ -5,11 +5,16 @@ A signal carries no reason. Whoever sends one to the main thread says it here fi
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
-from typing import NoReturn
+from collections.abc import Callable, Iterator
 
 STOPPED, TIMEOUT, LOST = "stopped", "timeout", "lost"
+
+
+PATIENCE = 5.0
+"""Seconds that work which was asked has to end by itself."""
 
 
 class Interruption(KeyboardInterrupt):
@@ -21,6 +26,7 @@ class Interruption(KeyboardInterrupt):
 
 
 _reasons: list[str] = []
+_polite: list[Callable[[], bool]] = []
 
 
 def interrupt_main(reason: str) -> None:
@@ -29,7 +35,37 @@ def interrupt_main(reason: str) -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
-def raise_interruption(number: int, frame: object) -> NoReturn:
-    """A handler for SIGTERM. Once: a second signal must not disturb the storing of what the first interrupted."""
+@contextlib.contextmanager
+def asked_first(stop: Callable[[], bool]) -> Iterator[None]:
+    """Within, a signal first asks `stop`: if it says that it will end the work by itself, nothing is raised.
+
+    Not when the work is another's by now: that ends at once.
+    """
+    _polite.append(stop)
+    try:
+        yield
+    finally:
+        _polite.clear()
+
+
+def reason_of(interruption: KeyboardInterrupt) -> str:
+    """Why, also when the work ended itself after it was asked."""
+    if isinstance(interruption, Interruption):
+        return interruption.reason
+    return _reasons[0] if _reasons else STOPPED
+
+
+def raise_interruption(number: int, frame: object) -> None:
+    """A handler for SIGTERM. Raises once: no second signal may disturb the storing of what the first interrupted."""
+    if LOST not in _reasons and any(stop() for stop in _polite):
+        insisting = threading.Timer(PATIENCE, _insist)
+        insisting.daemon = True
+        insisting.start()
+        return
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Interruption(_reasons[0] if _reasons else STOPPED)
+
+
+def _insist() -> None:
+    if _polite:  # it has not ended yet
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)

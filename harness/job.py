@@ -26,7 +26,7 @@ from harness.checkpoint import Checkpoint
 from harness.data import fingerprint
 from harness.errors import DataError, Unreachable
 from harness.experiment import Report, now, numbered, one_line, sacred_run, seed_globals, throttled
-from harness.interruption import LOST, STOPPED, TIMEOUT, Interruption, interrupt_main, raise_interruption
+from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
 from harness.plan import state_of
 from harness.stores import Store, supersede
 from harness.stores.claims import LEASE, ClaimLost, Claims, Lease
@@ -196,7 +196,8 @@ def _train(
             with output_to(directory.path / LOG) as log:
                 try:
                     observers = [observer] if mirror is None else [observer, mirror]
-                    outcome = sacred_run(cell, directory, observers, log, device, job.threads, progress, checkpoint)
+                    with asked_first(checkpoint.request_stop):
+                        outcome = sacred_run(cell, directory, observers, log, device, job.threads, progress, checkpoint)
                     reply = {"status": "done", "result": outcome.result, "cost": outcome.cost}
                 except KeyboardInterrupt as interruption:
                     reply = _interrupted(observer, interruption, job)
@@ -227,7 +228,7 @@ def _train(
 
 def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, job: Job) -> dict[str, Any]:
     """The record and the answer of a run that was interrupted, by the reason why."""
-    reason = interruption.reason if isinstance(interruption, Interruption) else STOPPED
+    reason = reason_of(interruption)
     if reason == TIMEOUT:
         text = f"it took longer than {job.timeout:g} s" if job.timeout else "it took too long"
         observer.failed_event(now(), [f"TimeoutError: {text}\n"])

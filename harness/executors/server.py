@@ -31,7 +31,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from harness.interruption import STOPPED, TIMEOUT, Interruption, interrupt_main, raise_interruption
+from harness.interruption import STOPPED, TIMEOUT, interrupt_main, raise_interruption, reason_of
 
 BOOT = (
     "import sys; sys.path[:] = sys.argv[3:]; "
@@ -173,7 +173,7 @@ def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> 
             answer = target(request["document"], progress)
         except KeyboardInterrupt as interruption:
             answer = {"status": "interrupted"}
-            if isinstance(interruption, Interruption) and interruption.reason == TIMEOUT:
+            if reason_of(interruption) == TIMEOUT:
                 answer = {"status": "failed", "error": "it took too long"}
         except BaseException as error:  # a target that calls sys.exit is one job's failure, too
             answer = {"status": "failed", "error": _one_line(error), "traceback": traceback.format_exc()}
