@@ -13,14 +13,13 @@ import signal
 import threading
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from harness import environment
+from harness.assignment import Assignment
 from harness.cell import Watch, rank_again
 from harness.checkpoint import Checkpoint
 from harness.data import fingerprint
@@ -28,10 +27,9 @@ from harness.errors import DataError, Unreachable
 from harness.experiment import Report, now, numbered, one_line, sacred_run, seed_globals, throttled
 from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
 from harness.plan import state_of
-from harness.stores import Store, supersede
-from harness.stores.claims import LEASE, ClaimLost, Claims, Lease
-from harness.stores.directory import DirectoryStore, StoredRun
-from harness.stores.directory_claims import DirectoryClaims
+from harness.stores import supersede
+from harness.stores.claims import ClaimLost, Lease
+from harness.stores.directory import StoredRun
 from harness.stores.files import without_nan
 from harness.stores.log import drop_drawings, output_to
 from harness.stores.observer import DirectoryObserver
@@ -40,76 +38,6 @@ from harness.study import Cell
 
 if TYPE_CHECKING:
     from harness.stores.mirroring import Mirror
-
-WEIGHTS_MAX = 64 << 20
-"""Bytes up to which weights go into the database, unless set."""
-
-
-@dataclass
-class Job:
-    """What a job is told. The fields without a default determine what is done, the others where and how."""
-
-    kind: str
-    """"train" makes a new run of the cell, "rank" adds the ranking that it asks for to its done run."""
-    cell: dict[str, Any]
-    store: str
-    preset: str
-    overrides: dict[str, Any]
-    threads: int
-    device: str | None = None
-    """None for the best there is."""
-    mongo: str | None = None
-    """The address of the database that holds the claims and mirrors the run; None for no database."""
-    weights_max: int = WEIGHTS_MAX
-    lease: float = LEASE
-    work: str | None = None
-    """The folder of checkpoints; None for `work` in the store."""
-    checkpoint_every: float = 60.0
-    again: bool = False
-    """Whether a ranking that is there is made anew, for what is computed from predictions has changed."""
-    timeout: float | None = None
-    """Only to be told with the failure: the executor keeps the time."""
-
-    @cached_property
-    def directory(self) -> DirectoryStore:
-        return DirectoryStore(Path(self.store))
-
-    @cached_property
-    def database(self) -> Any:
-        """The database. Raises `Unreachable`, or `UserError` when it refuses."""
-        from harness.stores.mongo import connect
-
-        assert self.mongo is not None
-        return connect(self.mongo)
-
-    @cached_property
-    def reader(self) -> Store:
-        """All runs that are known: those of the directory, and of the database."""
-        if self.mongo is None:
-            return self.directory
-        from harness.stores.merged import MergedStore
-        from harness.stores.mongo_store import MongoStore
-
-        return MergedStore(self.directory, MongoStore(self.database))
-
-    def claims(self) -> Claims:
-        if self.mongo is None:
-            return DirectoryClaims(self.directory.path / "claims", self.lease)
-        from harness.stores.mongo_claims import MongoClaims
-
-        return MongoClaims(self.database, self.lease)
-
-    def mirror(self, directory: RunDirectory) -> Mirror | None:
-        if self.mongo is None:
-            return None
-        from harness.stores.mirroring import Mirror
-
-        return Mirror(directory.path, self.mongo, self.weights_max)
-
-    @property
-    def computes_on(self) -> str:
-        """Asked in the job's own process: the server must not touch a GPU before it forks."""
-        return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def warm_up() -> Iterator[None]:
@@ -128,7 +56,7 @@ def warm_up() -> Iterator[None]:
 
 
 def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
-    """Run one job, in a process of its own; the document's keys are the fields of `Job`.
+    """Run one job, in a process of its own; the document's keys are the fields of `Assignment`.
 
     Gives {"status", "run_id", "key"}. The status is "done", with "result" and "cost" ("already": done by
     another process before); "failed", with one line of "error"; "interrupted"; "elsewhere": another process
@@ -136,7 +64,7 @@ def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
     nothing was begun. Raises nothing but what `progress` raises.
     """
     reply: dict[str, Any] = {"run_id": None, "key": None}
-    job = Job(**document)
+    job = Assignment(**document)
     try:
         with terminable():
             torch.set_num_threads(job.threads)
@@ -154,7 +82,7 @@ def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
         return reply | _failed(error, job)
 
 
-def _claimed_train(cell: Cell, job: Job, progress: Report) -> dict[str, Any]:
+def _claimed_train(cell: Cell, job: Assignment, progress: Report) -> dict[str, Any]:
     attempts = max((run.attempt for run in _runs(cell, job)), default=0)
     claim = job.claims().acquire(cell.key, at_least=attempts)
     if claim is None:
@@ -177,12 +105,12 @@ def _claimed_train(cell: Cell, job: Job, progress: Report) -> dict[str, Any]:
                 mirror.close()
 
 
-def _runs(cell: Cell, job: Job) -> list[StoredRun]:
+def _runs(cell: Cell, job: Assignment) -> list[StoredRun]:
     return [run for run in supersede(job.reader.load({cell.key[:16]}, []), []) if run.key == cell.key]
 
 
 def _train(
-    cell: Cell, directory: RunDirectory, job: Job, progress: Report, lease: Lease, mirror: Mirror | None
+    cell: Cell, directory: RunDirectory, job: Assignment, progress: Report, lease: Lease, mirror: Mirror | None
 ) -> dict[str, Any]:
     progress({"event": "start", "run_id": directory.id})
     directory.write_sources(cell)
@@ -226,7 +154,7 @@ def _train(
     return reply
 
 
-def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, job: Job) -> dict[str, Any]:
+def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, job: Assignment) -> dict[str, Any]:
     """The record and the answer of a run that was interrupted, by the reason why."""
     reason = reason_of(interruption)
     if reason == TIMEOUT:
@@ -238,7 +166,7 @@ def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, j
     return {"status": "elsewhere" if reason == LOST else "interrupted"}
 
 
-def _failed(error: BaseException, job: Job) -> dict[str, Any]:
+def _failed(error: BaseException, job: Assignment) -> dict[str, Any]:
     """The answer of a job that failed, in one line."""
     if _is_full(error):
         reason = f"no space left for the store {job.store}: make room, and the same command goes on"
@@ -255,7 +183,7 @@ def _is_full(error: BaseException | None) -> bool:
     return False
 
 
-def _claimed_rank(cell: Cell, job: Job, progress: Report) -> dict[str, Any]:
+def _claimed_rank(cell: Cell, job: Assignment, progress: Report) -> dict[str, Any]:
     claim = job.claims().acquire(f"{cell.key}-{cell.ranking_key}")
     if claim is None:
         return {"status": "elsewhere"}
@@ -277,7 +205,7 @@ def _claimed_rank(cell: Cell, job: Job, progress: Report) -> dict[str, Any]:
         return reply
 
 
-def _at_hand(run: StoredRun, job: Job) -> Path:
+def _at_hand(run: StoredRun, job: Assignment) -> Path:
     """The run's directory, brought from the database if it is not here."""
     folder = job.directory.path_of(run)
     if not folder.is_dir():
@@ -287,7 +215,7 @@ def _at_hand(run: StoredRun, job: Job) -> Path:
     return folder
 
 
-def _rank(cell: Cell, run: StoredRun, folder: Path, job: Job, progress: Report) -> dict[str, Any]:
+def _rank(cell: Cell, run: StoredRun, folder: Path, job: Assignment, progress: Report) -> dict[str, Any]:
     key, config = cell.ranking_key, cell.config.json()
     (folder / RANKINGS).mkdir(exist_ok=True)
     log = folder / RANKINGS / f"{key}.txt"
