@@ -17,4 +17,8 @@ def paused() -> Iterator[None]:
     try:
         yield
     finally:
+        if not gc.get_freeze_count():  # else somebody keeps objects frozen, and goes on
+            # Makes all that is there old at once, or the next collection would look at it as new.
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()

@@ -96,7 +96,16 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """The cell's identity as a hexadecimal number."""
-        return hashlib.sha256(canonical(self.identity()).encode()).hexdigest()
+        before, behind = (self._like or self)._around_the_seed
+        return hashlib.sha256(f"{before}{self.config.seed}{behind}".encode()).hexdigest()
+
+    @cached_property
+    def _around_the_seed(self) -> tuple[str, str]:
+        """The canonical identity before and behind the seed: all that cells which differ in it share."""
+        mark = "\0seed\0"  # stands in no configuration
+        marked = {**self._identity, "configuration": {**self._identity["configuration"], "seed": mark}}
+        before, behind = canonical(marked).split(canonical(mark))
+        return before, behind
 
     def json(self) -> dict[str, Any]:
         images = {} if self.images is None else {"images": self.images}

@@ -27,3 +27,18 @@ def test_who_lives_without_it_goes_on_so() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_is_made_meanwhile_is_old_afterwards_and_what_others_froze_stays_frozen() -> None:
+    with collector.paused():
+        made: list[list[int]] = [[] for _ in range(5000)]
+    young = {id(one) for generation in (0, 1) for one in gc.get_objects(generation)}
+    assert young.isdisjoint(map(id, made))
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collector.paused():
+            pass
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()
