@@ -4,7 +4,7 @@
 
 Makes the runs (`tests.perf.synthetic`), mirrors them into a MongoDB server of its own, and runs each command
 as a user would, imports included. Answers of the two stores are compared: only equal ones count. Prints one
-Markdown table of medians. Run by hand on a machine that has nothing else to do.
+Markdown table with the best of several times, which other work on the machine disturbs least.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -118,7 +117,7 @@ def look_at(number: int, folder: Path, repeat: int, only: str | None) -> dict[tu
 
 
 def table(found: dict[int, dict[tuple[str, str], list[Answer]]]) -> str:
-    """Medians of seconds by the clock, in brackets of processor time; growth from the least to the most runs."""
+    """Least seconds by the clock, in brackets of processor time; growth from the least to the most runs."""
     numbers = sorted(found)
     heads = ["store", "question", *(f"{number:,} runs" for number in numbers), "growth"]
     lines = ["| " + " | ".join(heads) + " |", "|:--|:--|" + "--:|" * (len(numbers) + 1)]
@@ -126,8 +125,8 @@ def table(found: dict[int, dict[tuple[str, str], list[Answer]]]) -> str:
         walls, shown = [], []
         for number in numbers:
             own = found[number][kind, name]
-            walls.append(statistics.median(answer.wall for answer in own))
-            shown.append(f"{walls[-1]:.2f} s ({statistics.median(answer.processor for answer in own):.2f})")
+            walls.append(min(answer.wall for answer in own))
+            shown.append(f"{walls[-1]:.2f} s ({min(answer.processor for answer in own):.2f})")
         lines.append("| " + " | ".join([kind, name, *shown, f"× {walls[-1] / walls[0]:.1f}"]) + " |")
     return "\n".join(lines)
 
@@ -144,7 +143,7 @@ def main() -> None:
         found = {number: look_at(number, folder.absolute(), chosen.repeat, chosen.only) for number in chosen.runs}
     day = datetime.now(timezone.utc).date()
     print(f"{day}, {cpu_model()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()};")
-    print(f"median of {chosen.repeat} by the clock, in brackets of processor time without the server's.\n")
+    print(f"best of {chosen.repeat} by the clock, in brackets of processor time without the server's.\n")
     print(table(found))
 
 
