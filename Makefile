@@ -25,9 +25,11 @@ demo: setup
 test: setup lint
 	$(BIN)/python -m pytest
 
+# One after the other: they load the machine themselves. A part: make test-long LONG=tests/long/test_soak.py
 # The last -m wins over the one in pyproject.toml.
+LONG ?= tests
 test-long: setup
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m long -n 0 -s $(LONG)
 
 lint: setup
 	$(BIN)/ruff check $(CODE)
