@@ -143,17 +143,21 @@ def supersede(runs: Collection[StoredRun], problems: list[Problem]) -> list[Stor
 
 
 def _differences(one: StoredRun, other: StoredRun) -> list[str]:
-    """In what of that which both observed the runs differ."""
+    """In what of that which both observed the runs differ.
+
+    What was recomputed since is left out: only the run that counts is, and that it differs then is no contradiction.
+    """
+    mine, its = one.first_rankings, other.first_rankings
     found = [
-        f"ranking {key} gave {json.dumps(one.rankings[key])} and {json.dumps(other.rankings[key])}"
-        for key in sorted(one.rankings.keys() & other.rankings.keys())
-        if one.rankings[key] != other.rankings[key]
+        f"ranking {key} gave {json.dumps(mine[key])} and {json.dumps(its[key])}"
+        for key in sorted(mine.keys() & its.keys())
+        if mine[key] != its[key]
     ]
     if one.own_ranking == other.own_ranking and one.result and other.result:
         ours, theirs = (run.result.get("observed", {}) for run in (one, other) if run.result)
         for name in sorted(ours.keys() & theirs.keys()):
-            mine, its = dict(map(tuple, ours[name])), dict(map(tuple, theirs[name]))
-            steps = [step for step in mine.keys() & its.keys() if mine[step] != its[step]]
+            points, others = dict(map(tuple, ours[name])), dict(map(tuple, theirs[name]))
+            steps = [step for step in points.keys() & others.keys() if points[step] != others[step]]
             if steps:
                 found.append(f"{name} differs at step {min(steps)}")
     return found

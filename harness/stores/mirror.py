@@ -11,7 +11,7 @@ Copies of one complete run may have had different rankings added, on different m
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -233,13 +233,21 @@ def _own_fields(snapshot: Snapshot, known: Document, merged: _Entries, newer: bo
     """What the harness reads of the run, each field by itself: the others stay as they are."""
     theirs = json.loads(known["summary"]) if known.get("summary") else {"rankings": {}, "invalid": None}
     ours, problems = snapshot.summary, [[_place(snapshot, one.place), one.reason] for one in snapshot.problems]
+    mine = _rankings(snapshot.pieces)
     if not newer:
         ours, theirs, problems = theirs, ours, known["problems"]
-    additions = {name.rpartition("/")[2].partition(".")[0] for name in merged.names if name.startswith(f"{RANKINGS}/")}
-    further = {key: value for key, value in theirs["rankings"].items() if key in additions - ours["rankings"].keys()}
+        mine = _rankings(entry["name"] for part in ("documents", "files") for entry in known[part])
+    # Of those that both have, the newer counts; but what is only in the result gives way to what was made since.
+    further = {key: value for key, value in theirs["rankings"].items() if key in _rankings(merged.names) - mine}
     own = dict(list(ours["rankings"].items())[:1])  # the run's own stands first
     rankings = own | dict(sorted(({**ours["rankings"], **further}).items()))
-    summary = {**ours, "rankings": rankings, "invalid": ours["invalid"] or known.get("invalid") or theirs["invalid"]}
+    recomputed = {*ours.get("recomputed", ()), *(further.keys() & {*theirs.get("recomputed", ())})}
+    summary = {
+        **ours,
+        "rankings": rankings,
+        "recomputed": sorted(recomputed),
+        "invalid": ours["invalid"] or known.get("invalid") or theirs["invalid"],
+    }
     text = json.dumps(summary)
     if len(text) > LONGEST_SUMMARY:
         raise DataError(f"{snapshot.path}: its summary of {len(text)} bytes is too long for the database")
@@ -256,6 +264,11 @@ def _own_fields(snapshot: Snapshot, known: Document, merged: _Entries, newer: bo
         "files": list(merged.files.values()),
     }
     return {f"harness.{name}": value for name, value in fields.items()}
+
+
+def _rankings(names: Iterable[str]) -> set[str]:
+    """The keys of the rankings that have a file among these."""
+    return {name.rpartition("/")[2].partition(".")[0] for name in names if name.startswith(f"{RANKINGS}/")}
 
 
 def _place(snapshot: Snapshot, place: str) -> str:

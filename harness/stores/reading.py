@@ -23,7 +23,7 @@ from harness.stores.run_directory import (
     SCHEMA,
     WEIGHTS,
 )
-from harness.stores.stored import Problem
+from harness.stores.stored import Problem, without_curves
 from harness.study import canonical
 
 SMALL = 1 << 20
@@ -68,6 +68,7 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
     run = read_small(path / RUN) if (path / RUN).exists() else {}
     result = cost = None
     rankings: dict[str, dict[str, Any]] = {}
+    further: dict[str, dict[str, Any]] = {}
     # Also with Sacred's COMPLETED, which is not the last word: the completion record is.
     recorded = {"FAILED": "failed", "INTERRUPTED": "interrupted"}.get(run.get("status", ""), "open")
     if complete:
@@ -76,8 +77,9 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
         result, cost = document["result"], document["cost"]
         recorded = "done"
         if "ranking" in cell:  # else it is not known by which truth it was judged
-            rankings[cell["ranking"]] = {k: v for k, v in result.items() if k != "observed"}
-        rankings |= read_rankings(path, problems)
+            rankings[cell["ranking"]] = without_curves(result)
+        further = read_rankings(path, problems)
+        rankings |= {key: document["result"] for key, document in further.items()}
     return {
         "id": path.name,
         "key": cell["key"],
@@ -90,7 +92,9 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
         "heartbeat": run.get("heartbeat"),
         "result": result,
         "cost": cost,
+        "ranking": cell.get("ranking"),
         "rankings": rankings,
+        "recomputed": [key for key, document in further.items() if document.get("recomputed")],
         "start_time": run.get("start_time"),
         "stop_time": run.get("stop_time"),
         "fail_trace": run.get("fail_trace"),
@@ -147,7 +151,7 @@ def absent_files(path: Path, record: Mapping[str, Any]) -> set[str]:
 
 
 def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, Any]]:
-    """The further rankings of a run by their key."""
+    """The documents of a run's further rankings by their key; its own is among them if it was made again."""
     found = {}
     for file in sorted((path / RANKINGS).glob("*.json")):
         if file.name.startswith(".") or file.name.endswith(f".{PREDICTIONS}"):
@@ -157,7 +161,9 @@ def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, An
             for name, checksum in document["files"].items():
                 if _checksum(file.with_name(name)) != checksum:
                     raise Damaged(file.with_name(name), "has another checksum than its ranking says")
-            found[file.stem] = document["result"]
+            if not isinstance(document["result"], dict):
+                raise TypeError("its result is no object")
+            found[file.stem] = document
         except Damaged as error:
             problems.append(Problem(str(error.path), error.reason))
         except (KeyError, TypeError, AttributeError) as error:

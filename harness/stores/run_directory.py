@@ -147,7 +147,7 @@ def write_ranking(
     cost: Mapping[str, Any],
     predictions: Mapping[str, Any],
 ) -> None:
-    """Add a ranking of a done run's weights; its own predictions lie beside it, written first."""
+    """Add a ranking of a done run's weights, or replace one; its own predictions lie beside it, written first."""
     folder = run / RANKINGS
     folder.mkdir(exist_ok=True)
     own = folder / f"{key}.{PREDICTIONS}"
@@ -155,6 +155,7 @@ def write_ranking(
     document = {
         "schema": SCHEMA,
         "ranking": {"rank": config["rank"], "benchmark": config["benchmark"]},
+        "recomputed": (folder / f"{key}.json").exists(),
         "result": result,
         "cost": cost,
         "files": {own.name: sha256(own)},

@@ -16,6 +16,7 @@ import bson
 from harness.stores.reading import read_small
 from harness.stores.run_directory import CONFIG, INFO, LOG
 from harness.stores.snapshot import Snapshot
+from harness.stores.stored import newest_result
 
 Document = dict[str, Any]
 
@@ -43,7 +44,7 @@ def sacred_document(snapshot: Snapshot) -> Document:
         "status": run.get("status") or "RUNNING",
         "config": _read(snapshot, CONFIG) or summary["cell"]["config"],
         "info": _read(snapshot, INFO),
-        "result": run.get("result") if summary["result"] is None else summary["result"],
+        "result": run.get("result") if summary["result"] is None else newest_result(summary),
         "resources": [],
         "format": FORMAT,
     }

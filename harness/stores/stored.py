@@ -8,7 +8,7 @@ summary is read, not when it is made.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.stores.owner import is_alive
@@ -36,7 +36,7 @@ class StoredRun:
     overrides: dict[str, Any]
     status: str
     result: dict[str, Any] | None
-    """Deterministic; None unless done."""
+    """Deterministic; None unless done. As its own ranking was last judged, which may be later than the run."""
     cost: dict[str, Any] | None
     """Measured; None unless done."""
     rankings: dict[str, dict[str, Any]]
@@ -48,11 +48,10 @@ class StoredRun:
     """Why somebody declared the run invalid: then it is kept, but never counted."""
     superseded: bool = False
     """Whether a newer done run of the same cell exists: then this one is kept, but not counted."""
-
-    @property
-    def own_ranking(self) -> str | None:
-        """The ranking that was made with the run, and that its curves were measured by."""
-        return next(iter(self.rankings), None)
+    own_ranking: str | None = None
+    """The ranking that was made with the run, and that its curves were measured by."""
+    first_rankings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What the rankings gave when they were first made, where that is known: what two runs can be compared by."""
 
     @property
     def counts(self) -> bool:
@@ -79,5 +78,35 @@ def stored_run(summary: Mapping[str, Any]) -> StoredRun:
     if status == "open":
         alive = is_alive(summary["owner"], summary["heartbeat"] or summary["start_time"])
         status = "running" if alive else "lost"
-    names = "id key attempt cell preset overrides result cost rankings start_time stop_time fail_trace invalid"
-    return StoredRun(status=status, **{name: summary[name] for name in names.split()})
+    rankings = summary["rankings"]
+    own = own_ranking(summary)
+    first = {key: result for key, result in rankings.items() if key not in summary.get("recomputed", ())}
+    if own is not None:
+        first = {own: without_curves(summary["result"]), **{key: first[key] for key in first if key != own}}
+    names = "id key attempt cell preset overrides cost rankings start_time stop_time fail_trace invalid"
+    return StoredRun(
+        status=status,
+        result=newest_result(summary),
+        own_ranking=own,
+        first_rankings=first,
+        **{name: summary[name] for name in names.split()},
+    )
+
+
+def own_ranking(summary: Mapping[str, Any]) -> str | None:
+    """The key of the ranking that was made with a done run, if that is known."""
+    # Summaries that were mirrored before do not say it; it stands first in them.
+    own = summary["ranking"] if "ranking" in summary else next(iter(summary["rankings"]), None)
+    return own if own in summary["rankings"] else None
+
+
+def newest_result(summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A done run's result as its own ranking was last judged; its curves are those of its training."""
+    own = own_ranking(summary)
+    result: dict[str, Any] | None = summary["result"]
+    return result if result is None or own is None else {**result, **summary["rankings"][own]}
+
+
+def without_curves(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's result as a ranking gives it: without what was observed while it trained."""
+    return {key: value for key, value in result.items() if key != "observed"}

@@ -13,6 +13,7 @@ from harness.catalogue import find_studies
 from harness.cli import main
 from harness.presets import get_preset
 from harness.stores.directory import StoredRun
+from harness.stores.run_directory import predictions_document, write_ranking
 from harness.study import expand
 from tests.stored_runs import store_run
 
@@ -125,6 +126,25 @@ def test_show_tells_all_of_a_done_run_by_its_prefix(runs: list[StoredRun], capsy
     assert "1 points, last 0.5 at step 1" in printed
     assert f"runs/{runs[3].id}" in printed and "predictions.json" in printed
     assert "traceback" not in printed
+
+
+def test_every_command_shows_what_was_recomputed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    requests = expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1)
+    one, other = (store_run(tmp_path, request, 0.25) for request in requests[:2])
+    config = one.cell["config"]
+    judged = {"kendall_tau": 0.875, "selected": 15, "top1": None, "top1_accuracy": 61.0, "ranked": 0, "diverged": None}
+    write_ranking(tmp_path / one.id, str(one.own_ranking), config, judged, {}, predictions_document(config, {}))
+    here = ["--store", str(tmp_path)]
+    shown = ["--columns", "kendall_tau,top1_accuracy", "--format", "csv"]
+    for study in ([], ["--study", "ablation_calr_ms"]):
+        assert main(["query", "seed == 0 and kendall_tau != 0.25", *study, *shown, *here]) == 0
+        assert capsys.readouterr().out == "kendall_tau,top1_accuracy\n0.875,61.0\n"
+    assert main(["report", "ablation_calr_ms", "--preset", "tiny", "--seeds", "1", *here]) == 0
+    assert "0.875" in capsys.readouterr().out
+    assert main(["show", one.id, *here]) == 0
+    assert "kendall_tau    0.875\n" in capsys.readouterr().out
+    assert main(["diff", one.id, other.id, *here]) == 1
+    assert "kendall_tau    0.875 | 0.25\n" in capsys.readouterr().out
 
 
 def test_show_gives_the_traceback_of_a_failed_run(runs: list[StoredRun], capsys: pytest.CaptureFixture[str]) -> None:

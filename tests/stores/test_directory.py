@@ -123,6 +123,33 @@ def test_runs_that_disagree_are_a_problem_that_names_both(
     assert first.name in problem.reason and second.name in problem.reason and reason in problem.reason
 
 
+def test_what_was_recomputed_is_the_result_and_contradicts_nothing(store: DirectoryStore, make_run: Make) -> None:
+    config, own, further = cell().config.json(), cell().ranking_key, "0123456789abcdef"
+    observed = {"observed": {"kendall_tau": [[1, 0.25]]}}
+    older, newer = make_run(result=observed), make_run(result=observed)
+    for path in (older, newer):
+        write_ranking(path, further, config, {"kendall_tau": 0.1}, {}, {})
+    # Only the run that counts is recomputed.
+    write_ranking(newer, further, config, {"kendall_tau": 0.2}, {}, {})
+    write_ranking(newer, own, config, {"kendall_tau": 0.75, "selected": 3}, {}, {})
+    first, second = store.runs()
+    assert first.superseded and first.result == RESULT | observed
+    assert second.result == RESULT | {"kendall_tau": 0.75} | observed and second.own_ranking == own
+    assert (second.rankings[own]["kendall_tau"], second.rankings[further]["kendall_tau"]) == (0.75, 0.2)
+    assert not store.problems
+
+
+def test_a_run_that_contradicts_from_the_start_does_so_when_it_was_recomputed(
+    store: DirectoryStore, make_run: Make
+) -> None:
+    make_run()
+    newer = make_run(result={"kendall_tau": 0.25})
+    write_ranking(newer, cell().ranking_key, cell().config.json(), {"kendall_tau": 0.5}, {}, {})
+    store.runs()
+    (problem,) = store.problems
+    assert "0.25" in problem.reason and "are runs of one cell, but ranking" in problem.reason
+
+
 def test_further_rankings_are_read(store: DirectoryStore, make_run: Make) -> None:
     path = make_run()
     config = cell(rank={"candidates": 5}).config.json()

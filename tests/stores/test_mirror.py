@@ -174,6 +174,25 @@ def test_copies_with_different_rankings_give_all_of_them(make_run: Make, tmp_pat
     assert everything(mongo_database) == before
 
 
+@pytest.mark.parametrize("recomputed_first", [True, False])
+@pytest.mark.parametrize("mirrored_first", [True, False])
+def test_a_recomputed_result_is_mirrored_whatever_another_copy_has(
+    make_run: Make, tmp_path: Path, mongo_database: Mongo, recomputed_first: bool, mirrored_first: bool
+) -> None:
+    path = make_run()
+    copy = tmp_path / "elsewhere" / path.name
+    shutil.copytree(path, copy)
+    project(path, mongo_database)
+    own, further = (path, cell().ranking_key), (copy, "0" * 16)
+    for folder, key in (own, further) if recomputed_first else (further, own):
+        rank(folder, key)
+    for folder in (path, copy) if mirrored_first else (copy, path):
+        project(folder, mongo_database)
+    (here,), (run,) = DirectoryStore(path.parent).runs(), MongoStore(mongo_database).runs()
+    assert run.result == here.result == RESULT | {"kendall_tau": 0.75}
+    assert list(run.rankings) == [cell().ranking_key, "0" * 16]
+
+
 def test_copies_projected_at_once_lose_nothing(make_run: Make, tmp_path: Path, mongo_database: Mongo) -> None:
     path = make_run()
     copies = [tmp_path / str(number) / path.name for number in range(8)]
