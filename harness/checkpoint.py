@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from harness.errors import HarnessError
+from harness.interruption import held_back
 from harness.stores.files import make_durable, write
 from harness.study import canonical
 
@@ -82,7 +83,7 @@ class Checkpoint:
         """Replace the checkpoint by this state: plain types and tensors, in dictionaries, lists and tuples.
 
         Raises `CheckpointNotWritten`, and leaves the one before as it was. When `request_stop` asked for the
-        save, raises KeyboardInterrupt after it.
+        save, raises KeyboardInterrupt after it; a SIGTERM that comes meanwhile is heard after it, too.
         """
         import torch
 
@@ -101,8 +102,9 @@ class Checkpoint:
 
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write(self.path, fill)
-            make_durable(self.path.parent)
+            with held_back():
+                write(self.path, fill)
+                make_durable(self.path.parent)
         except OSError as error:
             failure = CheckpointNotWritten(error.errno, error.strerror or str(error), str(self.path))
             if not self._stop:

@@ -23,6 +23,7 @@ from sacred.observers import RunObserver
 from harness.cell import Outcome, Watch, finite, run_cell
 from harness.checkpoint import Checkpoint
 from harness.errors import HarnessError
+from harness.interruption import held_back
 from harness.registries import SPACES
 from harness.seeds import derive
 from harness.stages.train import Progress
@@ -110,7 +111,8 @@ def _store_outcome(cell: Cell, directory: RunDirectory, outcome: Outcome) -> Non
             {name: tensor.cpu() for name, tensor in network.state_dict().items()}
             for network in outcome.supernets.networks
         ]
-        directory.write_weights(lambda file: torch.save(states, file))
+        with held_back():
+            directory.write_weights(lambda file: torch.save(states, file))
 
 
 def numbered(cell: Cell, outcome: Outcome) -> dict[int, float]:

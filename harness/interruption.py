@@ -48,6 +48,27 @@ def asked_first(stop: Callable[[], bool]) -> Iterator[None]:
         _polite.clear()
 
 
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Within, no SIGTERM disturbs the main thread; the handler of one that came is called at the end.
+
+    For what turns an exception that passes through it into another, as `torch.save` does. The signal is not masked
+    but noted: the system would give it to another thread, and Python have the main thread handle it all the same.
+    """
+    came: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not callable(signal.getsignal(signal.SIGTERM)):  # nothing would be raised here
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if came:
+            signal.raise_signal(signal.SIGTERM)
+
+
 def reason_of(interruption: KeyboardInterrupt) -> str:
     """Why, also when the work ended itself after it was asked."""
     if isinstance(interruption, Interruption):

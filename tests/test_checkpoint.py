@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import re
 import resource
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -473,3 +475,43 @@ def test_a_signal_has_the_cell_save_and_stop(at: str, toy_project: Path, tmp_pat
     record = Record()
     outcome = run_cell(config, watch=record.watch(), checkpoint=checkpoint(tmp_path, config, every=1e9))
     assert_equal((outcome, record), whole(config))
+
+
+@pytest.mark.parametrize("polite", [True, False])
+@pytest.mark.parametrize("to", ["process", "thread"])
+def test_a_signal_does_not_disturb_a_save(to: str, polite: bool, toy_project: Path, tmp_path: Path) -> None:
+    """It is heard when the file is whole, whichever thread the system gives it to."""
+    made = checkpoint(tmp_path, toy())
+    main = threading.get_ident()
+    ended, heard = threading.Event(), list[bool]()
+
+    def terminate() -> None:
+        """As soon as something is in the file, which takes long to be written."""
+        while not ended.is_set():
+            if any(half.stat().st_size > 1 << 20 for half in tmp_path.glob(".*")):
+                if to == "process":
+                    os.kill(os.getpid(), signal.SIGTERM)
+                else:
+                    signal.pthread_kill(main, signal.SIGTERM)
+                return
+
+    def handle(number: int, frame: object) -> None:
+        heard.append(made.path.exists())
+        if not (polite and made.request_stop()):
+            raise Stop
+
+    state = {str(number): torch.zeros(1 << 20) for number in range(40)}  # 160 MB
+    before = signal.signal(signal.SIGTERM, handle)
+    sender = threading.Thread(target=terminate)
+    try:
+        with made.asked_often(), pytest.raises(KeyboardInterrupt if polite else Stop):
+            sender.start()
+            made.save(state)
+    finally:
+        ended.set()
+        sender.join()
+        signal.signal(signal.SIGTERM, before)
+    assert heard == [True]
+    again = checkpoint(tmp_path, toy()).load()
+    assert again is not None and again.keys() == state.keys()
+    assert list(tmp_path.iterdir()) == [made.path]

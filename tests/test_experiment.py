@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -72,6 +73,18 @@ class Chatty(SinglePath):
             print("drawn", random.random(), numpy.random.rand(), torch.rand(1).item())
             subprocess.run(["echo", "from a child"], check=True)
             os.write(2, b"from a descriptor\\n")
+        return super().train_step(training, batch, step)
+
+
+@METHODS.register("heavy")
+@dataclass(frozen=True)
+class Heavy(SinglePath):
+    """Leaves a megabyte of weights more."""
+
+    def train_step(self, training, batch, step):
+        import torch
+
+        training.network.register_buffer("ballast", torch.zeros(1 << 18))
         return super().train_step(training, batch, step)
 '''
 
@@ -356,3 +369,26 @@ def test_a_terminated_run_is_interrupted(project: Path, tmp_path: Path) -> None:
     (found,) = stored(tmp_path)
     assert found.status == "interrupted" and found.stop_time is not None
     assert (tmp_path / found.id / "metrics.json").exists() and not (tmp_path / found.id / "metrics.jsonl").exists()
+
+
+def test_a_run_terminated_while_it_writes_its_weights_is_interrupted(project: Path, tmp_path: Path) -> None:
+    readers: list[threading.Thread] = []
+
+    def terminate(pipe: Path) -> None:
+        with pipe.open("rb") as file:
+            file.read(1)
+            os.kill(os.getpid(), signal.SIGTERM)
+            while file.read(1 << 16):
+                pass
+
+    def progress(event: dict[str, Any]) -> None:
+        """Where the weights will be written there is a pipe: nobody gets on before its other end is read."""
+        if event["event"] == "start":
+            pipe = tmp_path / event["run_id"] / f".weights.pt.{os.getpid()}.{threading.get_ident()}"
+            os.mkfifo(pipe)
+            readers.append(threading.Thread(target=terminate, args=(pipe,)))
+            readers[0].start()
+
+    answer = run_job(job(cell(method="heavy", train={"epochs": 1, "batch_size": 16}), tmp_path), progress)
+    readers[0].join()
+    assert answer["status"] == "interrupted" and [found.status for found in stored(tmp_path)] == ["interrupted"]
