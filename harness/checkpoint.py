@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harness.errors import HarnessError
 from harness.interruption import held_back
-from harness.stores.files import make_durable, write
+from harness.stores.files import living_writer, make_durable, write
 from harness.study import canonical
 
 if TYPE_CHECKING:
@@ -121,8 +122,7 @@ class Checkpoint:
         """
         import torch
 
-        for left in self._unfinished():
-            left.unlink(missing_ok=True)
+        self._clear_away()
         try:
             with self.path.open("rb") as file:
                 self._check(file, torch.__version__)
@@ -143,8 +143,8 @@ class Checkpoint:
 
     def remove(self) -> None:
         """The cell is done."""
-        for path in (self.path, *self._unfinished()):
-            path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
+        self._clear_away()
 
     def _check(self, file: IO[bytes], torch_version: str) -> None:
         """Raise `_Damaged` or `_Foreign` unless the file holds a whole state that can be gone on from here."""
@@ -156,8 +156,14 @@ class Checkpoint:
             if header.get(name) != wanted:
                 raise _Foreign(f"{name} was {header.get(name)}, now it is {wanted}")
 
-    def _unfinished(self) -> list[Path]:
-        return list(self.path.parent.glob(f".{self.path.name}.*"))
+    def _clear_away(self) -> None:
+        """Remove what was left half-written, but not what another process is writing: it may not know yet that
+        the cell is no longer its own.
+        """
+        for left in self.path.parent.glob(f".{self.path.name}.*"):
+            with contextlib.suppress(FileNotFoundError):
+                if living_writer(left) in (None, os.getpid()):
+                    left.unlink()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import random
 import re
 import resource
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -421,10 +422,17 @@ def test_a_folder_that_cannot_be(toy_project: Path, tmp_path: Path) -> None:
         run_cell(toy(), checkpoint=checkpoint(tmp_path / "file" / "work", toy()))
 
 
+def dead_process() -> int:
+    """A number that no process has."""
+    with subprocess.Popen(["true"]) as process:
+        pass
+    return process.pid
+
+
 def test_half_written_files_are_cleared_away_and_listed(stored: bytes, tmp_path: Path) -> None:
     """What a process that was killed while saving leaves behind."""
     made, other = put(tmp_path, stored), checkpoint(tmp_path, toy(seed=1))
-    halves = [tmp_path / f".{one.path.name}.123.456" for one in (made, other)]
+    halves = [tmp_path / f".{one.path.name}.{dead_process()}.456" for one in (made, other)]
     for half in halves:
         half.write_bytes(stored[:5000])
     (tmp_path / "else.txt").touch()
@@ -440,6 +448,28 @@ def test_half_written_files_are_cleared_away_and_listed(stored: bytes, tmp_path:
     other.remove()
     assert [path.name for path in tmp_path.iterdir()] == ["else.txt"]
     assert stored_checkpoints(tmp_path / "nowhere") == []
+
+
+def test_what_another_process_writes_is_left_to_it(stored: bytes, tmp_path: Path) -> None:
+    """One that was stopped, say, and woke up after its claim was taken over: it saves once more, and learns of it."""
+    made = put(tmp_path, stored)
+    with subprocess.Popen(["sleep", "600"]) as living:
+        half, own = (tmp_path / f".{made.path.name}.{process}.456" for process in (living.pid, os.getpid()))
+        for path in (half, own):
+            path.write_bytes(stored[:5000])
+        try:
+            assert made.load() is not None
+            assert half.exists() and not own.exists()
+            made.remove()
+            assert list(tmp_path.iterdir()) == [half]
+            os.utime(half, (1, 1))  # days ago it was another process of that number
+            made.remove()
+            assert not half.exists()
+            half.touch()
+        finally:
+            living.kill()
+    made.remove()
+    assert not half.exists()
 
 
 @pytest.mark.parametrize("at", ["training", "ranking"])

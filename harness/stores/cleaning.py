@@ -7,7 +7,6 @@ a cell is for the caller to know. Imports no torch.
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,8 +18,8 @@ from harness.checkpoint import stored_checkpoints
 from harness.stores.claims import Claims
 from harness.stores.directory import RUN_ID
 from harness.stores.directory_claims import DirectoryClaims
+from harness.stores.files import DAY, is_unfinished, living_writer
 from harness.stores.importing import STAGING
-from harness.stores.owner import start_ticks
 from harness.stores.stored import StoredRun
 
 CLAIMS, WORK, INDEX = "claims", "work", "index"
@@ -29,12 +28,7 @@ CLAIMS, WORK, INDEX = "claims", "work", "index"
 SETTLED = 600.0
 """Seconds without a change after which an unfinished file is not being written any more."""
 
-DAY = 86400.0
-
 OF_DONE = "checkpoint of a done cell"
-
-_UNFINISHED = re.compile(r"\..+\.(?P<process>\d+)\.\d+")
-"""How `harness.stores.files.write` calls a file until it is whole."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,7 @@ def unfinished(store: Path) -> list[Leftover]:
     for path in sorted(_hidden(store)):
         with contextlib.suppress(FileNotFoundError):  # finished just now
             size, changed = _weigh(path)
-            if time.time() - changed >= SETTLED and not _written_by_the_living(path, changed):
+            if time.time() - changed >= SETTLED and living_writer(path) is None:
                 found.append(Leftover(path, "unfinished run" if path.is_dir() else "unfinished file", size))
     return found
 
@@ -131,7 +125,7 @@ def _hidden(store: Path) -> Iterator[Path]:
 
 
 def _is_unfinished(path: Path) -> bool:
-    return path.is_file() and bool(path.name.startswith(".new-") or _UNFINISHED.fullmatch(path.name))
+    return path.is_file() and (path.name.startswith(".new-") or is_unfinished(path))
 
 
 def _children(folder: Path) -> list[Path]:
@@ -146,9 +140,3 @@ def _weigh(path: Path) -> tuple[int, float]:
     all_of_it = [path, *path.rglob("*")] if path.is_dir() else [path]
     states = [one.lstat() for one in all_of_it]
     return sum(state.st_size for state in states), max(state.st_mtime for state in states)
-
-
-def _written_by_the_living(path: Path, changed: float) -> bool:
-    """Whether a process of the number in the file's name lives here. After a day it is another of that number."""
-    match = _UNFINISHED.fullmatch(path.name)
-    return bool(match and start_ticks(int(match["process"])) is not None and time.time() - changed < DAY)

@@ -7,10 +7,19 @@ import hashlib
 import json
 import math
 import os
+import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
+
+from harness.stores.owner import start_ticks
+
+DAY = 86400.0
+
+_UNFINISHED = re.compile(r"\..+\.(?P<process>\d+)\.\d+")
+"""How `write` calls a file until it is whole."""
 
 
 def write_json(path: Path, document: Any) -> None:
@@ -32,6 +41,23 @@ def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether the file is called as one that is being written."""
+    return bool(_UNFINISHED.fullmatch(path.name))
+
+
+def living_writer(path: Path) -> int | None:
+    """The number of the process that is writing this unfinished file; None when none that lives here is.
+
+    When nothing was written for a day, it is another process of the same number. Raises FileNotFoundError.
+    """
+    changed = path.stat().st_mtime
+    match = _UNFINISHED.fullmatch(path.name)
+    if match is None or start_ticks(int(match["process"])) is None or time.time() - changed >= DAY:
+        return None
+    return int(match["process"])
 
 
 def make_durable(folder: Path) -> None:
