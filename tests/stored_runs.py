@@ -33,6 +33,8 @@ def store_run(
     """Store a run of the request's cell, as it would stand there with that status."""
     opened = DirectoryStore(store)
     directory = opened.create(request.cell, preset, overrides or {})
+    for step, value in (curve or {}).items():
+        directory.log_metric("kendall_tau", step, value)
     record = {"start_time": "2026-01-01T10:00:00.000000", "stop_time": "2026-01-01T10:00:02.500000"}
     if status == "lost":
         cell = read_small(directory.path / CELL)
@@ -48,8 +50,6 @@ def store_run(
         observed = {"observed": {}, "diverged": diverged, "ranked": len(predictions or {})}
         directory.write_result(judged | observed, COST | dict(cost or {}))
         directory.write(PREDICTIONS, predictions_document(request.cell.config.json(), predictions or {}))
-        for step, value in (curve or {}).items():
-            directory.log_metric("kendall_tau", step, value)
         directory.gather_metrics()
         directory.write(RUN, record | {"status": "COMPLETED"})
         directory.complete()

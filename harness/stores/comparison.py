@@ -32,7 +32,7 @@ class Difference:
     one: str
     other: str
     counts: bool = True
-    """Whether it contradicts; what only one of the runs observed does not."""
+    """Whether it contradicts; what only one of the runs observed does not, nor where it had not got to yet."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ def _rankings(one: StoredRun, other: StoredRun) -> list[Difference]:
 
 
 def _metrics(one: Side, other: Side) -> list[Difference]:
-    """Each curve by its first step that differs."""
+    """Each curve by its first step that differs. That a run which is not done got less far contradicts nothing."""
+    both_done = one.run.status == other.run.status == "done"
     ours, theirs = one.store.metrics(one.run), other.store.metrics(other.run)
     found = []
     for name in sorted(ours.keys() | theirs.keys()):
@@ -124,7 +125,8 @@ def _metrics(one: Side, other: Side) -> list[Difference]:
         for number, points in enumerate(itertools.zip_longest(mine, its)):
             if points[0] != points[1]:
                 first, second = (f"{p[1]} at step {p[0]}" if p else f"ends after {number} points" for p in points)
-                found.append(Difference(f"{name}, from point {number + 1} on", first, second))
+                counts = both_done or None not in points
+                found.append(Difference(f"{name}, from point {number + 1} on", first, second, counts))
                 break
     return found
 

@@ -93,6 +93,25 @@ def test_a_run_without_a_result_differs_from_one_that_has_one(
     assert "result\n  result  failed | done\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("shorter", [{}, {1: 0.25}])
+@pytest.mark.parametrize("status", ["failed", "interrupted", "lost", "running"])
+def test_a_run_that_got_less_far_contradicts_nothing(
+    status: str, shorter: dict[int, float], requests: list[Request], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = store_run(Path("runs"), requests[0], status=status, curve=shorter)
+    other = store_run(Path("runs"), requests[0], status="interrupted", curve={1: 0.25, 2: 0.5})
+    for pair in ((one.id, other.id), (other.id, one.id)):
+        assert main(["diff", *pair]) == 0
+        printed = capsys.readouterr().out
+        assert printed.endswith("results are equal\n") and "metrics\n  kendall_tau" in printed
+    # Where both were, they must agree; and two that are done were everywhere.
+    another = store_run(Path("runs"), requests[0], status="interrupted", curve={1: 0.25, 2: 0.75, 3: 0.5})
+    assert main(["diff", other.id, another.id]) == 1
+    done = [store_run(Path("runs"), requests[1], 0.5, curve=curve).id for curve in ({1: 0.5}, {1: 0.5, 2: 0.5})]
+    assert main(["diff", *done]) == 1
+    assert capsys.readouterr().out.endswith("results differ: metrics\n")
+
+
 def test_a_name_that_fits_no_run_or_several_is_one_line(
     requests: list[Request], capsys: pytest.CaptureFixture[str]
 ) -> None:
