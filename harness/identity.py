@@ -7,20 +7,24 @@ measured is not part of it, so that tables share cells.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import data
 from harness.benchmarks import fingerprint
-from harness.config import COMPONENTS, RunConfig
-from harness.errors import DataError
+from harness.config import COMPONENTS, Ranking, RunConfig, read
+from harness.errors import DataError, UserError
 from harness.registries import BENCHMARKS, DATASETS, SPACES
 from harness.registry import Registry
+
+if TYPE_CHECKING:
+    from harness.stores.stored import StoredRun
 
 _BESIDE_THE_ENGINE = Path(__file__).resolve().parents[1]
 
@@ -33,10 +37,13 @@ MEASURED = ("rank", "benchmark", "observe")
 _KNOWN_BY_MEANING = ("truth", "selection_on", "top1")
 
 NOT_HERE = "not here"
-"""Stands for images that nothing is known of: no stored run has them."""
+"""Stands for images, or a judgement, that nothing is known of: no stored run has them."""
 
 _recorded: dict[str, set[str]] = {}
 """By data set, the images that stored runs were made with."""
+
+_judged: dict[str, set[str]] = {}
+"""By what was asked of them, the keys that the rankings of stored runs have."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +127,21 @@ class Cell:
         """What is asked of the ranking, and the truth it is judged by: not part of the cell's identity.
 
         A table of ground truth that changed gives another key, so no stored judgement outlives its truth.
-        Raises `DataError` when the benchmark cannot be read.
+        A table that is missing does no harm to what only reads or plans: then it is what the stored runs that
+        were looked at last have for the same (`remember_rankings`). Raises `DataError` when these do not agree.
         """
         if self._like:
             return self._like.ranking_key
+        try:
+            return self.ranking_key_here()
+        except DataError as error:
+            known = _judged.get(_asked(self.config.rank, self.config.benchmark, self.config.dataset), {NOT_HERE})
+            if len(known) > 1:
+                raise DataError(f"{error}; the stored runs were judged by {len(known)} versions of it") from error
+            return next(iter(known))
+
+    def ranking_key_here(self) -> str:
+        """The same for what is to be stored. Raises `DataError` when the benchmark cannot be read."""
         config, rank = self.config, self.config.rank
         load = BENCHMARKS.get(config.benchmark)
         asked = {key: value for key, value in config.json()["rank"].items() if key not in _KNOWN_BY_MEANING}
@@ -166,6 +184,35 @@ def remember_images(cells: Iterable[Mapping[str, Any]]) -> None:
     for cell in cells:
         if cell.get("images"):
             _recorded.setdefault(cell["config"]["dataset"], set()).add(cell["images"])
+
+
+def can_be_judged(benchmark: str) -> bool:
+    """Whether the table of a benchmark is here, and right."""
+    try:
+        BENCHMARKS.get(benchmark)()
+    except DataError:
+        return False
+    return True
+
+
+def remember_rankings(runs: Iterable[StoredRun]) -> None:
+    """Know how the rankings of these runs were asked for, and no longer those of others."""
+    _judged.clear()
+    for run in runs:
+        if not run.counts:
+            continue
+        config = run.cell["config"]
+        own = {} if run.own_ranking is None else {run.own_ranking: config}
+        for key, asked in {**own, **run.asked}.items():
+            with contextlib.suppress(UserError, KeyError, TypeError):  # asked for by another version: not known
+                rank = read(Ranking, asked["rank"], "rank")
+                _judged.setdefault(_asked(rank, asked["benchmark"], config["dataset"]), set()).add(key)
+
+
+def _asked(rank: Ranking, benchmark: str, dataset: str) -> str:
+    """All that a ranking's key stands for but the truth itself."""
+    asked = {key: value for key, value in vars(rank).items() if key not in _KNOWN_BY_MEANING}
+    return canonical([asked, benchmark, rank.truth_of(dataset), rank.selects_on(dataset), rank.top1])
 
 
 def canonical(document: Any) -> str:

@@ -18,10 +18,10 @@ from harness.benchmarks.selection import RULES
 from harness.config import COMPONENTS, Observe, RunConfig, read
 from harness.data import fingerprint
 from harness.errors import InvalidConfiguration
-from harness.identity import are_here
+from harness.identity import are_here, can_be_judged
 from harness.method import ClusterRule, Method, Sampler, Schedule
 from harness.presets import Preset
-from harness.registries import DATASETS, SPACES
+from harness.registries import BENCHMARKS, DATASETS, SPACES
 from harness.seeds import chance
 from harness.space import Space
 from harness.stores.stored import StoredRun
@@ -88,9 +88,8 @@ class Plan:
         return sum(len({(r.study, r.row) for r in work.requests}) - 1 for work in self.work)
 
     def require_images(self, retry: str | None = None) -> None:
-        """Raise `DataError` unless the images of all that is to run are here, and right."""
-        for dataset in sorted({work.cell.config.dataset for work in self.work if work.kind(retry)}):
-            fingerprint(dataset)
+        """Raise `DataError` unless images and ground truth of all that is to run are here, and right."""
+        require_inputs(work.cell for work in self.work if work.kind(retry))
 
     def of(self, study: Study) -> Plan:
         """The part that one study asks for."""
@@ -110,7 +109,7 @@ def make_plan(
     """The plan of these studies.
 
     Raises `InvalidConfiguration` for anything that could not run, unless `check` says that nothing shall;
-    images need not be here.
+    neither images nor ground truth need be here.
     """
     requests = [
         request for study in studies for request in expand_stored(study, preset, lambda: runs, seeds, overrides)
@@ -131,6 +130,15 @@ def make_plan(
             checks.check(label, same[0].cell.config)
         work.append(_work(label, same, attempts.get(key, [])))
     return Plan(tuple(work), tuple(studies))
+
+
+def require_inputs(cells: Iterable[Cell]) -> None:
+    """Raise `DataError` unless images and ground truth of these cells are here, and right."""
+    needed = {(cell.config.dataset, cell.config.benchmark) for cell in cells}
+    for benchmark in sorted({benchmark for _, benchmark in needed}):
+        BENCHMARKS.get(benchmark)()
+    for dataset in sorted({dataset for dataset, _ in needed}):
+        fingerprint(dataset)
 
 
 def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str | None = None) -> float | None:
@@ -241,10 +249,11 @@ class _Checks:
 
 
 def _check_ranking(config: RunConfig) -> None:
-    """Refuse what could not be measured of the cell, before it is trained."""
-    benchmark = benchmark_for(config.benchmark, config.space)
-    benchmark.accuracies(config.rank.truth_of(config.dataset))
-    RULES[config.rank.selection](benchmark.accuracies(config.rank.selects_on(config.dataset)), config.rank.bins)
+    """Refuse what could not be measured of the cell, before it is trained; as far as that can be told here."""
+    if can_be_judged(config.benchmark):
+        benchmark = benchmark_for(config.benchmark, config.space)
+        benchmark.accuracies(config.rank.truth_of(config.dataset))
+        RULES[config.rank.selection](benchmark.accuracies(config.rank.selects_on(config.dataset)), config.rank.bins)
     if config.rank.images is not None and are_here(config.dataset):
         there = len(DATASETS.get(config.dataset)().valid)
         if config.rank.images > there:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.config import COMPONENTS, RunConfig
 from harness.errors import InvalidConfiguration
-from harness.identity import Cell, are_here, canonical, remember_images
+from harness.identity import Cell, are_here, can_be_judged, canonical, remember_images, remember_rankings
 from harness.method import Method
 from harness.presets import Preset
 from harness.registries import SPACES
@@ -146,8 +146,13 @@ def expand_stored(
     seeds: int | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> list[Request]:
-    """As `expand`, for what only reads: images that are not here are taken to be those of the stored runs."""
+    """As `expand`, for what only reads.
+
+    Images and tables of ground truth that are not here are taken to be those of the stored runs.
+    """
     requests = expand(study, preset, seeds, overrides)
+    if not all(map(can_be_judged, {request.cell.config.benchmark for request in requests})):
+        remember_rankings(runs())
     if not all(map(are_here, {request.cell.config.dataset for request in requests})):
         remember_images(run.cell for run in runs())
     return requests

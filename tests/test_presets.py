@@ -408,9 +408,16 @@ def test_one_run_answers_for_every_data_set_that_judges_it(imported: ImportedBen
     assert frame["kendall_tau"].tolist() == [0.5, 0.6, 0.7]
 
 
-def test_without_the_benchmark_a_plan_says_how_to_get_it(
+def test_without_images_and_benchmark_there_is_a_plan_and_a_run_says_how_to_get_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HARNESS_BENCHMARKS", str(tmp_path))
-    assert main(["plan", "ablation_calr_ms", "--preset", "paper", "--store", str(tmp_path / "runs")]) == 2
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    asked = ["ablation_calr_ms", "--preset", "paper", "--store", str(tmp_path / "runs")]
+    assert main(["plan", *asked]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[2:3]] == [
+        ["108", "waiting", "not", "run", "yet"]
+    ]
+    assert main(["run", *asked]) == 2
     assert "import it with `harness benchmark import FILE`" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()

@@ -74,11 +74,13 @@ def plan_of(
     seeds: int | None,
     only: tuple[str, ...],
     updates: tuple[str, ...],
+    check: bool = True,
 ) -> Plan:
-    """The plan as the command line asks for it."""
+    """The plan as the command line asks for it; see `make_plan`."""
     from harness.plan import make_plan
     from harness.presets import get_preset
     from harness.syntax import parse_only, parse_updates
 
     overrides = parse_updates(updates)
-    return make_plan(studies, get_preset(preset), runs, seeds=seeds, overrides=overrides, only=parse_only(only))
+    chosen = parse_only(only)
+    return make_plan(studies, get_preset(preset), runs, seeds=seeds, overrides=overrides, only=chosen, check=check)

@@ -51,7 +51,7 @@ def export_command(
     studies = chosen_studies((study,), everything=False)
     opened = store.open()
     stored = opened.runs()
-    plan = plan_of(studies, stored, preset=preset, seeds=seeds, only=(), updates=updates)
+    plan = plan_of(studies, stored, preset=preset, seeds=seeds, only=(), updates=updates, check=False)
     chosen, missing = _chosen(plan, stored, all_attempts)
     if not chosen:
         raise UserError(f"{opened.name} has no run of {study} under preset {preset}: there is nothing to export")

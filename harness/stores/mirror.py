@@ -245,6 +245,7 @@ def _own_fields(snapshot: Snapshot, known: Document, merged: _Entries, newer: bo
     summary = {
         **ours,
         "rankings": rankings,
+        "asked": dict(sorted({**theirs.get("asked", {}), **ours.get("asked", {})}.items())),
         "recomputed": sorted(recomputed),
         "invalid": ours["invalid"] or known.get("invalid") or theirs["invalid"],
     }

@@ -94,6 +94,7 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
         "cost": cost,
         "ranking": cell.get("ranking"),
         "rankings": rankings,
+        "asked": {key: document["ranking"] for key, document in further.items() if "ranking" in document},
         "recomputed": [key for key, document in further.items() if document.get("recomputed")],
         "start_time": run.get("start_time"),
         "stop_time": run.get("stop_time"),

@@ -51,7 +51,7 @@ class RunDirectory:
 
         It is made under another name and moved: nobody sees it without `cell.json`. Its name ends in a
         random number, so that machines which know nothing of each other never give two runs one name.
-        Raises `UserError` when the store cannot be written to.
+        Raises `UserError` when the store cannot be written to, `DataError` without the ground truth.
         """
         path = store / f"{cell.key[:16]}-{attempt}-{secrets.token_hex(4)}"
         document = {
@@ -60,7 +60,7 @@ class RunDirectory:
             "attempt": attempt,
             "run_id": path.name,
             "cell": cell.json(),
-            "ranking": cell.ranking_key,
+            "ranking": cell.ranking_key_here(),
             "identity": cell.identity(),
             "preset": preset,
             "overrides": dict(overrides),

@@ -50,6 +50,8 @@ class StoredRun:
     """Whether a newer done run of the same cell exists: then this one is kept, but not counted."""
     own_ranking: str | None = None
     """The ranking that was made with the run, and that its curves were measured by."""
+    asked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The configuration (rank and benchmark) of the further rankings; that of its own is the run's."""
     first_rankings: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What the rankings gave when they were first made, where that is known: what two runs can be compared by."""
 
@@ -88,6 +90,7 @@ def stored_run(summary: Mapping[str, Any]) -> StoredRun:
         status=status,
         result=newest_result(summary),
         own_ranking=own,
+        asked=summary.get("asked", {}),
         first_rankings=first,
         **{name: summary[name] for name in names.split()},
     )

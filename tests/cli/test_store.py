@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from harness.stores.directory import DirectoryStore
 from harness.stores.directory_claims import DirectoryClaims
 from harness.stores.mongo import connect
 from harness.stores.mongo_store import MongoStore
+from harness.stores.run_directory import predictions_document, write_ranking
 from harness.study import Request, expand
 from tests.conftest import TOY
 from tests.mongod import Mongod
@@ -395,6 +397,69 @@ def test_recompute_ranks_what_is_stored_and_trains_nothing(requests: list[Reques
     )
     assert main(["store", "recompute", "mine", *TINY, "with", "rank.candidates=12"]) == 0
     assert capsys.readouterr().out.startswith("0 recomputed\n")
+
+
+# without the table of ground truth that runs were judged by
+
+
+def test_what_was_judged_by_a_table_that_is_not_here_is_counted(requests: list[Request], capsys: Capture) -> None:
+    ids = fill(requests, 4)
+    Path("toy.npz").unlink()
+    assert main(["status", "mine", "--preset", "tiny", "--seeds", "3"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["mine", "tiny", "6", "4"]
+    assert main(["plan", "mine", *TINY]) == 0
+    assert "mine: Mine, 6 cells, 4 done\n" in capsys.readouterr().out
+    assert main(["report", "mine", *TINY]) == 0
+    assert "0.500" in capsys.readouterr().out
+    assert main(["query", "--study", "mine", "--columns", "kendall_tau", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == "kendall_tau\n" + "0.5\n" * 4
+    assert main(["store", "export", "mine", "mine.tar", *TINY]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("wrote 4 runs of mine") and captured.err.count("missing: ") == 2
+    # What is to run needs it; what is done does not.
+    assert main(["run", "mine", *TINY]) == 2
+    assert "toy.npz: no such table" in capsys.readouterr().err
+    assert sorted(DirectoryStore(Path("runs")).ids()) == sorted(ids)
+    assert main(["run", "mine", "--preset", "tiny", "--seeds", "1"]) == 0
+    assert "2 of 2 cells done" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_a_further_ranking_is_known_without_its_table(
+    requests: list[Request], mongo: str, mirrored: bool, capsys: Capture
+) -> None:
+    (run,) = (store_run(Path("runs"), one, 0.5) for one in requests[:1])
+    (other,) = expand(find_studies("mine")[0], get_preset("tiny"), 1, {"rank.candidates": 5, "schedule.name": "cosine"})
+    config, folder = other.cell.config.json(), Path("runs") / run.id
+    if mirrored:
+        assert main(["store", "sync", "--mongo", mongo]) == 0
+    write_ranking(folder, other.cell.ranking_key, config, {"kendall_tau": 0.75}, {}, predictions_document(config, {}))
+    if mirrored:
+        assert main(["store", "sync", "--mongo", mongo]) == 0
+    capsys.readouterr()
+    Path("toy.npz").unlink()
+    place = ["--store", mongo] if mirrored else []
+    asked = ["with", "rank.candidates=5", "schedule.name=cosine"]
+    assert main(["report", "mine", "--preset", "tiny", "--seeds", "1", *place, *asked]) == 0
+    assert "0.750" in capsys.readouterr().out
+    # Another one nobody made: that of a run is not taken for it.
+    assert main(["report", "mine", "--preset", "tiny", "--seeds", "1", *place, "with", "rank.candidates=6"]) == 0
+    said = capsys.readouterr().out
+    assert "0.750" not in said and "0.500" not in said
+
+
+def test_two_versions_of_a_table_that_is_not_here_are_told(
+    requests: list[Request], toy_table: Table, capsys: Capture
+) -> None:
+    one = store_run(Path("runs"), requests[0], 0.5)
+    replace(toy_table, test=toy_table.test[::-1].copy()).write(Path("toy.npz"))
+    other = store_run(Path("runs"), expand(find_studies("mine")[0], get_preset("tiny"), 3)[1], 0.25)
+    assert one.own_ranking != other.own_ranking
+    Path("toy.npz").unlink()
+    for command in (["status", "mine"], ["report", "mine", *TINY], ["query", "--study", "mine"]):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert "toy.npz: no such table" in said and "the stored runs were judged by 2 versions of it" in said
 
 
 def test_help_of_every_command(capsys: Capture) -> None:
