@@ -13,14 +13,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.errors import Unreachable
+from harness.errors import HarnessError, Unreachable
 from harness.executors import Event, Job, Later
 from harness.plan import Work, state_of
 from harness.stores import Store, supersede
 from harness.stores.claims import Claims
+from harness.study import Cell
 
 POLL = 1.0
 """Seconds between two looks at what others have, or whether the database is back."""
+
+
+def claim_key(cell: Cell, kind: str) -> str:
+    """What a job of that kind claims: the cell, or one ranking of its weights."""
+    return cell.key if kind == "train" else f"{cell.key}-{cell.ranking_key}"
 
 
 @dataclass
@@ -51,6 +57,9 @@ class Agenda:
         self._running: set[int] = set()
         self._silent_since: float | None = None
         self._told_of_others = False
+        self._not_before: dict[int, float] = {}
+        self.error: HarnessError | None = None
+        """Why nothing more is given out, unless because all is done."""
 
     def jobs(self) -> Iterator[Job | Later]:
         """The next job, as often as it is asked for; `Later` while there is none, but may be."""
@@ -75,6 +84,9 @@ class Agenda:
                     return
                 yield Later(POLL)
                 continue
+            except HarnessError as error:  # what runs goes on: the caller raises it afterwards
+                self.error = error
+                return
             self._answers()
             if job is None:
                 self._pending.append(number)
@@ -92,19 +104,22 @@ class Agenda:
         self._running.discard(number)
         if status in ("elsewhere", "unreachable"):
             self._pending.append(number)
+            self._not_before[number] = time.monotonic() + POLL
             if status == "unreachable":
                 self._silent_too_long(str(event.data.get("error")))
 
     def _next(self, number: int) -> Job | None | bool:
         """The job of that work; None when another process has it, False when there is nothing left to do."""
         work = self.todo[number]
-        if self.claims.holder(work.cell.key) is not None:
+        if time.monotonic() < self._not_before.get(number, 0.0):
             return None
         found = supersede(self.store.load({work.cell.key[:16]}, []), [])
         state = state_of(work.cell, [run for run in found if run.key == work.cell.key])
         # Its process may be there, but nobody has claimed it: it is suspended, or hangs, and is replaced.
         kind = "train" if state == "running" else replace(work, state=state, losses=0).kind(self.retry)
         if kind is not None:
+            if self.claims.holder(claim_key(work.cell, kind)) is not None:
+                return None
             return Job(number, self.document(work, kind), self.threads, self.timeout)
         if state == "done":
             self.elsewhere(work)

@@ -70,11 +70,13 @@ class Assignment:
         return MergedStore(self.directory, MongoStore(self.database))
 
     def claims(self) -> Claims:
+        here = DirectoryClaims(self.directory.path / "claims", self.lease)
         if self.mongo is None:
-            return DirectoryClaims(self.directory.path / "claims", self.lease)
+            return here
+        from harness.stores.joint_claims import JointClaims
         from harness.stores.mongo_claims import MongoClaims
 
-        return MongoClaims(self.database, self.lease)
+        return JointClaims(here, MongoClaims(self.database, self.lease))
 
     def mirror(self, directory: RunDirectory) -> Mirror | None:
         if self.mongo is None:

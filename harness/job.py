@@ -11,6 +11,7 @@ import errno
 import io
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from harness import environment
+from harness.agenda import claim_key
 from harness.assignment import Assignment
 from harness.cell import Watch, rank_again
 from harness.checkpoint import Checkpoint
 from harness.data import fingerprint
-from harness.errors import DataError, Unreachable
+from harness.errors import DataError, HarnessError, Unreachable
 from harness.experiment import Report, now, numbered, one_line, sacred_run, seed_globals, throttled
 from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
 from harness.plan import state_of
@@ -38,6 +40,10 @@ from harness.study import Cell
 
 if TYPE_CHECKING:
     from harness.stores.mirroring import Mirror
+
+
+SLOWLY = 600.0
+"""Seconds that a done run may take on its way to a database that answers, before its claim is released."""
 
 
 def warm_up() -> Iterator[None]:
@@ -76,8 +82,8 @@ def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
                 return reply | (_claimed_rank if job.kind == "rank" else _claimed_train)(cell, job, progress)
             except Unreachable as error:
                 return reply | {"status": "unreachable", "error": one_line(error)}
-    except KeyboardInterrupt:
-        return reply | {"status": "interrupted"}
+    except KeyboardInterrupt as interruption:
+        return reply | {"status": "elsewhere" if reason_of(interruption) == LOST else "interrupted"}
     except (Exception, SystemExit) as error:
         return reply | _failed(error, job)
 
@@ -97,12 +103,31 @@ def _claimed_train(cell: Cell, job: Assignment, progress: Report) -> dict[str, A
             return {"status": "elsewhere"}
         directory = job.directory.create(cell, job.preset, job.overrides, claim.attempt)
         mirror = job.mirror(directory)
+        reply: dict[str, Any] = {}
         try:
-            return {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror)
+            reply = {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror)
+            return reply
         finally:
             # Before the claim is released: whoever claims next must find the run in the database.
-            if mirror is not None:
-                mirror.close()
+            if mirror is not None and not mirror.close() and reply.get("status") == "done":
+                _mirror_slowly(directory, job)
+
+
+def _mirror_slowly(directory: RunDirectory, job: Assignment) -> None:
+    """Bring a done run to a database that answers, but takes its time; a silent one gets it with the next sync."""
+    import pymongo
+
+    from harness.stores.mirror import project
+
+    until = time.monotonic() + SLOWLY
+    while time.monotonic() < until:
+        with contextlib.suppress(Unreachable), pymongo.timeout(until - time.monotonic()):
+            project(directory.path, job.database, job.weights_max)
+            return
+        try:
+            job.database.command("ping")
+        except Exception:  # it is gone, whatever the reason
+            return
 
 
 def _runs(cell: Cell, job: Assignment) -> list[StoredRun]:
@@ -145,7 +170,8 @@ def _train(
         if reply["status"] == "done":
             lease.confirm()  # unconfirmed, because the database is silent, it counts unless somebody took over
             directory.complete()
-            checkpoint.remove()
+            with contextlib.suppress(OSError):  # `store clean` finds it
+                checkpoint.remove()
     except ClaimLost as error:
         observer.interrupted_event(now(), "INTERRUPTED")
         return {"status": "elsewhere", "error": str(error)}
@@ -184,10 +210,10 @@ def _is_full(error: BaseException | None) -> bool:
 
 
 def _claimed_rank(cell: Cell, job: Assignment, progress: Report) -> dict[str, Any]:
-    claim = job.claims().acquire(f"{cell.key}-{cell.ranking_key}")
+    claim = job.claims().acquire(claim_key(cell, "rank"))
     if claim is None:
         return {"status": "elsewhere"}
-    with Lease(claim, lost=lambda: interrupt_main(LOST)):
+    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
         run = job.reader.done(cell.key)
         if run is None:
             raise DataError(f"no done run of cell {cell.key[:16]} in {job.reader.name} whose weights could be ranked")
@@ -196,11 +222,11 @@ def _claimed_rank(cell: Cell, job: Assignment, progress: Report) -> dict[str, An
             done = {"status": "done", "already": True}
             return done | {"run_id": run.id, "result": run.rankings[cell.ranking_key], "cost": {}}
         folder = _at_hand(run, job)
-        reply = {"run_id": run.id} | _rank(cell, run, folder, job, progress)
+        reply = {"run_id": run.id} | _rank(cell, run, folder, job, progress, lease)
         if job.mongo is not None and reply["status"] == "done":
             from harness.stores.mirror import project
 
-            with contextlib.suppress(Unreachable):  # it is in the directory, and the next sync finds it
+            with contextlib.suppress(HarnessError):  # it is in the directory, and the next sync finds it
                 project(folder, job.database, job.weights_max)
         return reply
 
@@ -215,7 +241,7 @@ def _at_hand(run: StoredRun, job: Assignment) -> Path:
     return folder
 
 
-def _rank(cell: Cell, run: StoredRun, folder: Path, job: Assignment, progress: Report) -> dict[str, Any]:
+def _rank(cell: Cell, run: StoredRun, folder: Path, job: Assignment, progress: Report, lease: Lease) -> dict[str, Any]:
     key, config = cell.ranking_key, cell.config.json()
     (folder / RANKINGS).mkdir(exist_ok=True)
     log = folder / RANKINGS / f"{key}.txt"
@@ -237,7 +263,10 @@ def _rank(cell: Cell, run: StoredRun, folder: Path, job: Assignment, progress: R
                 cost = outcome.cost | {"threads": job.threads}
             unchanged = run.rankings.get(key) == without_nan(result)
             if not unchanged:
+                lease.confirm()
                 write_ranking(folder, key, config, result, cost, predictions_document(config, found))
+    except ClaimLost as error:
+        return {"status": "elsewhere", "error": str(error)}
     except (Exception, SystemExit) as error:
         with log.open("a") as file:
             traceback.print_exc(file=file)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from harness.errors import UserError
+
 if TYPE_CHECKING:
     from harness.stores import Store
 
@@ -44,12 +46,15 @@ class Places:
         if self.reads_mongo and self.mongo:
             from harness.stores.mongo import connect
             from harness.stores.mongo_store import MongoStore
+            from harness.stores.sync import unsynced
 
             opened = MongoStore(connect(self.mongo))
-            if missing := {*DirectoryStore(self.directory).ids()} - {*opened.ids()}:
+            if missing := unsynced(DirectoryStore(self.directory), opened.database):
                 place = f"{len(missing)} runs in {self.directory}"
                 click.echo(f"{place} are not in the database yet: `harness store sync` brings them there", err=True)
             return opened
+        if not self.directory.exists():
+            click.echo(f"there is no store {self.directory} yet", err=True)
         return DirectoryStore(self.directory)
 
 
@@ -57,6 +62,10 @@ def places(store: str | os.PathLike[str] | None = None, mongo: str | None = None
     """The places as given, else as the environment says, else `runs` in the current directory."""
     directory = Path(os.environ.get(VARIABLE) or DEFAULT)
     given = None if store is None else os.fspath(store)
+    if given and given.startswith("mongodb") and not is_address(given) and not os.path.exists(given):
+        raise UserError(
+            f"{given.partition('@')[0].partition(':')[0]}:… is no address of a database: mongodb://HOST/NAME"
+        )
     if given and is_address(given):
         return Places(directory, given, reads_mongo=True, database_only=True)
     address = mongo or os.environ.get(MONGO) or None

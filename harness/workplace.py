@@ -6,12 +6,13 @@ Runs are written to the directory in either case; here is only who else is liste
 from __future__ import annotations
 
 import select
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.errors import Unreachable
+from harness.errors import HarnessError, Unreachable
 from harness.executors import Stopping
 from harness.stores import Store
 from harness.stores.claims import Claims
@@ -22,6 +23,14 @@ ANSWERS_WITHIN = 3.0
 """Seconds that the database has to answer; longer ones would hold up the display of what runs."""
 
 
+SOME = 5
+"""How many runs are brought to the database without a word."""
+
+
+class _Stopped(Exception):
+    """Told to stop; so many runs are left."""
+
+
 class Workplace:
     """Made without touching the database; `reach` it before anything is read."""
 
@@ -30,7 +39,10 @@ class Workplace:
     ) -> None:
         self.directory = DirectoryStore(directory)
         self.reader: Store = self.directory
-        self.claims: Claims = DirectoryClaims(directory / "claims", lease)
+        self._here = DirectoryClaims(directory / "claims", lease)
+        self.claims: Claims = self._here
+        self.silence: str | None = None
+        """What was last heard of a database that does not answer."""
         self._mongo = mongo
         self._lease = lease
         self._weights_max = weights_max
@@ -46,6 +58,7 @@ class Workplace:
                 self._connect(self._mongo)
                 return True
             except Unreachable as error:
+                self.silence = str(error)
                 if time.monotonic() >= until:
                     return False
                 if not told:
@@ -58,18 +71,38 @@ class Workplace:
         """Read the directory alone from now on."""
         self.reader = self.directory
 
-    def sync(self) -> int:
-        """Bring the database up to date; gives how many local runs it still lacks."""
+    def sync(self, stopping: Stopping) -> str | None:
+        """Bring the database up to date, until told to stop; gives what a user should know of the outcome."""
         if self._mongo is None:
-            return 0
+            return None
         from harness.stores.sync import sync
 
+        advice = "`harness store sync` brings them there"
+
+        def report(done: int, total: int) -> None:
+            if done == 1 and total > SOME:
+                self._say(f"bringing {total} runs to the database (Ctrl-C leaves the rest to `harness store sync`)")
+            if stopping.asked and done < total:
+                raise _Stopped(total - done)
+
         try:
-            return len(sync(self.directory, self._database, weights_max=self._weights_max).failed)
-        except Unreachable:
-            return len(self.directory.ids())
+            failed = sync(self.directory, self._database, weights_max=self._weights_max, report=report).failed
+        except _Stopped as left:
+            return f"{left} local runs are not in the database yet: {advice}"
+        except HarnessError as error:
+            return f"the database could not be brought up to date ({error}): {advice}"
+        return (
+            f"{len(failed)} local runs could not be brought to the database: {next(iter(failed.values()))}"
+            if failed
+            else None
+        )
+
+    def sync_aside(self, stopping: Stopping) -> None:
+        """The same in a thread: whoever asks has running cells to look after."""
+        threading.Thread(target=self.sync, args=(stopping,), daemon=True).start()
 
     def _connect(self, mongo: str) -> None:
+        from harness.stores.joint_claims import JointClaims
         from harness.stores.merged import MergedStore
         from harness.stores.mongo import connect
         from harness.stores.mongo_claims import MongoClaims
@@ -77,4 +110,4 @@ class Workplace:
 
         self._database = connect(mongo, timeout=ANSWERS_WITHIN)
         self.reader = MergedStore(self.directory, MongoStore(self._database))
-        self.claims = MongoClaims(self._database, self._lease)
+        self.claims = JointClaims(self._here, MongoClaims(self._database, self._lease))

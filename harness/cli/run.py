@@ -131,24 +131,30 @@ def command(
                 timeout=timeout,
                 waits=not no_wait,
                 outage_wait=outage_wait,
-                recovered=place.sync,
+                recovered=lambda: place.sync_aside(stopping),
             )
             events = execute(agenda.jobs(), workers, stopping=stopping, server=server)
             server = None  # ended with its jobs
             errors |= _follow(events, agenda, stopping, store.directory)
             gave_up = agenda.gave_up
+            if agenda.error is not None:
+                raise agenda.error
             # Read again: what counts is what is stored. A cell may now need one more ranking.
             try:
                 plan = plan_now()
             except Unreachable:
                 place.give_up()
                 plan = plan_now()
-        left = 0 if stopping.asked else place.sync()
+        left = None if gave_up else place.sync(stopping)
     status = _conclude(plan, {key for key, _ in attempted}, errors, received)
     if left:
-        click.echo(f"{left} local runs are not in the database yet: `harness store sync` brings them there", err=True)
+        click.echo(left, err=True)
     if gave_up:
-        click.echo(f"the database did not answer for {outage_wait:g} s; `run --offline` goes on without it", err=True)
+        click.echo(
+            f"the database did not answer for {outage_wait:g} s; `run --offline` goes on without it, and "
+            "`harness store sync` brings what was run meanwhile there",
+            err=True,
+        )
         return status or 1
     return status
 
@@ -185,21 +191,26 @@ def _follow(events: Iterator[Event], agenda: Agenda, stopping: Stopping, store: 
 
 def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received: list[int]) -> int:
     """The summary, and the exit status."""
+    from harness.plan import LOSSES
+
     states = plan.states
     now = sum(work.cell.key in attempted and work.state == "done" for work in plan.work)
     others = "".join(f", {count} {state}" for state, count in sorted(states.items()) if state != "done")
     click.echo(f"{states['done']} of {len(plan.work)} cells done, {now} of them now{others}")
-    failed = [work for work in plan.work if work.state == "failed" or work.cell.key in errors]
+    failed = [w for w in plan.work if w.state == "failed" or (w.cell.key in errors and w.state != "done")]
     for work in failed:
         trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
         reason = errors.get(work.cell.key) or trace[-1].strip().splitlines()[-1]
         click.echo(f"failed: {work.label}{f' (run {work.run.id})' if work.run else ''}: {reason}", err=True)
     if any(work.cell.key not in attempted for work in failed):
         click.echo("cells that failed before are run again with --retry failed", err=True)
+    if any(work.state == "lost" and work.kind() is None for work in plan.work):
+        click.echo(f"cells that died {LOSSES} times in a row are run again with --retry lost", err=True)
     if received:
         click.echo("stopped; what is done is stored, and the same command goes on with the rest", err=True)
         return 128 + received[0]
-    return 1 if failed else 0
+    # Cells that other processes have are theirs to finish, if nobody waited for them.
+    return 0 if all(work.state in ("done", "running") for work in plan.work) else 1
 
 
 def _what(work: Work) -> tuple[str, str]:
@@ -215,7 +226,6 @@ def _check_writable(store: Path) -> None:
             pass
     except OSError as error:
         raise UserError(f"cannot write to the store {store}: {error.strerror or error}") from error
-
 
 
 def _unreached(received: list[int], patience: float) -> int:

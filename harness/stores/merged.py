@@ -6,6 +6,7 @@ A run that both hold is one run, taken from the directory, which is the truth.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from harness.stores import Metrics, Store
@@ -28,7 +29,7 @@ class MergedStore(Store):
     def load(self, cells: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
         here = {run.id: run for run in self.directory.load(cells, problems)}
         there = {run.id: run for run in self.database.load(cells, problems)}
-        return list((there | here).values())
+        return [_merged(run, there.get(run.id)) for run in (there | here).values()]
 
     def files(self, run: StoredRun) -> dict[str, int]:
         return self._holder(run).files(run)
@@ -47,3 +48,11 @@ class MergedStore(Store):
 
     def _holder(self, run: StoredRun) -> Store:
         return self.directory if self.directory.path_of(run).is_dir() else self.database
+
+
+def _merged(run: StoredRun, mirrored: StoredRun | None) -> StoredRun:
+    """The run with what others have added to its mirror: rankings, and that it is invalid."""
+    if mirrored is None or mirrored is run:
+        return run
+    rankings = run.rankings | {key: found for key, found in mirrored.rankings.items() if key not in run.rankings}
+    return replace(run, invalid=run.invalid or mirrored.invalid, rankings=rankings)
