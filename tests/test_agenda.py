@@ -1,0 +1,103 @@
+"""What is given out next, when others have it, and when something goes wrong: with real claims and a real store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.agenda import Agenda, claim_key
+from harness.benchmarks.table import Table
+from harness.errors import UserError
+from harness.executors import Event, Job, Later
+from harness.plan import Work, make_plan
+from harness.presets import get_preset
+from harness.stores import Store
+from harness.stores.directory import DirectoryStore
+from harness.stores.directory_claims import DirectoryClaims
+from harness.study import Column, Row, Study
+from tests.stored_runs import store_run
+
+STUDY = Study(
+    "two",
+    "Two",
+    [Row({"m": name}, {"method.name": name}) for name in ("spos", "fairnas")],
+    [Column("τ", "kendall_tau")],
+)
+
+
+def todo(store: Store) -> list[Work]:
+    return list(make_plan([STUDY], get_preset("tiny"), store.runs(), seeds=1).work)
+
+
+def agenda(folder: Path, store: Store | None = None, **more: object) -> tuple[Agenda, DirectoryClaims]:
+    claims = DirectoryClaims(folder / "claims")
+    opened = store or DirectoryStore(folder)
+    return Agenda(todo(DirectoryStore(folder)), opened, claims, lambda work, kind: {"kind": kind}, **more), claims  # type: ignore[arg-type]
+
+
+def test_free_cells_are_given_out_and_those_of_others_later(tmp_path: Path) -> None:
+    one, claims = agenda(tmp_path)
+    first, second = one.todo
+    held = claims.acquire(first.cell.key)
+    jobs = one.jobs()
+    job = next(jobs)
+    assert isinstance(job, Job) and job.number == 1 and job.document == {"kind": "train"}
+    assert isinstance(next(jobs), Later)
+    assert held is not None
+    held.release()
+    job = next(jobs)
+    assert isinstance(job, Job) and job.number == 0
+    store_run(tmp_path, second.requests[0], 0.5)
+    for number in (0, 1):
+        one.heard(Event("finished", Job(number, {}), {"status": "done"}))
+    assert list(jobs) == []
+
+
+def test_a_cell_that_was_found_taken_comes_again_but_not_at_once(tmp_path: Path) -> None:
+    one, _ = agenda(tmp_path)
+    jobs = one.jobs()
+    job = next(jobs)
+    assert isinstance(job, Job)
+    assert isinstance(next(jobs), Job)
+    one.heard(Event("finished", job, {"status": "elsewhere"}))
+    assert isinstance(next(jobs), Later)  # no race for it
+
+
+def test_what_another_process_did_is_not_done_again(tmp_path: Path) -> None:
+    done: list[str] = []
+    one, _ = agenda(tmp_path, elsewhere=lambda work: done.append(work.label))
+    for work in one.todo:
+        store_run(tmp_path, work.requests[0], 0.5)
+    assert list(one.jobs()) == [] and len(done) == 2
+
+
+def test_a_ranking_is_claimed_by_a_key_of_its_own(tmp_path: Path) -> None:
+    request = todo(DirectoryStore(tmp_path))[0].requests[0]
+    store_run(tmp_path, request, 0.5)
+    plan = make_plan([STUDY], get_preset("tiny"), DirectoryStore(tmp_path).runs(), seeds=1, overrides={"rank.bins": 10})
+    claims = DirectoryClaims(tmp_path / "claims")
+    (work,) = (one for one in plan.work if one.state == "rank")
+    one = Agenda([work], DirectoryStore(tmp_path), claims, lambda work, kind: {"kind": kind}, waits=False)
+    assert claims.acquire(work.cell.key) is not None  # somebody trains it for more observations
+    held = claims.acquire(claim_key(work.cell, "rank"))
+    assert held is not None and list(one.jobs()) == []  # and does not wait
+    held.release()
+    again = Agenda([work], DirectoryStore(tmp_path), claims, lambda work, kind: {"kind": kind})
+    job = next(again.jobs())
+    assert isinstance(job, Job) and job.document == {"kind": "rank"}
+
+
+def test_an_error_gives_out_nothing_more_and_is_kept(tmp_path: Path) -> None:
+    class Refusing(DirectoryStore):
+        def ids(self) -> list[str]:
+            raise UserError("no longer yours")
+
+    one, _ = agenda(tmp_path, Refusing(tmp_path))
+    assert list(one.jobs()) == [] and str(one.error) == "no longer yours"
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_the_environment(monkeypatch: pytest.MonkeyPatch, toy_table: Table) -> None:
+    for name in ("HARNESS_STORE", "HARNESS_MONGO"):
+        monkeypatch.delenv(name, raising=False)
