@@ -8,16 +8,14 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.errors import DataError
-from harness.stores.files import make_durable, write
-from harness.stores.reading import summarise
-from harness.stores.run_directory import CELL, COMPLETION, INVALID, PREDICTIONS, WEIGHTS, declare_absent
+from harness.stores.files import make_durable, sha256, write
+from harness.stores.mongo_store import MongoStore, is_there
+from harness.stores.reading import read_small, summarise
+from harness.stores.run_directory import ABSENT, CELL, COMPLETION, INVALID, PREDICTIONS, WEIGHTS, declare_absent
 from harness.stores.snapshot import COMPLETE, is_addition, look
-
-if TYPE_CHECKING:
-    from harness.stores.mongo_store import MongoStore
 
 Entries = Mapping[str, Mapping[str, Any]]
 """What the database knows of a run's files, by name."""
@@ -27,6 +25,7 @@ def bring(store: MongoStore, run_id: str, folder: Path, entries: Entries, phase:
     """Make or complete the run's directory; see `MongoStore.fetch`."""
     target = folder / run_id
     if target.is_dir() and look(target).phase >= phase:
+        mend(store, run_id, target, entries)
         add(store, run_id, target, entries)
         return target
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,6 +43,35 @@ def bring(store: MongoStore, run_id: str, folder: Path, entries: Entries, phase:
     return target
 
 
+def is_whole(folder: Path) -> bool:
+    """Whether a directory is that of a complete run with every file as it was, weights included."""
+    try:
+        summarise(folder, [])
+        return not _wrong(folder, read_small(folder / COMPLETION, schema=True)["files"])
+    except DataError:
+        return False
+
+
+def mend(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None:
+    """Bring what of a complete run's directory is damaged or was left out, weights above all.
+
+    What the database does not have stays as it is. Raises `DataError` when the two are not about the same run.
+    """
+    record = _record(store, run_id, entries)
+    if not record or look(folder).phase != COMPLETE:
+        return
+    wrong = _wrong(folder, {COMPLETION: entries[COMPLETION]["sha256"], **record})
+    if COMPLETION in wrong and _is_readable(folder / COMPLETION):
+        raise DataError(f"{folder / COMPLETION}: is not that of the run in {store.name}")
+    for name in wrong:
+        entry = entries.get(name, {})
+        if is_there(entry) and entry["sha256"] == record.get(name, entry["sha256"]):
+            _write(store, run_id, entry, folder)
+            make_durable((folder / name).parent)
+    if (folder / ABSENT).exists() and not _wrong(folder, {WEIGHTS: record.get(WEIGHTS, "")}):
+        (folder / ABSENT).unlink(missing_ok=True)
+
+
 def add(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None:
     """The rankings and marks that the directory lacks. What a ranking refers to comes before the ranking."""
     further = [name for name in entries if is_addition(name) and not (folder / name).exists()]
@@ -55,14 +83,10 @@ def add(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None:
 
 def _materialise(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None:
     folder.mkdir()
-    record: dict[str, str] = {}
-    if COMPLETION in entries:
-        text = io.BytesIO()
-        store.copy(run_id, entries[COMPLETION], text)
-        record = json.loads(text.getvalue())["files"]
+    record = _record(store, run_id, entries)
     for name in sorted({*entries, *record}):
         entry = entries.get(name, {"name": name})
-        mirrored = entry.get("id") is not None or "text" in entry
+        mirrored = is_there(entry)
         if name == WEIGHTS and not mirrored:
             declare_absent(folder, {name: record.get(name, "")})
             continue
@@ -72,6 +96,35 @@ def _materialise(store: MongoStore, run_id: str, folder: Path, entries: Entries)
     for inner in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
         make_durable(inner)
     summarise(folder, [])  # as whoever reads it will
+
+
+def _record(store: MongoStore, run_id: str, entries: Entries) -> dict[str, str]:
+    """The checksums of the completion record, by name; none for a run that is not complete."""
+    if COMPLETION not in entries:
+        return {}
+    text = io.BytesIO()
+    store.copy(run_id, entries[COMPLETION], text)
+    files: dict[str, str] = json.loads(text.getvalue())["files"]
+    return files
+
+
+def _wrong(folder: Path, record: Mapping[str, str]) -> list[str]:
+    """The files that are missing or have another checksum than this."""
+    wrong = []
+    for name, expected in record.items():
+        try:
+            if sha256(folder / name) != expected:
+                wrong.append(name)
+        except OSError:
+            wrong.append(name)
+    return wrong
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        return bool(read_small(path, schema=True))
+    except DataError:
+        return False
 
 
 def _write(store: MongoStore, run_id: str, entry: Mapping[str, Any], folder: Path) -> None:

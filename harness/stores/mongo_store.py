@@ -114,7 +114,8 @@ class MongoStore(Store):
         """Make the run's directory in that folder, byte for byte as it was mirrored, and give its path.
 
         It is there whole or not at all. Weights that are not in the database are declared absent. A directory
-        that is there already stays, and gets the rankings and marks that only the database has.
+        that is there already stays, and gets what only the database has: rankings and marks, and those files
+        of a complete run that are damaged or were left out.
         Raises `UnknownName`, `UserError` when the folder cannot be written, and `DataError` that names the file
         which is damaged or missing.
         """

@@ -12,14 +12,18 @@ import pytest
 from pymongo.database import Database
 
 from harness.errors import DataError, UnknownName
+from harness.stores.archive import export_runs
 from harness.stores.directory import DirectoryStore
+from harness.stores.fetching import is_whole
 from harness.stores.files import write_json
+from harness.stores.importing import import_into_directory
 from harness.stores.mirror import project, revision
 from harness.stores.mongo_store import MongoStore
 from harness.stores.observer import DirectoryObserver
 from harness.stores.reading import summarise
 from harness.stores.run_directory import ABSENT, CELL, COMPLETION, INVALID, WEIGHTS, declare_invalid, write_ranking
 from harness.stores.snapshot import look
+from tests.stored_runs import forge
 
 from .conftest import RESULT, TIME, cell, finish
 
@@ -102,9 +106,9 @@ def test_a_directory_that_is_there_gets_what_only_the_database_has(
     project(path, mongo_database)
     database = MongoStore(mongo_database)
     database.invalidate(path.name, "wrong data")
-    before = (copy / COMPLETION).stat()
+    before = (copy / COMPLETION).stat().st_ctime_ns
     assert database.fetch(path.name, copy.parent) == copy
-    assert (copy / COMPLETION).stat() == before
+    assert (copy / COMPLETION).stat().st_ctime_ns == before
     assert {*contents(copy)} - {*contents(path)} == {INVALID} and not {*contents(path)} - {*contents(copy)}
     (run,) = DirectoryStore(copy.parent).runs()
     assert run == database.runs()[0] and run.invalid == "wrong data" and len(run.rankings) == 2
@@ -133,6 +137,59 @@ def test_weights_that_were_not_mirrored_are_declared_absent(
     project(brought, mongo_database, again=True)
     database = MongoStore(mongo_database)
     assert database.read(database.runs()[0], WEIGHTS) == b"weights" and revision(brought) == revision(path)
+
+
+def test_weights_that_were_left_out_come_from_the_database(
+    store: DirectoryStore, make_run: Make, tmp_path: Path, mongo_database: Mongo
+) -> None:
+    path = make_run()
+    project(path, mongo_database)
+    export_runs(store, store.runs(), tmp_path / "x.tar", weights=False)
+    here = tmp_path / "elsewhere"
+    import_into_directory(tmp_path / "x.tar", here)
+    brought = here / path.name
+    assert (brought / ABSENT).exists() and not is_whole(brought) and is_whole(path)
+    assert MongoStore(mongo_database).fetch(path.name, here) == brought
+    assert contents(brought) == contents(path) and is_whole(brought)
+    (run,) = DirectoryStore(here).runs()
+    assert DirectoryStore(here).read(run, WEIGHTS) == b"weights"
+
+
+def test_weights_that_nobody_has_stay_absent(make_run: Make, tmp_path: Path, mongo_database: Mongo) -> None:
+    path = make_run()
+    project(path, mongo_database, weights_max=0)
+    database = MongoStore(mongo_database)
+    brought = database.fetch(path.name, tmp_path / "elsewhere")
+    before = contents(brought)
+    assert database.fetch(path.name, tmp_path / "elsewhere") == brought and contents(brought) == before
+    assert (brought / ABSENT).exists() and not is_whole(brought)
+
+
+@pytest.mark.parametrize(
+    ("name", "gone"),
+    [(WEIGHTS, True), (WEIGHTS, False), ("result.json", True), ("result.json", False), (COMPLETION, False)],
+)
+def test_a_damaged_directory_is_mended_and_keeps_what_was_added(
+    make_run: Make, mongo_database: Mongo, name: str, gone: bool
+) -> None:
+    path = make_run()
+    project(path, mongo_database)
+    write_ranking(path, "0123456789abcdef", cell().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    before = contents(path)
+    (path / name).unlink() if gone else (path / name).write_bytes(before[name][:-4])
+    assert not is_whole(path)
+    assert MongoStore(mongo_database).fetch(path.name, path.parent) == path
+    assert contents(path) == before and is_whole(path)
+
+
+def test_a_directory_of_another_run_is_not_mended(make_run: Make, mongo_database: Mongo) -> None:
+    path = make_run()
+    project(path, mongo_database)
+    forge(path)
+    before = contents(path)
+    with pytest.raises(DataError, match="is not that of the run in"):
+        MongoStore(mongo_database).fetch(path.name, path.parent)
+    assert contents(path) == before
 
 
 @pytest.mark.parametrize("damage", ["chunk", "file", "text", "entry"])
