@@ -119,7 +119,7 @@ class Mirror(RunObserver):
         except HarnessError as error:
             self._failed(error)
         except Exception as error:  # a fault of ours must not end a training of days
-            self._failed(HarnessError(f"{type(error).__name__}: {error}"))
+            self._failed(HarnessError(hide(f"{type(error).__name__}: {error}", self._uri)))
         else:
             self._mirrored = revision
             self.error, self._silent, self._told = None, False, False
@@ -135,7 +135,7 @@ class Mirror(RunObserver):
         self._silent = isinstance(error, Unreachable)
         if self._silent:  # a new connection can be told to wait less
             self._disconnect()
-        self.error = hide(" ".join(str(error).split()), self._uri)
+        self.error = " ".join(str(error).split())
         if not self._told:
             self._told = True
             _logger.warning("run %s is not mirrored for now: %s", self.path.name, self.error)

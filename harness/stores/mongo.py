@@ -39,13 +39,16 @@ SOCKET_TIMEOUT = 30_000
 
 _ADDRESS = re.compile(
     r"(?P<scheme>mongodb(?:\+srv)?://)(?:(?P<user>[^:@/?]*)(?::(?P<password>[^:@/?]*))?@)?"
-    r"(?P<hosts>[^@/?]+)(?P<database>/[^@/?]*)?(?P<options>\?.*)?"
+    r"(?P<hosts>[^@/?]+)(?P<database>/[^@/?]*)?(?P<options>\?[^@]*)?"
 )
+"""Without any @ but the one behind the password: what holds more of them is taken for malformed."""
 
 _SECRET_OPTIONS = re.compile(r"[?&](?:tlsCertificateKeyFilePassword|authMechanismProperties)=([^&]+)", re.IGNORECASE)
 
 _REFUSED = {13: "rights are missing", 18: "authentication failed", 8000: "authentication failed"}
 """What the server's error codes for users without the rights mean."""
+
+NOT_SHOWN = "the reason is not shown, for it might tell a password"
 
 _DISK_FULL, _TIME_EXPIRED = 14031, 50
 
@@ -80,7 +83,7 @@ def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
     except (PyMongoError, ValueError, TypeError, OSError) as error:
         if client is not None:
             client.close()
-        text = hide(_line(error), uri)
+        text = hide(_line(error), uri) if _ADDRESS.fullmatch(uri) else _mistake(uri)
         if isinstance(error, InvalidURI | ConfigurationError) or not isinstance(error, PyMongoError):
             problem: Exception = UserError(f"{shown(uri)} is no address of a database: {text}")
         elif isinstance(error, OperationFailure) and error.code in _REFUSED:
@@ -112,11 +115,12 @@ def shown(uri: str) -> str:
 
 
 def hide(text: str, uri: str) -> str:
-    """The text without what is secret in that address, however it is encoded."""
+    """The text, unless there is something in it that is secret in that address, however it is encoded.
+
+    It is not blanked out: from what is left of a known sentence the secret could be read.
+    """
     text = text.replace(uri, shown(uri))
-    for secret in sorted(_secrets(uri), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
+    return NOT_SHOWN if any(secret in text for secret in _secrets(uri)) else text
 
 
 @contextlib.contextmanager
@@ -166,6 +170,16 @@ def _line(error: BaseException) -> str:
     ):
         line = line.partition(rest)[0]
     return line[:500] or type(error).__name__
+
+
+def _mistake(uri: str) -> str:
+    """What is wrong with a malformed address, in words that hold nothing of it."""
+    rest = uri.partition("://")[2]
+    if "@" in rest:
+        return "user and password must be percent-encoded (%40 for @, %3A for :, %2F for /, %3F for ?)"
+    if not re.match("[^/?]", rest):
+        return "it names no host"
+    return "behind the hosts only /DATABASE and ?OPTIONS can follow"
 
 
 def _secrets(uri: str) -> set[str]:

@@ -21,7 +21,7 @@ from harness.stores import mirroring
 from harness.stores.directory import DirectoryStore
 from harness.stores.mirror import project
 from harness.stores.mirroring import Mirror
-from harness.stores.mongo import address, connect, hide, shown
+from harness.stores.mongo import NOT_SHOWN, address, connect, hide, shown
 from harness.stores.mongo_store import MongoStore
 from harness.stores.observer import DirectoryObserver
 from harness.stores.run_directory import WEIGHTS, RunDirectory
@@ -265,5 +265,32 @@ def test_addresses_are_shown_without_secrets() -> None:
     assert shown("mongodb+srv://user@host") == "mongodb+srv://user@host"
     assert shown("mongodb://host") == "mongodb://host" and shown("mongodb://u:a/b@c/d") == "mongodb://…"
     uri = f"mongodb://user:{ENCODED}@host/nas?tlsCertificateKeyFilePassword=0ther"
-    text = f"at {uri}: {PASSWORD} {ENCODED} 0ther s3%3Acr/et%40%20%C3%9F%25"
-    assert hide(text, uri) == "at mongodb://user@host/nas: *** *** *** ***"
+    assert hide(f"at {uri}: it refuses", uri) == "at mongodb://user@host/nas: it refuses"
+    for secret in (PASSWORD, ENCODED, "0ther", "s3%3Acr/et%40%20%C3%9F%25"):
+        assert hide(f"it refuses {secret}, whatever it is", uri) == NOT_SHOWN
+
+
+@pytest.mark.parametrize("scheme", ["mongodb", "mongodb+srv"])
+@pytest.mark.parametrize("password", ["p@ss", "a:b", "a/b", "a?b", "e@", "?"])
+def test_a_password_that_is_not_encoded_cannot_be_read_from_the_message(scheme: str, password: str) -> None:
+    """Neither from what is shown, nor from what is missing in a sentence that everybody knows."""
+    advice = "user and password must be percent-encoded (%40 for @, %3A for :, %2F for /, %3F for ?)"
+    with pytest.raises(UserError) as caught:
+        connect(f"{scheme}://user:{password}@host/nas", timeout=1.0)
+    assert str(caught.value) == f"{scheme}://… is no address of a database: {advice}"
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("mongodb://", "mongodb://… is no address of a database: it names no host"),
+        ("mongodb:///nas", "mongodb://… is no address of a database: it names no host"),
+        ("mongodb://a/b/c", "mongodb://… is no address of a database: behind the hosts only /DATABASE and ?OPTIONS"),
+        ("mongodb://user:e@host:port/nas", f"mongodb://user@host:port/nas is no address of a database: {NOT_SHOWN}"),
+        ("mongodb://user:s3cret@host/?tls=perhaps", "mongodb://user@host/ is no address of a database: The value of"),
+    ],
+)
+def test_what_is_wrong_with_an_address_is_said(uri: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        connect(uri, timeout=1.0)
+    assert str(caught.value).startswith(message) and "***" not in str(caught.value)
