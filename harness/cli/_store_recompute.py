@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -45,10 +45,11 @@ def recompute(
 
     Other architectures to rank, other images to rank them on, another table of ground truth: predictions that
     are stored are taken as they are, others are made with the stored weights. With --again every metric is
-    computed anew, and stored where it differs. Exits 1 if something failed.
+    computed anew, and stored where it differs. Exits 1 unless all of it was done.
     """
     from harness.executors import Job, Stopping
     from harness.executors.local import execute
+    from harness.plan import require_inputs
     from harness.stores.claims import LEASE
     from harness.syntax import parse_updates
     from harness.workplace import Workplace
@@ -68,22 +69,29 @@ def recompute(
     place = Workplace(store.directory, store.mongo, LEASE, int(mirror_weights_max), click.echo)
     stopping = Stopping()
     if not place.reach(0.0, stopping):
-        raise Unreachable("the database does not answer")
+        raise Unreachable(place.silence or "the database does not answer")
 
     def plan_now() -> Plan:
         return plan_of(studies, place.reader.runs(), preset=preset, seeds=seeds, only=only, updates=updates)
 
     plan = plan_now()
     attempted: set[tuple[str, str]] = set()
-    ended = {"recomputed": 0, "as it was": 0, "failed": 0}
+    ended = {"recomputed": 0}
+    undone: list[str] = []
     with on_signals(stopping.ask) as received:
         while not stopping.asked:
             todo = [one for one in _rankings(plan, again) if (one[0].key, one[0].ranking_key) not in attempted]
             if not todo:
                 break
+            require_inputs(cell for cell, _ in todo)
             attempted |= {(cell.key, cell.ranking_key) for cell, _ in todo}
             numbered = [Job(n, {**shared, "cell": cell.json()}, threads) for n, (cell, _) in enumerate(todo)]
-            for status in _follow(execute(numbered, jobs or os.cpu_count() or 1, stopping=stopping), todo):
+            for label, answer in _follow(execute(numbered, jobs or os.cpu_count() or 1, stopping=stopping), todo):
+                status = answer["status"]
+                if status == "done":
+                    status = "as it was" if answer["already"] else "recomputed"
+                else:
+                    undone.append(f"{status}: {label}" + _reason(answer))
                 ended[status] = ended.get(status, 0) + 1
             plan = plan_now()
     states = plan.states
@@ -95,9 +103,11 @@ def recompute(
         click.echo(f"{states['rank']} cells are still not ranked as asked")
     if training:
         click.echo(f"{training} of {len(plan.work)} cells would need training, which `harness run` does")
+    for line in undone:
+        click.echo(line, err=True)
     if received:
         return 128 + received[0]
-    return 1 if ended["failed"] else 0
+    return 1 if undone else 0
 
 
 def _rankings(plan: Plan, again: bool) -> list[tuple[Cell, str]]:
@@ -111,8 +121,15 @@ def _rankings(plan: Plan, again: bool) -> list[tuple[Cell, str]]:
     return found
 
 
-def _follow(events: Iterator[Event], todo: list[tuple[Cell, str]]) -> Iterator[str]:
-    """Show what happens; gives how each ended."""
+def _reason(answer: Mapping[str, Any]) -> str:
+    """Why a ranking was not made, as far as it is known."""
+    known = {"elsewhere": "another process is at it; the same command says later what came of it"}
+    reason = answer.get("error") or known.get(answer["status"])
+    return f": {reason}" if reason else ""
+
+
+def _follow(events: Iterator[Event], todo: list[tuple[Cell, str]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Show what happens; gives the label of each, and how it ended."""
     from harness.display import Display
 
     with Display(len(todo)) as display:
@@ -124,5 +141,4 @@ def _follow(events: Iterator[Event], todo: list[tuple[Cell, str]]) -> Iterator[s
                 display.progress(number, event.data)
             else:
                 display.finished(number, event.data)
-                status = event.data["status"]
-                yield ("as it was" if event.data["already"] else "recomputed") if status == "done" else status
+                yield todo[number][1], event.data

@@ -20,6 +20,7 @@ from harness.benchmarks.table import Table
 from harness.catalogue import find_studies
 from harness.cli import main
 from harness.job import run_job
+from harness.ports import free_port
 from harness.presets import get_preset
 from harness.stores.directory import DirectoryStore
 from harness.stores.directory_claims import DirectoryClaims
@@ -399,6 +400,29 @@ def test_recompute_ranks_what_is_stored_and_trains_nothing(requests: list[Reques
     assert capsys.readouterr().out.startswith("0 recomputed\n")
 
 
+@pytest.mark.long
+def test_recompute_tells_what_it_could_not_do(requests: list[Request], capsys: Capture) -> None:
+    fill(requests, 2)
+    taken, weightless = (request.cell for request in requests[:2])
+    claim = DirectoryClaims(Path("runs/claims"), 60.0).acquire(f"{taken.key}-{taken.ranking_key}")
+    assert claim is not None
+    assert main(["store", "recompute", "mine", *TINY, "--again", "--jobs", "1"]) == 1
+    captured = capsys.readouterr()
+    assert "0 recomputed, 1 elsewhere, 1 failed\n" in captured.out
+    here, broken = sorted(captured.err.splitlines())
+    assert here.startswith("elsewhere: cosine seed 0: another process is at it")
+    assert broken.startswith("failed: cosine seed 1: ") and "weights.pt" in broken and weightless.config.seed == 1
+    claim.release()
+
+
+def test_recompute_says_which_database_is_silent_and_why(requests: list[Request], capsys: Capture) -> None:
+    fill(requests, 1)
+    address = f"127.0.0.1:{free_port()}"
+    assert main(["store", "recompute", "mine", *TINY, "--mongo", f"mongodb://{address}/runs"]) == 1
+    said = capsys.readouterr().err
+    assert address in said and "refused" in said and said.count("\n") == 1
+
+
 # without the table of ground truth that runs were judged by
 
 
@@ -418,6 +442,8 @@ def test_what_was_judged_by_a_table_that_is_not_here_is_counted(requests: list[R
     assert captured.out.startswith("wrote 4 runs of mine") and captured.err.count("missing: ") == 2
     # What is to run needs it; what is done does not.
     assert main(["run", "mine", *TINY]) == 2
+    assert "toy.npz: no such table" in capsys.readouterr().err
+    assert main(["store", "recompute", "mine", *TINY, "--again"]) == 2
     assert "toy.npz: no such table" in capsys.readouterr().err
     assert sorted(DirectoryStore(Path("runs")).ids()) == sorted(ids)
     assert main(["run", "mine", "--preset", "tiny", "--seeds", "1"]) == 0
