@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli._store_places import Opened, amount, open_all, work_option
+from harness.cli._store_places import Opened, amount, open_all, weights_option, work_option
 from harness.store_option import Places, store_option
 
 if TYPE_CHECKING:
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 @click.command("check")
 @click.option("--fix", is_flag=True, help="Repair what can be repaired without a doubt.")
+@weights_option
 @work_option
 @store_option
-def check(fix: bool, work: str | None, store: Places) -> int:
+def check(fix: bool, mirror_weights_max: float, work: str | None, store: Places) -> int:
     """Look for everything that can be wrong with stored runs; every file is read and compared with its checksum.
 
     Damaged files, wrong numbers of points, runs of one cell that contradict each other, differences between
@@ -35,7 +36,7 @@ def check(fix: bool, work: str | None, store: Places) -> int:
     opened = open_all(store, patient=True)
     left = found = 0
     with progress_line() as progress:
-        for finding in _findings(opened, work, progress):
+        for finding in _findings(opened, work, int(mirror_weights_max), progress):
             found += 1
             click.echo(f"{finding.kind}: {finding.place}: {finding.reason}")
             done = finding.repair() if fix and finding.repair else None
@@ -84,7 +85,7 @@ def clean(dry_run: bool, work: str | None, store: Places) -> int:
     return 0 if len(gone) == len(leftovers) else 1
 
 
-def _findings(opened: Opened, work: str | None, progress: Progress) -> Iterator[Finding]:
+def _findings(opened: Opened, work: str | None, weights_max: int, progress: Progress) -> Iterator[Finding]:
     from harness.stores.checking import Finding, check_database, check_directory, orphaned
 
     parts: list[Iterator[Finding]] = []
@@ -95,7 +96,7 @@ def _findings(opened: Opened, work: str | None, progress: Progress) -> Iterator[
     if opened.directory is not None and opened.database is not None:
         from harness.stores.mirror_checking import check_mirror
 
-        parts.append(check_mirror(opened.directory, opened.database, progress))
+        parts.append(check_mirror(opened.directory, opened.database, progress, weights_max))
     elif opened.mirror is not None:
         parts.append(check_database(opened.mirror, progress))
     parts += [orphaned(claims, where) for where, claims in opened.claims.items()]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli._values import Size
 from harness.errors import Unreachable, UserError
 from harness.store_option import MONGO, Places
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 work_option = click.option(
     "--work", type=click.Path(file_okay=False), help="The folder of checkpoints.  [default: STORE/work]"
+)
+
+weights_option = click.option(
+    "--mirror-weights-max", type=Size(), default="64MB", show_default=True, help="Larger ones stay here."
 )
 
 

@@ -6,9 +6,9 @@ import click
 
 from harness.cli._store_archive import export_command, import_command
 from harness.cli._store_check import check, clean
-from harness.cli._store_places import connected
+from harness.cli._store_places import connected, weights_option
 from harness.cli._store_recompute import recompute
-from harness.cli._values import Duration, Size
+from harness.cli._values import Duration
 from harness.errors import Unreachable, UserError
 from harness.store_option import Places, store_option
 
@@ -31,7 +31,7 @@ for _one in (check, clean, recompute, export_command, import_command):
     metavar="[SECONDS]",
     help="Again and again, every 30 seconds unless said otherwise, until Ctrl-C.",
 )
-@click.option("--mirror-weights-max", type=Size(), default="64MB", show_default=True, help="Larger ones stay here.")
+@weights_option
 @store_option
 def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
     """Bring the database up to date with the local runs.

@@ -19,7 +19,7 @@ from harness.errors import DataError, UserError
 from harness.stores.checking import Finding, Progress
 from harness.stores.directory import DirectoryStore
 from harness.stores.files import sha256
-from harness.stores.mirror import project
+from harness.stores.mirror import WEIGHTS_MAX, project
 from harness.stores.mongo import translated
 from harness.stores.mongo_store import MongoStore
 from harness.stores.reading import Damaged, read_small
@@ -36,17 +36,21 @@ NAMED = 3
 
 
 def check_mirror(
-    store: DirectoryStore, database: Database[Document], progress: Progress | None = None
+    store: DirectoryStore,
+    database: Database[Document],
+    progress: Progress | None = None,
+    weights_max: int = WEIGHTS_MAX,
 ) -> Iterator[Finding]:
     """The differences between the directory's runs and what the database has of them.
 
+    Weights of more bytes than `weights_max` are not brought there by a repair.
     Runs that are damaged here cannot be compared, and those that go on are never quite equal: both are passed over.
     """
     mirror = MongoStore(database)
     runs = [run for run in store.load(None, []) if run.status != "running"]
     behind, there = set(unsynced(store, database)), set(mirror.ids())
     for number, run in enumerate(runs):
-        place, again = f"{mirror.name}: {run.id}", partial(_project, store.path_of(run), database)
+        place, again = f"{mirror.name}: {run.id}", partial(_project, store.path_of(run), database, weights_max)
         if run.id not in there:
             yield Finding("mirror", place, "is not in the database", again)
         elif run.id in behind:
@@ -59,9 +63,9 @@ def check_mirror(
     yield from _orphans(mirror)
 
 
-def _project(path: Path, database: Database[Document], again: bool = False) -> str | None:
+def _project(path: Path, database: Database[Document], weights_max: int, again: bool = False) -> str | None:
     try:
-        project(path, database, again=again)
+        project(path, database, weights_max, again=again)
     except UserError:  # damaged after all
         return None
     return "projected again"

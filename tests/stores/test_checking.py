@@ -14,9 +14,9 @@ from typing import Any
 
 from pymongo.database import Database
 
+from harness.cli import main
 from harness.stores.checking import Finding, check_database, check_directory, examine, orphaned
 from harness.stores.cleaning import (
-    DAY,
     OF_DONE,
     busy_cells,
     checkpoints,
@@ -27,6 +27,7 @@ from harness.stores.cleaning import (
 )
 from harness.stores.directory import DirectoryStore
 from harness.stores.directory_claims import DirectoryClaims
+from harness.stores.files import DAY
 from harness.stores.mirror import project
 from harness.stores.mirror_checking import check_mirror
 from harness.stores.mongo_store import MongoStore
@@ -312,6 +313,28 @@ def test_runs_of_others_and_weights_too_large_for_it_are_no_differences(
     assert MongoStore(mongo_database).fetch(store.ids()[0], other.path).is_dir()
     assert [run.counts for run in other.runs() if run.status == "done"] == [True]
     assert list(check_mirror(other, mongo_database)) == []
+
+
+def test_a_repair_brings_weights_up_to_the_size_that_is_asked_for(
+    store: DirectoryStore, make_run: MakeRun, mongod: str, mongo_database: Mongo
+) -> None:
+    runs = [make_run(0), make_run(1)]
+    project(runs[1], mongo_database, weights_max=0)
+    address = mongod.replace("/?", f"/{mongo_database.name}?")
+    check = ["store", "check", "--store", str(store.path), "--mongo", address, "--fix", "--mirror-weights-max"]
+
+    def weights() -> list[bool]:
+        mirror = MongoStore(mongo_database)
+        return [WEIGHTS in mirror.files(mirror.find(run.name)) for run in runs]
+
+    assert main([*check, "0"]) == 0
+    assert weights() == [False, False]
+    mongo_database["metrics"].update_many({}, {"$set": {"values": [0.0, 0.0]}})
+    assert main([*check, "1"]) == 0
+    assert weights() == [True, True]
+    mongo_database["metrics"].update_many({}, {"$set": {"values": [0.0, 0.0]}})
+    assert main([*check, "0"]) == 0
+    assert weights() == [True, True]  # what is there stays
 
 
 def test_what_is_left_of_a_run_that_somebody_removed_is_found(
