@@ -46,6 +46,10 @@ SLOWLY = 600.0
 """Seconds that a done run may take on its way to a database that answers, before its claim is released."""
 
 
+ANSWERS = 3.0
+"""Seconds in which a database that is there answers."""
+
+
 def warm_up() -> Iterator[None]:
     """What every job needs, but not before its first step, in parts that the fork server does when it is idle.
 
@@ -121,12 +125,13 @@ def _mirror_slowly(directory: RunDirectory, job: Assignment) -> None:
 
     until = time.monotonic() + SLOWLY
     while time.monotonic() < until:
-        with contextlib.suppress(Unreachable), pymongo.timeout(until - time.monotonic()):
-            project(directory.path, job.database, job.weights_max)
-            return
         try:
-            job.database.command("ping")
+            with pymongo.timeout(ANSWERS):
+                job.database.command("ping")
         except Exception:  # it is gone, whatever the reason
+            return
+        with contextlib.suppress(Unreachable):
+            project(directory.path, job.database, job.weights_max)
             return
 
 
