@@ -53,8 +53,6 @@ class Places:
                 place = f"{len(missing)} runs in {self.directory}"
                 click.echo(f"{place} are not in the database yet: `harness store sync` brings them there", err=True)
             return opened
-        if not self.directory.exists():
-            click.echo(f"there is no store {self.directory} yet", err=True)
         return DirectoryStore(self.directory)
 
 

@@ -26,6 +26,8 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
 
     studies = chosen_studies(names, everything=not names)
     reader = store.open()
+    if not store.reads_mongo and not store.directory.exists():
+        click.echo(f"there is no store {store.directory} yet", err=True)
     runs = reader.runs()
     used = {run.preset for run in runs}
     presets = [get_preset(preset)] if preset else [p for p in PRESETS.values() if p.name in used] or [PRESETS["demo"]]
