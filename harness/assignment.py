@@ -14,12 +14,10 @@ from harness.stores.claims import LEASE, Claims
 from harness.stores.directory import DirectoryStore
 from harness.stores.directory_claims import DirectoryClaims
 from harness.stores.run_directory import RunDirectory
+from harness.stores.snapshot import WEIGHTS_MAX
 
 if TYPE_CHECKING:
     from harness.stores.mirroring import Mirror
-
-WEIGHTS_MAX = 64 << 20
-"""Bytes up to which weights go into the database, unless set."""
 
 
 @dataclass
@@ -70,7 +68,7 @@ class Assignment:
         return MergedStore(self.directory, MongoStore(self.database))
 
     def claims(self) -> Claims:
-        here = DirectoryClaims(self.directory.path / "claims", self.lease)
+        here = DirectoryClaims(self.directory.claims, self.lease)
         if self.mongo is None:
             return here
         from harness.stores.joint_claims import JointClaims

@@ -25,7 +25,7 @@ from harness.assignment import Assignment
 from harness.cell import Watch, rank_again
 from harness.checkpoint import Checkpoint
 from harness.data import fingerprint
-from harness.errors import DataError, HarnessError, Unreachable
+from harness.errors import DataError, HarnessError, UnknownName, Unreachable
 from harness.experiment import Report, now, numbered, one_line, sacred_run, seed_globals, throttled
 from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
 from harness.plan import state_of
@@ -145,7 +145,7 @@ def _train(
     progress({"event": "start", "run_id": directory.id})
     directory.write_sources(cell)
     observer = DirectoryObserver(directory, cell.config.json(), {"key": cell.key, "preset": job.preset})
-    work = Path(job.work) if job.work else job.directory.path / "work"
+    work = Path(job.work) if job.work else job.directory.work
     device = job.computes_on
     checkpoint = Checkpoint(work, cell, every=job.checkpoint_every, threads=job.threads, device=device)
     reply: dict[str, Any] = {"status": "interrupted"}
@@ -237,12 +237,16 @@ def _claimed_rank(cell: Cell, job: Assignment, progress: Report) -> dict[str, An
 
 
 def _at_hand(run: StoredRun, job: Assignment) -> Path:
-    """The run's directory, brought from the database if it is not here."""
+    """The run's directory, with what it lacks brought from the database."""
     folder = job.directory.path_of(run)
-    if not folder.is_dir():
-        from harness.stores.mongo_store import MongoStore
+    if job.mongo is None:
+        return folder
+    from harness.stores.fetching import is_whole
+    from harness.stores.mongo_store import MongoStore
 
-        MongoStore(job.database).fetch(run.id, job.directory.path)
+    if not (folder.is_dir() and is_whole(folder)):
+        with contextlib.suppress(UnknownName):  # then it is here alone, and as good as it gets
+            MongoStore(job.database).fetch(run.id, job.directory.path)
     return folder
 
 

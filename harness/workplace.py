@@ -39,7 +39,7 @@ class Workplace:
     ) -> None:
         self.directory = DirectoryStore(directory)
         self.reader: Store = self.directory
-        self._here = DirectoryClaims(directory / "claims", lease)
+        self._here = DirectoryClaims(self.directory.claims, lease)
         self.claims: Claims = self._here
         self.silence: str | None = None
         """What was last heard of a database that does not answer."""

@@ -57,7 +57,7 @@ class Opened:
 
         if given:
             return Path(given)
-        return None if self.directory is None else self.directory.path / "work"
+        return None if self.directory is None else self.directory.work
 
 
 def open_all(places: Places, patient: bool = False) -> Opened:
@@ -71,7 +71,7 @@ def open_all(places: Places, patient: bool = False) -> Opened:
     directory = None if places.database_only else DirectoryStore(places.directory)
     claims: dict[str, Claims] = {}
     if directory is not None:
-        claims[f"{directory.path / 'claims'}"] = DirectoryClaims(directory.path / "claims")
+        claims[str(directory.claims)] = DirectoryClaims(directory.claims)
     if places.mongo is None:
         return Opened(directory, None, None, claims)
     from harness.stores.mongo_claims import MongoClaims

@@ -16,14 +16,12 @@ from pathlib import Path
 
 from harness.checkpoint import stored_checkpoints
 from harness.stores.claims import Claims
-from harness.stores.directory import RUN_ID
+from harness.stores.directory import CLAIMS, RUN_ID, WORK
 from harness.stores.directory_claims import DirectoryClaims
 from harness.stores.files import DAY, is_unfinished, living_writer
 from harness.stores.importing import STAGING
+from harness.stores.index import INDEX
 from harness.stores.stored import StoredRun
-
-CLAIMS, WORK, INDEX = "claims", "work", "index"
-"""Folders of a store beside its runs."""
 
 SETTLED = 600.0
 """Seconds without a change after which an unfinished file is not being written any more."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
 from harness.stores import Metrics, Store
+from harness.stores.curves import by_metric, from_columns
 from harness.stores.files import write_json
 from harness.stores.index import summaries
 from harness.stores.reading import Damaged, read_small, read_verified
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DirectoryStore", "Problem", "StoredRun"]
 
-REFERENCES = "references"
+CLAIMS, WORK, REFERENCES = "claims", "work", "references"
+"""Folders beside the runs; so is `harness.stores.index.INDEX`."""
 
 RUN_ID = re.compile(r"[0-9a-f]{16}-[1-9][0-9]*(-[0-9a-f]{8})?")
 """Cell, attempt, and what tells apart the same attempt of two machines (not in stores of schema 1)."""
@@ -49,6 +51,16 @@ class DirectoryStore(Store):
         self.name = str(self.path)
         if os.path.exists(self.path) and not os.path.isdir(self.path):
             raise UserError(f"the store {self.path} is not a directory")
+
+    @property
+    def claims(self) -> Path:
+        """The folder of claims."""
+        return self.path / CLAIMS
+
+    @property
+    def work(self) -> Path:
+        """The folder of checkpoints, unless another is named."""
+        return self.path / WORK
 
     def ids(self) -> list[str]:
         try:
@@ -97,16 +109,9 @@ class DirectoryStore(Store):
 
     def metrics(self, run: StoredRun) -> Metrics:
         folder = self.path_of(run)
-        found: Metrics = {}
         if (folder / METRICS).exists():
-            for name, columns in read_small(folder / METRICS).items():
-                rows = zip(columns["steps"], columns["values"], columns["timestamps"], strict=True)
-                found[name] = [{"step": s, "value": v, "timestamp": t} for s, v, t in rows]
-        else:
-            try:
-                points = read_points(folder / POINTS)
-            except ValueError as error:
-                raise Damaged(folder / POINTS, f"is no list of points: {error}") from error
-            for point in points:
-                found.setdefault(point.pop("name"), []).append(point)
-        return found
+            return from_columns(read_small(folder / METRICS))
+        try:
+            return by_metric(read_points(folder / POINTS))
+        except ValueError as error:
+            raise Damaged(folder / POINTS, f"is no list of points: {error}") from error

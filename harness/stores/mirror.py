@@ -29,14 +29,11 @@ from harness.stores.mongo_indexes import prepare
 from harness.stores.reading import Damaged
 from harness.stores.run_directory import CELL, INVALID, RANKINGS, SCHEMA, SOURCES, WEIGHTS
 from harness.stores.sacred_document import metric_document, sacred_document
-from harness.stores.snapshot import COMPLETE, OPEN, Piece, Snapshot, is_addition, phase_of, revision, take
+from harness.stores.snapshot import COMPLETE, OPEN, WEIGHTS_MAX, Piece, Snapshot, is_addition, phase_of, revision, take
 
-__all__ = ["WEIGHTS_MAX", "project", "revision"]
+__all__ = ["project", "revision"]
 
 Document = dict[str, Any]
-
-WEIGHTS_MAX = 64 << 20
-"""Bytes up to which weights are mirrored, unless said otherwise."""
 
 ATTEMPTS = 20
 """How often a projection begins again because its directory or its document changed meanwhile."""

@@ -19,13 +19,13 @@ from harness.errors import DataError, UserError
 from harness.stores.checking import Finding, Progress
 from harness.stores.directory import DirectoryStore
 from harness.stores.files import sha256
-from harness.stores.mirror import WEIGHTS_MAX, project
+from harness.stores.mirror import project
 from harness.stores.mongo import translated
 from harness.stores.mongo_store import MongoStore
 from harness.stores.reading import Damaged, read_small
 from harness.stores.run_directory import ABSENT, COMPLETION, WEIGHTS
 from harness.stores.sacred_document import metric_document
-from harness.stores.snapshot import take
+from harness.stores.snapshot import WEIGHTS_MAX, take
 from harness.stores.stored import StoredRun
 from harness.stores.sync import unsynced
 

@@ -17,9 +17,9 @@ import pymongo
 from sacred.observers import RunObserver
 
 from harness.errors import HarnessError, Unreachable
-from harness.stores.mirror import WEIGHTS_MAX, project
+from harness.stores.mirror import project
 from harness.stores.mongo import connect, hide
-from harness.stores.snapshot import look
+from harness.stores.snapshot import WEIGHTS_MAX, look
 
 if TYPE_CHECKING:
     from pymongo.database import Database

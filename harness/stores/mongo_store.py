@@ -19,6 +19,7 @@ from pymongo.database import Database
 
 from harness.errors import DataError, HarnessError, UnknownName, UserError
 from harness.stores import Metrics, Store, gridfs
+from harness.stores.curves import by_metric, from_columns
 from harness.stores.mongo import address, translated
 from harness.stores.run_directory import COMPLETION, INVALID, METRICS, POINTS, SCHEMA
 from harness.stores.snapshot import phase_of
@@ -80,12 +81,10 @@ class MongoStore(Store):
             entries = self.entries(run.id, (METRICS, POINTS, COMPLETION))
             try:
                 if METRICS in entries:
-                    found = _rows(json.loads(self._content(run.id, METRICS, entries)))
+                    found = from_columns(json.loads(self._content(run.id, METRICS, entries)))
                 elif POINTS in entries:
-                    found = {}
-                    for line in self._content(run.id, POINTS, entries).decode().split("\n")[:-1]:
-                        point = json.loads(line)
-                        found.setdefault(point.pop("name"), []).append(point)
+                    lines = self._content(run.id, POINTS, entries).decode().split("\n")[:-1]
+                    found = by_metric(json.loads(line) for line in lines)
                 else:
                     found = self._curves(run.id)
                 if COMPLETION in entries:
@@ -195,11 +194,9 @@ class MongoStore(Store):
         return target.getvalue()
 
     def _curves(self, run_id: str) -> Metrics:
-        found: Metrics = {}
-        for one in self.database["metrics"].find({"harness": run_id}).sort("name"):
-            rows = zip(one["steps"], one["values"], one["timestamps"], strict=True)
-            found[one["name"]] = [{"step": s, "value": v, "timestamp": t.isoformat()} for s, v, t in rows]
-        return found
+        found = self.database["metrics"].find({"harness": run_id}).sort("name")
+        texts = ({**one, "timestamps": [time.isoformat() for time in one["timestamps"]]} for one in found)
+        return from_columns({one["name"]: one for one in texts})
 
 
 def _run(own: Mapping[str, Any]) -> StoredRun:
@@ -226,11 +223,3 @@ def by_name(own: Mapping[str, Any]) -> dict[str, Document]:
 def is_there(entry: Mapping[str, Any]) -> bool:
     """Whether the database has the file, and not only knows of it."""
     return "text" in entry or entry.get("id") is not None
-
-
-def _rows(columns: Mapping[str, Mapping[str, list[Any]]]) -> Metrics:
-    found: Metrics = {}
-    for name, own in columns.items():
-        rows = zip(own["steps"], own["values"], own["timestamps"], strict=True)
-        found[name] = [{"step": s, "value": v, "timestamp": t} for s, v, t in rows]
-    return found

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from harness.errors import DataError, UserError
+from harness.stores.curves import to_columns
 from harness.stores.files import make_durable, sha256, without_nan, write, write_json
 from harness.stores.owner import this_process
 
@@ -109,13 +110,7 @@ class RunDirectory:
 
     def gather_metrics(self) -> None:
         """Turn the points into Sacred's `metrics.json`; the points' file is no longer needed then."""
-        metrics: dict[str, dict[str, list[Any]]] = {}
-        for point in read_points(self.path / POINTS):
-            columns = metrics.setdefault(point["name"], {"steps": [], "values": [], "timestamps": []})
-            columns["steps"].append(point["step"])
-            columns["values"].append(point["value"])
-            columns["timestamps"].append(point["timestamp"])
-        self.write(METRICS, metrics)
+        self.write(METRICS, to_columns(read_points(self.path / POINTS)))
         (self.path / POINTS).unlink(missing_ok=True)
 
     def complete(self) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.stores.curves import Columns, to_columns
 from harness.stores.files import sha256
 from harness.stores.reading import Damaged, read_small, summarise
 from harness.stores.run_directory import (
@@ -40,6 +41,9 @@ INLINE = 64 << 10
 """Bytes up to which a file of text is kept within the run's document."""
 INLINE_TOTAL = 512 << 10
 """And all of them together."""
+
+WEIGHTS_MAX = 64 << 20
+"""Bytes up to which weights are mirrored, unless said otherwise."""
 
 _PHASE_BITS = 56
 """A time in microseconds takes 51 of the 63 bits that a database's integers have."""
@@ -94,8 +98,7 @@ class Snapshot:
     pieces: dict[str, Piece]
     completion: dict[str, Any] | None
     run: dict[str, Any]
-    metrics: dict[str, dict[str, list[Any]]]
-    """Steps, values and timestamps by name."""
+    metrics: Columns
 
     @property
     def id(self) -> str:
@@ -230,16 +233,11 @@ def _text(content: bytes) -> str | None:
         return None
 
 
-def _metrics(path: Path) -> dict[str, dict[str, list[Any]]]:
+def _metrics(path: Path) -> Columns:
     """All points so far, as columns."""
     try:
         if (path / METRICS).exists():
             return dict(read_small(path / METRICS))
-        columns: dict[str, dict[str, list[Any]]] = {}
-        for point in read_points(path / POINTS):
-            own = columns.setdefault(point["name"], {"steps": [], "values": [], "timestamps": []})
-            for key in own:
-                own[key].append(point[key[:-1]])
-        return columns
+        return to_columns(read_points(path / POINTS))
     except (ValueError, KeyError, TypeError) as error:
         raise Damaged(path / POINTS, f"is no list of points: {error}") from error

@@ -16,12 +16,12 @@ from pymongo.database import Database
 from harness.errors import DataError
 from harness.stores.directory import DirectoryStore
 from harness.stores.fetching import add
-from harness.stores.mirror import WEIGHTS_MAX, project
+from harness.stores.mirror import project
 from harness.stores.mongo import translated
 from harness.stores.mongo_store import MongoStore
 from harness.stores.reading import Damaged
 from harness.stores.run_directory import CELL, COMPLETION, INVALID
-from harness.stores.snapshot import COMPLETE, State, additions, look
+from harness.stores.snapshot import COMPLETE, WEIGHTS_MAX, State, additions, look
 
 Document = dict[str, Any]
 

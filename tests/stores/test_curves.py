@@ -1,0 +1,33 @@
+"""Points and columns are two forms of the same curves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.stores.curves import by_metric, from_columns, to_columns
+
+POINT = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["train_loss", "kendall_tau"]),
+        "step": st.integers(0, 9),
+        "value": st.none() | st.floats(allow_nan=False),
+        "timestamp": st.text(max_size=3),
+    }
+)
+
+
+@given(st.lists(POINT))
+def test_both_forms_hold_the_same_points(points: list[dict[str, Any]]) -> None:
+    columns = to_columns(points)
+    assert from_columns(columns) == by_metric(points)
+    assert [[*own] for own in columns.values()] == [["steps", "values", "timestamps"]] * len(columns)
+    assert sum(len(own["steps"]) for own in columns.values()) == len(points)
+
+
+def test_columns_of_unequal_lengths_are_refused() -> None:
+    with pytest.raises(ValueError):
+        from_columns({"train_loss": {"steps": [1, 2], "values": [0.5], "timestamps": ["", ""]}})
