@@ -44,17 +44,16 @@ def test_stages_sum_up_to_the_whole() -> None:
 def test_a_resumed_meter_goes_on_counting() -> None:
     first = meter()
     first.passes, first.images, first.evaluations = 3, 30, 2
-    allocated = torch.ones(64 * MEGABYTE // 4)
     first.stage("train")
-    state = first.state()
-    del allocated
+    # As another process measured it: this one may have memory to spare, and not grow by what it allocates.
+    state = first.state() | {"peak_memory": 64 * MEGABYTE}
     second = meter()
     while second.seconds < 0.01:
         pass
     second.restore(state)
     assert (second.passes, second.images, second.evaluations, second.resumed) == (3, 30, 2, 1)
     assert second.seconds >= state["seconds"] + 0.01
-    assert second.peak_memory >= 60 * MEGABYTE  # the earlier process's
+    assert second.peak_memory >= 64 * MEGABYTE
     second.stage("rank")
     assert second.stages["train"] == first.stages["train"] and second.stages["rank"] >= 0.01
     assert sum(second.stages.values()) == pytest.approx(second.seconds, abs=0.5)

@@ -38,6 +38,8 @@ def harness(folder: Path, *arguments: str, **environment: str) -> subprocess.Pop
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell's background jobs ignore Ctrl-C, and so would all that is started below them.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

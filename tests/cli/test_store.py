@@ -115,7 +115,13 @@ def test_watching_survives_an_outage(requests: list[Request], folder: Path) -> N
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
     try:
         with subprocess.Popen(
-            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            command,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            # A shell's background jobs ignore Ctrl-C, and so would all that is started below them.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as watcher:
             said = iter(watcher.stdout or ())
             assert next(said).startswith("1 of 1 local runs")
