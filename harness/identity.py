@@ -228,12 +228,17 @@ def version(registry: Registry[Any], name: str) -> int | str:
     """
     component = registry.get(name)
     file = registry.entries[name].file
-    if any(file.is_relative_to(_BESIDE_THE_ENGINE / folder) for folder in ("harness", "methods", "spaces")):
+    if _is_ours(file):
         return int(getattr(component, "version", 1))
     try:
         return _text_hash(file, file.stat().st_mtime_ns)
     except OSError:  # registered by hand, without a file
         return int(getattr(component, "version", 1))
+
+
+@lru_cache(maxsize=256)
+def _is_ours(file: Path) -> bool:
+    return any(file.is_relative_to(_BESIDE_THE_ENGINE / folder) for folder in ("harness", "methods", "spaces"))
 
 
 @lru_cache(maxsize=256)
