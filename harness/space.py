@@ -21,6 +21,8 @@ from harness.errors import InvalidConfiguration
 if TYPE_CHECKING:
     import torch
 
+    from harness.layout import Wiring
+
 Architecture = tuple[int, ...]
 
 BATCH_NORMS = {
@@ -155,6 +157,10 @@ class Space(ABC):
     @abstractmethod
     def format(self, architecture: Architecture) -> str:
         """The architecture as text, in the form that publications use."""
+
+    def wiring(self, architecture: Architecture) -> Wiring | None:
+        """The architecture as a graph to be drawn; None where the space has no drawing."""
+        return None
 
     @abstractmethod
     def complexity(self, architecture: Architecture, count: str = "parameters") -> int:

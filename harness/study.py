@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.config import COMPONENTS, RunConfig
 from harness.errors import InvalidConfiguration
 from harness.identity import Cell, are_here, can_be_judged, canonical, remember_images, remember_rankings
+from harness.layout import Bars, Column, Computed, Curves, Drawings, Figure, Line, Row, Scatter, Series
 from harness.method import Method
 from harness.presets import Preset
 from harness.registries import SPACES
@@ -24,26 +25,26 @@ from harness.seeds import chance
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
-__all__ = ["Cell", "Column", "Request", "Row", "Study", "apply", "canonical", "dotted", "expand", "expand_stored"]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a table: what stands in its label columns, and the settings (dotted keys) behind it."""
-
-    labels: Mapping[str, str | bool]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Column:
-    """One metric of a table: its heading, the result it shows, and how."""
-
-    label: str
-    metric: str
-    digits: int = 3
-    best: str | None = "max"
-    """Which value is emboldened within a group of rows: "max", "min" or None."""
+__all__ = [
+    "Bars",
+    "Cell",
+    "Column",
+    "Computed",
+    "Curves",
+    "Drawings",
+    "Figure",
+    "Line",
+    "Request",
+    "Row",
+    "Scatter",
+    "Series",
+    "Study",
+    "apply",
+    "canonical",
+    "dotted",
+    "expand",
+    "expand_stored",
+]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,9 @@ class Study:
     rows: Sequence[Row]
     columns: Sequence[Column]
     paper: str = ""
+    """The paper's tables that it rebuilds, separated by commas."""
     group: str | None = None
+    figures: Sequence[Figure] = ()
 
     def __post_init__(self) -> None:
         labels = [tuple(row.labels) for row in self.rows]
@@ -63,6 +66,9 @@ class Study:
             raise InvalidConfiguration(f"study {self.name}: every row needs the same label columns, got {set(labels)}")
         if self.group is not None and self.group not in labels[0]:
             raise InvalidConfiguration(f"study {self.name}: group {self.group!r} is none of {list(labels[0])}")
+        names = [figure.name for figure in self.figures]
+        if len(set(names)) != len(names):
+            raise InvalidConfiguration(f"study {self.name}: two figures have one name among {names}")
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def expand(
     overrides = dotted(overrides or {})
     requests = []
     unused = {key for key in overrides if _component_option(key)}
-    rows = [(number, dotted(row.settings)) for number, row in enumerate(study.rows)]
+    rows = [(number, dotted(row.settings)) for number, row in enumerate(study.rows) if row.source == "runs"]
     kept = [(n, own) for n, own in rows if all(overrides.get(key, value) == value for key, value in own.items())]
     if not kept:
         _explain(study, overrides)
@@ -101,6 +107,7 @@ def expand(
     for number, settings in kept:
         for dataset in preset.datasets:
             config, fitting = _configured(copy.deepcopy(default), preset, dataset, settings, overrides)
+            config = _with_curves(config, study.rows[number].points)
             unused -= fitting
             first = Cell(config)
             for seed in range(preset.seeds if seeds is None else seeds):
@@ -137,6 +144,23 @@ def _configured(
     if preset.equal_passes and "train.epochs" not in {**by_method, **settings}:
         config = config.with_valid(train=replace(config.train, epochs=_share(config)))
     return config, {key for key in overrides if fits(key)}
+
+
+def _with_curves(config: RunConfig, points: Mapping[str, int]) -> RunConfig:
+    """The configuration with these curves observed, at about so many evenly spaced epochs, the last among them."""
+    if not points:
+        return config
+    epochs = config.train.epochs
+    divisors = [every for every in range(1, epochs + 1) if epochs % every == 0]
+    document = config.json()
+    apply(
+        document,
+        {
+            key: max(every for every in divisors if epochs // every >= min(count, epochs))
+            for key, count in points.items()
+        },
+    )
+    return RunConfig.from_json(document)
 
 
 def expand_stored(

@@ -9,10 +9,11 @@ import re
 from typing import TYPE_CHECKING
 
 from harness.errors import InvalidConfiguration
+from harness.layout import Wiring
 from harness.registries import SPACES
 from harness.space import Architecture, NetworkSettings, Space
 
-from .cell import EDGES, OPERATIONS
+from .cell import EDGES, NODES, NONE, OPERATIONS
 from .class_table import stored
 from .counts import COUNTS
 
@@ -49,6 +50,15 @@ class NasBench201(Space):
         for (target, source), choice in zip(EDGES, architecture, strict=True):
             nodes[target] = nodes.get(target, "|") + f"{OPERATIONS[choice]}~{source}|"
         return "+".join(nodes[target] for target in sorted(nodes))
+
+    def wiring(self, architecture: Architecture) -> Wiring:
+        """The cell's nodes and its edges, without those that are none."""
+        edges = [
+            (source, target, OPERATIONS[choice])
+            for (target, source), choice in zip(EDGES, self.check(architecture), strict=True)
+            if choice != NONE
+        ]
+        return Wiring([str(node) for node in range(NODES)], edges)
 
     def complexity(self, architecture: Architecture, count: str = "parameters") -> int:
         if count not in COUNTS:

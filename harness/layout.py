@@ -1,0 +1,164 @@
+"""How a study lays out what was measured: rows, columns and figures as plain values. Imports no torch.
+
+A study declares its layout with these and nothing else; the reports know the kinds of things named here,
+and no particular study. Labels of rows double as their names: a figure and a claim say which row they mean
+by its labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import InvalidConfiguration
+
+if TYPE_CHECKING:
+    from harness.space import Architecture, Space
+    from harness.study import Request
+
+Labels = Mapping[str, str | bool]
+
+SOURCES = {
+    "runs": "the runs of the row's settings",
+    "paper": "quoted from the paper's own table",
+    "truth": "the best that the ground truth holds",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table: what stands in its label columns, and the settings (dotted keys) behind it."""
+
+    labels: Labels
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    points: Mapping[str, int] = field(default_factory=dict)
+    """Curves to be observed, at about so many evenly spaced epochs: `{"observe.kendall_tau_every": 10}`."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """By a column's metric, the one that this row shows in its place."""
+    shaded: bool = False
+    """Set off from the others, as the paper sets off what is its own."""
+    source: str = "runs"
+    """Where the values come from: one of `SOURCES`."""
+
+    def __post_init__(self) -> None:
+        if self.source not in SOURCES:
+            raise InvalidConfiguration(f"a row's source is {self.source!r}; allowed: {', '.join(SOURCES)}")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One metric of a table: its heading, the result or cost it shows, and how."""
+
+    label: str
+    metric: str
+    """A key of the result or the cost; dots lead into it: "stage_seconds.train"."""
+    digits: int = 3
+    best: str | None = "max"
+    """Which value is emboldened within a group of rows: "max", "min", "nearest" to the reference, or None."""
+    scale: float = 1.0
+    """What the stored number is multiplied by: the unit is the label's business."""
+    each_dataset: bool = True
+    """Whether the column stands under every data set, or once, for the first."""
+    reference: str | float | None = None
+    """The value that means nothing is there to be seen, or the metric that holds it: told under the table."""
+    remark: str = ""
+    """What a reader must know of the metric, told under the table."""
+
+    def __post_init__(self) -> None:
+        if self.best not in ("max", "min", "nearest", None):
+            raise InvalidConfiguration(
+                f"column {self.label!r}: best is {self.best!r}; allowed: max, min, nearest, None"
+            )
+        if self.best == "nearest" and self.reference is None:
+            raise InvalidConfiguration(f"column {self.label!r}: the nearest needs a reference to be near to")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve that was observed in the runs of the row with these labels: the mean over seeds, and their span."""
+
+    label: str
+    row: Labels
+    metric: str
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A panel of curves over training, one for every data set."""
+
+    title: str
+    y: str
+    lines: Sequence[Line]
+    x: str = "Epoch"
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """A panel with a point a row, and bars of deviation; rows that have only `y` are drawn as a level."""
+
+    title: str
+    x: Column
+    y: Column
+    log_x: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A panel with a bar a row, grouped as the table is: for a table that is better read as a picture."""
+
+    title: str
+    column: Column
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of a line that was computed, not measured."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A panel of lines that follow from the configurations alone (learning rates, decay ratios)."""
+
+    title: str
+    x: str
+    y: str
+    series: Callable[[Sequence[Request]], Sequence[Series]]
+    """From the study's requests."""
+    log_x: bool = False
+
+
+@dataclass(frozen=True)
+class Drawings:
+    """Panels with drawings of architectures, each under its name."""
+
+    title: str
+    architectures: Callable[[Sequence[Request]], Mapping[str, tuple[Space, Architecture]]]
+
+
+Panel = Curves | Scatter | Bars | Computed | Drawings
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a study: one or several panels under one caption."""
+
+    name: str
+    """Of the file, and unique within the study."""
+    title: str
+    panels: Sequence[Panel]
+    paper: str = ""
+    """The paper's figure that it rebuilds."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """An architecture as a graph to be drawn: named nodes from input to output, and labelled edges."""
+
+    nodes: Sequence[str]
+    edges: Sequence[tuple[int, int, str]]
+    """(from, to, operation); what does nothing is left out."""
