@@ -118,11 +118,27 @@ class Agenda:
         # Its process may be there, but nobody has claimed it: it is suspended, or hangs, and is replaced.
         kind = "train" if state == "running" else replace(work, state=state, losses=0).kind(self.retry)
         if kind is not None:
+            if (start := work.cell.start) is not None and not self._has_started(start):
+                return None if self._may_come(start) else self._give_up(work)
             if self.claims.holder(claim_key(work.cell, kind)) is not None:
                 return None
             return Job(number, self.document(work, kind), self.threads, self.timeout)
         if state == "done":
             self.elsewhere(work)
+        return False
+
+    def _has_started(self, start: Cell) -> bool:
+        """Whether the search that a cell starts from is there."""
+        found = supersede(self.store.load({start.key[:16]}, []), [])
+        return any(run.key == start.key and run.counts and start.ranking_key in run.rankings for run in found)
+
+    def _may_come(self, start: Cell) -> bool:
+        """Whether this process or another one is at that search, or will be."""
+        here = {self.todo[number].cell.key for number in (*self._pending, *self._running)}
+        return start.key in here or self.claims.holder(start.key) is not None
+
+    def _give_up(self, work: Work) -> bool:
+        self.say(f"{work.label} stays waiting: the search that it starts from is not there")
         return False
 
     def _tell_of_others(self) -> None:

@@ -1,4 +1,4 @@
-"""One cell: a configuration in, a result and its cost out. Train, rank, judge; and the references.
+"""One cell: a configuration in, a result and its cost out. Train, rank, judge, retrain; and the references.
 
 `result` is deterministic: the same configuration gives the same bytes wherever it ran (at equal
 thread counts, on one kind of hardware), and however often it was interrupted and went on from its
@@ -7,27 +7,35 @@ checkpoint. `cost` is measured.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
 from harness.benchmarks import Benchmark, benchmark_for
-from harness.cell_state import CellState, Points, packed, unpacked
+from harness.cell_state import CellState, Points
 from harness.checkpoint import Checkpoint
 from harness.config import RunConfig
 from harness.cost import Meter
 from harness.data import DataSet
 from harness.errors import Diverged, InvalidConfiguration
-from harness.metrics import kendall_tau
+from harness.observers import Observers, finite
 from harness.registries import DATASETS
 from harness.seeds import chance
 from harness.space import Architecture
-from harness.stages.rank import Predictions, candidate_architectures, judge, predict, selected_architectures
+from harness.stages.rank import (
+    Judgement,
+    Predictions,
+    candidate_architectures,
+    judge,
+    predict,
+    selected_architectures,
+    top_architectures,
+)
+from harness.stages.retrain import retrain
 from harness.stages.train import Progress, Supernets, build_supernets, train
 
 REFERENCES = {
@@ -77,7 +85,7 @@ def run_cell(
     dataset, benchmark = _inputs(config)
     ranked = _ranked(config, benchmark)  # before training: a benchmark that does not fit is refused at once
     points = Points(watch.metric)
-    observer = TauObserver(config, dataset, benchmark, meter, points)
+    observer = Observers(config, dataset, benchmark, meter, points)
     state = None
     if checkpoint is not None:
         state = observer.cell = CellState(checkpoint, meter, points, observer, watch.restored)
@@ -97,6 +105,40 @@ def run_cell(
         return Outcome(_diverged(error) | {"observed": observer.points}, meter.json(), {}, None)
     result = _result(config, predictions, supernets, benchmark) | {"observed": observer.points}
     return Outcome(result, meter.json(), predictions, supernets)
+
+
+def retrain_cell(
+    config: RunConfig,
+    architecture: Architecture,
+    device: torch.device | str = "cpu",
+    watch: Watch | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Outcome:
+    """Train what a search has found as a network of its own; its accuracy stands beside the looked-up one.
+
+    Checkpoints as in `run_cell`.
+    """
+    watch = watch or Watch()
+    meter = Meter(torch.device(device))
+    dataset, benchmark = _inputs(config)
+    points = Points(watch.metric)
+    observer = Observers(config, dataset, benchmark, meter, points)
+    state = CellState(checkpoint, meter, points, observer, watch.restored) if checkpoint else None
+
+    def report(progress: Progress) -> None:
+        points("train_loss", progress.epoch, progress.loss)
+        watch.epoch(progress)
+
+    looked_up = benchmark.accuracy(architecture, config.rank.truth_of(config.dataset))
+    found = {"top1": list(architecture), "top1_accuracy": looked_up}
+    try:
+        with checkpoint.asked_often() if checkpoint else nullcontext():
+            networks, accuracy = retrain(config, architecture, dataset, meter, report, state)
+    except Diverged as error:
+        meter.stage("train")
+        return Outcome(_diverged(error) | found | {"retrained_accuracy": None, "observed": {}}, meter.json(), {}, None)
+    result = _UNRANKED | found | {"retrained_accuracy": accuracy, "observed": {}}
+    return Outcome(result, meter.json(), {}, networks)
 
 
 def rank_again(
@@ -144,73 +186,6 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
     return Outcome(_result(config, predictions, supernets, benchmark), meter.json(), predictions, supernets)
 
 
-@dataclass
-class TauObserver:
-    """Kendall's τ on the selected architectures, while training goes on and without disturbing it.
-
-    Several supernets are trained one after the other. τ is that of all of them at the same epoch, so it
-    is known once the last has come to it; its step is the epochs that all had until then.
-    """
-
-    config: RunConfig
-    dataset: DataSet
-    benchmark: Benchmark
-    meter: Meter
-    metric: Callable[[str, int, float], None]
-    points: dict[str, list[list[float | int | None]]] = field(default_factory=dict)
-    cell: CellState | None = None
-    _predictions: dict[int, Predictions] = field(default_factory=dict)
-    """By epoch, what is known of the supernets that have come to it; forgotten when τ is."""
-
-    def __call__(self, supernets: Supernets, progress: Progress) -> None:
-        every = self.config.observe.kendall_tau_every
-        if not every or progress.epoch % every:
-            return
-        self.meter.stage("train")
-        selected = selected_architectures(self.benchmark, self.config.dataset, self.config.rank)
-        own = [architecture for architecture in selected if supernets.part_of(architecture) == progress.part]
-        predictions = self._predictions.setdefault(progress.epoch, {})
-        keep = partial(self.cell.evaluated, predictions) if self.cell else None
-        ranking, meter = self.config.rank, self.meter
-        with undisturbed(supernets):
-            found = predict(supernets, own, self.dataset, ranking, meter, stage="observe", known=predictions, keep=keep)
-        predictions.update(found)
-        if progress.part == progress.parts - 1:
-            truth = self.benchmark.accuracies(self.config.rank.truth_of(self.config.dataset))
-            space = self.benchmark.space
-            tau = kendall_tau([predictions[a] for a in selected], [float(truth[space.index(a)]) for a in selected])
-            step = progress.epoch * progress.parts
-            self.points.setdefault("kendall_tau", []).append([step, finite(tau)])
-            self.metric("kendall_tau", step, tau)
-            del self._predictions[progress.epoch]
-
-    def state(self) -> dict[str, Any]:
-        """What was seen so far, to be stored."""
-        return {
-            "points": self.points,
-            "predictions": {epoch: packed(found) for epoch, found in self._predictions.items()},
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.points = state["points"]
-        self._predictions = {epoch: unpacked(found) for epoch, found in state["predictions"].items()}
-
-
-@contextmanager
-def undisturbed(supernets: Supernets) -> Iterator[None]:
-    """Afterwards the networks are in the mode they were in, and the global generator where it was."""
-    modes = [network.training for network in supernets.networks]
-    with torch.random.fork_rng(devices=[]):
-        yield
-    for network, mode in zip(supernets.networks, modes, strict=True):
-        network.train(mode)
-
-
-def finite(value: float) -> float | None:
-    """Null where it is undefined: NaN is no JSON, and not equal to itself."""
-    return value if math.isfinite(value) else None
-
-
 def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark]:
     dataset = DATASETS.get(config.dataset)()
     return dataset, benchmark_for(config.benchmark, config.space)
@@ -219,8 +194,12 @@ def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark]:
 def _ranked(config: RunConfig, benchmark: Benchmark) -> list[Architecture]:
     """Selected and candidate architectures, each once, by number."""
     space = benchmark.space
-    wanted = {*selected_architectures(benchmark, config.dataset, config.rank)}
-    return sorted(wanted.union(candidate_architectures(space, config.rank)), key=space.index)
+    wanted = {
+        *selected_architectures(benchmark, config.dataset, config.rank),
+        *candidate_architectures(space, config.rank),
+        *top_architectures(benchmark, config.dataset, config.rank),
+    }
+    return sorted(wanted, key=space.index)
 
 
 def _result(config: RunConfig, predictions: Predictions, supernets: Supernets, benchmark: Benchmark) -> dict[str, Any]:
@@ -232,16 +211,29 @@ def _result(config: RunConfig, predictions: Predictions, supernets: Supernets, b
         "top1_accuracy": judgement.top1_accuracy,
         "ranked": len(predictions),
         "diverged": None,
+        **_fairness(judgement),
     }
+
+
+def _fairness(judgement: Judgement) -> dict[str, float | None]:
+    """CB and C³, where they were asked for."""
+    if judgement.neutral_complexity_bias is None:
+        return {}
+    names = ("complexity_bias", "neutral_complexity_bias", "complexity_convergence")
+    return {name: finite(getattr(judgement, name)) for name in names}
+
+
+_UNRANKED = {
+    "kendall_tau": None,
+    "selected": 0,
+    "top1": None,
+    "top1_accuracy": None,
+    "ranked": 0,
+    "diverged": None,
+}
+"""The result of a run that ranked nothing."""
 
 
 def _diverged(error: Diverged) -> dict[str, Any]:
     """The result of a run that has none. The loss is text, for it is no number."""
-    return {
-        "kendall_tau": None,
-        "selected": 0,
-        "top1": None,
-        "top1_accuracy": None,
-        "ranked": 0,
-        "diverged": {"step": error.step, "loss": str(error.loss)},
-    }
+    return _UNRANKED | {"diverged": {"step": error.step, "loss": str(error.loss)}}

@@ -21,7 +21,7 @@ from harness.checkpoint import Checkpoint
 from harness.cost import Meter
 from harness.errors import DataError
 from harness.stages.rank import Found, Predictions
-from harness.stages.train import Course
+from harness.stages.train import Resumable
 
 
 class Observer(Protocol):
@@ -85,11 +85,11 @@ class CellState:
     ) -> None:
         self.checkpoint, self.meter, self.points, self.observer = checkpoint, meter, points, observer
         self.restored = restored
-        self.course: Course | None = None
+        self.course: Resumable | None = None
         self.predictions: Predictions = {}
         """Those of the ranking, as far as it has come."""
 
-    def start(self, course: Course) -> None:
+    def start(self, course: Resumable) -> None:
         self.course = course
         state = self.checkpoint.load()
         if state is None:

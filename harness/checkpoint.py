@@ -29,7 +29,7 @@ from harness.study import canonical
 if TYPE_CHECKING:
     from harness.study import Cell
 
-SCHEMA = 1
+SCHEMA = 2
 """Changes with the file's form, and with that of the document in it (`harness.cell_state`)."""
 
 SUFFIX = ".checkpoint"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import sys
 import types
 import typing
@@ -137,6 +138,12 @@ class Ranking:
     bins: int = 400
     top1: bool = True
     """Whether the best-ranked architecture is looked up."""
+    top_share: float | None = None
+    """CB and C³ over this share of the best architectures by truth; null for neither."""
+    top_sample: int | None = None
+    """Over how many of these, a fixed random sample; null for all of them."""
+    complexity: str = "parameters"
+    """How the complexity in CB and C³ is counted: one of the space's counts."""
 
     def truth_of(self, dataset: str) -> str:
         """What judges a supernet that was trained on that data set."""
@@ -163,6 +170,14 @@ class Ranking:
             f"rank.selection is {self.selection!r}; allowed: equal-width, equal-count",
         )
         require(self.bins >= 2, f"rank.bins must be at least 2, not {self.bins}")
+        require(
+            self.top_share is None or 0 < self.top_share <= 1,
+            f"rank.top_share must be above 0 and at most 1, or null, not {self.top_share}",
+        )
+        require(
+            self.top_sample is None or self.top_sample >= 2,
+            f"rank.top_sample must be at least 2, or null for all, not {self.top_sample}",
+        )
 
 
 @dataclass(frozen=True)
@@ -171,11 +186,57 @@ class Observe:
 
     kendall_tau_every: int = 0
     """Kendall's τ on the selected architectures after every so many epochs; 0 for never."""
+    subnets_every: int = 0
+    """Validation loss and accuracy of a small, a medium and a large subnet after every so many epochs."""
+    spread: bool = False
+    """How much gradients and momentum buffers vary over the steps of each epoch; see `harness.spread`."""
+    gradient_similarity: bool = False
+    """How alike the first layer's gradients of a step's paths are in the last epoch; see `harness.similarity`."""
 
     def __post_init__(self) -> None:
-        require(
-            self.kendall_tau_every >= 0, f"observe.kendall_tau_every must not be negative, not {self.kendall_tau_every}"
+        for name in ("kendall_tau_every", "subnets_every"):
+            every = getattr(self, name)
+            require(every >= 0, f"observe.{name} must not be negative, not {every}")
+
+    def union(self, other: Observe) -> Observe:
+        """The least that holds both: τ after every 2 and every 3 epochs is τ after each."""
+        return Observe(
+            kendall_tau_every=math.gcd(self.kendall_tau_every, other.kendall_tau_every),
+            subnets_every=math.gcd(self.subnets_every, other.subnets_every),
+            spread=self.spread or other.spread,
+            gradient_similarity=self.gradient_similarity or other.gradient_similarity,
         )
+
+    @property
+    def judges(self) -> bool:
+        """Whether what is observed depends on how the run is ranked and judged."""
+        return bool(self.kendall_tau_every or self.subnets_every)
+
+
+@dataclass(frozen=True)
+class Retraining:
+    """How the best-ranked architecture is trained as a network of its own, at the supernet's width and depth.
+
+    The defaults are those of NAS-Bench-201's own training.
+    """
+
+    schedule: Component = Component("cosine")
+    epochs: int = 200
+    batch_size: int = 256
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    with_valid: bool = False
+    """Whether the images that ranked are trained on, too: where the benchmark's training set holds both."""
+
+    def __post_init__(self) -> None:
+        built = self.schedule.build(SCHEDULES, "retrain.schedule")
+        object.__setattr__(self, "schedule", Component(self.schedule.name, dataclasses.asdict(built)))
+        for name in ("epochs", "batch_size"):
+            require(getattr(self, name) >= 1, f"retrain.{name} must be at least 1, not {getattr(self, name)}")
+        require(self.learning_rate > 0, f"retrain.learning_rate must be above 0, not {self.learning_rate}")
+        require(0 <= self.momentum < 1, f"retrain.momentum must be in [0, 1), not {self.momentum}")
+        require(self.weight_decay >= 0, f"retrain.weight_decay must not be negative, not {self.weight_decay}")
 
 
 @dataclass(frozen=True)
@@ -194,6 +255,8 @@ class RunConfig:
     optimiser: Optimiser = Optimiser()
     rank: Ranking = Ranking()
     observe: Observe = Observe()
+    retrain: Retraining | None = None
+    """Not None in a cell that starts from the search of the same configuration without it."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -204,8 +267,8 @@ class RunConfig:
             if key in COMPONENTS:
                 component = _component(value, key)
                 value = Component(component.name, dataclasses.asdict(component.build(COMPONENTS[key], key)))
-            elif isinstance(value, kind) and dataclasses.is_dataclass(value):
-                value = read(kind, vars(value), key)
+            elif dataclasses.is_dataclass(value) and isinstance(value, kind):
+                value = read(type(value), vars(value), key)
             else:
                 value = _value(kind, value, key)
             object.__setattr__(self, key, value)
@@ -224,16 +287,27 @@ class RunConfig:
         return changed
 
     def json(self) -> dict[str, Any]:
-        """Plain JSON types, components flattened to their name and all their options."""
+        """Plain JSON types, components flattened to their name and all their options.
+
+        Without retraining there is no word of it: configurations that were stored before it existed stay as they are.
+        """
         plain = dataclasses.asdict(self)
         for key in COMPONENTS:
-            plain[key] = {"name": plain[key]["name"], **plain[key]["options"]}
+            plain[key] = _flat(plain[key])
+        if self.retrain is None:
+            del plain["retrain"]
+        else:
+            plain["retrain"]["schedule"] = _flat(plain["retrain"]["schedule"])
         document: dict[str, Any] = json.loads(json.dumps(plain))
         return document
 
     def canonical(self) -> str:
         """Canonical JSON: equal configurations give equal text."""
         return json.dumps(self.json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _flat(component: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": component["name"], **component["options"]}
 
 
 COMPONENTS: dict[str, Registry[Any]] = {

@@ -38,6 +38,8 @@ class Meter:
     """Wall seconds by stage."""
     resumed: int = 0
     """How many times the cell went on from a checkpoint."""
+    training_memory: int = 0
+    """Bytes at the peak of the training steps alone, without what observers hold or do between them."""
     _earlier_seconds: float = 0.0
     _earlier_peak: int = 0
 
@@ -63,9 +65,22 @@ class Meter:
     @property
     def peak_memory(self) -> int:
         """Bytes."""
+        return max(self._earlier_peak, self._present_peak())
+
+    def _present_peak(self) -> int:
+        """Since the peak was last reset."""
         if self.device.type == "cuda":
-            return max(self._earlier_peak, torch.cuda.max_memory_allocated(self.device))
-        return max(self._earlier_peak, _peak() - self.resident)
+            return torch.cuda.max_memory_allocated(self.device)
+        return _peak() - self.resident
+
+    def steps_done(self, held_by_observers: int) -> None:
+        """Some training steps were made since the last call of `observed`: their peak counts as that of training."""
+        self.training_memory = max(self.training_memory, self._present_peak() - held_by_observers)
+
+    def observed(self) -> None:
+        """Training goes on: what others needed until now is not its peak."""
+        self._earlier_peak = self.peak_memory
+        self._reset_peak()
 
     def state(self) -> dict[str, Any]:
         """What was counted so far, to be stored."""
@@ -76,6 +91,7 @@ class Meter:
             "seconds": self.seconds,
             "stages": dict(self.stages),
             "peak_memory": self.peak_memory,
+            "training_memory": self.training_memory,
             "resumed": self.resumed,
         }
 
@@ -85,6 +101,7 @@ class Meter:
         self.stages = dict(state["stages"])
         self.resumed = state["resumed"] + 1
         self._earlier_seconds, self._earlier_peak = state["seconds"], state["peak_memory"]
+        self.training_memory = state["training_memory"]
         self._reset_peak()
 
     def json(self) -> dict[str, object]:
@@ -95,6 +112,7 @@ class Meter:
             "images": self.images,
             "evaluations": self.evaluations,
             "peak_memory_bytes": self.peak_memory,
+            "training_memory_bytes": self.training_memory,
             "memory_kind": "allocated on device" if self.device.type == "cuda" else "growth of the resident set",
             "device": str(self.device),
             "resumed": self.resumed,

@@ -20,12 +20,14 @@ import torch._dynamo
 from sacred import SETTINGS, Experiment
 from sacred.observers import RunObserver
 
-from harness.cell import Outcome, Watch, finite, run_cell
+from harness.cell import Outcome, Watch, retrain_cell, run_cell
 from harness.checkpoint import Checkpoint
 from harness.errors import HarnessError
 from harness.interruption import held_back
+from harness.observers import finite
 from harness.registries import SPACES
 from harness.seeds import derive
+from harness.space import Architecture
 from harness.stages.train import Progress
 from harness.stores.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.study import Cell
@@ -55,8 +57,12 @@ def sacred_run(
     threads: int,
     progress: Report,
     checkpoint: Checkpoint | None = None,
+    found: Architecture | None = None,
 ) -> Outcome:
-    """Run the cell as a Sacred run into its directory, from its checkpoint on if there is one."""
+    """Run the cell as a Sacred run into its directory, from its checkpoint on if there is one.
+
+    `found` is the architecture that the cell's parent has found, for one that retrains.
+    """
     config = cell.config
     experiment = Experiment(config.method.name, save_git_info=False)
     experiment.logger = _logger(log)  # type: ignore[assignment]
@@ -90,7 +96,10 @@ def sacred_run(
             print(f"going on from a checkpoint, with {len(points)} points measured before")
 
         watch = Watch(epoch, metric, throttled(progress), restored)
-        outcome = run_cell(config, device, watch, checkpoint)
+        if found is None:
+            outcome = run_cell(config, device, watch, checkpoint)
+        else:
+            outcome = retrain_cell(config, found, device, watch, checkpoint)
         outcome.cost["threads"] = threads
         _store_outcome(cell, directory, outcome)
         for name in (PREDICTIONS, WEIGHTS):

@@ -11,14 +11,14 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import data
 from harness.benchmarks import fingerprint
-from harness.config import COMPONENTS, Ranking, RunConfig, read
+from harness.config import COMPONENTS, Observe, Ranking, RunConfig, read
 from harness.errors import DataError, UserError
 from harness.registries import BENCHMARKS, DATASETS, SPACES
 from harness.registry import Registry
@@ -31,10 +31,13 @@ _BESIDE_THE_ENGINE = Path(__file__).resolve().parents[1]
 TRAINING_VERSION = 1
 """Changes when the engine's training gives other weights for the same configuration."""
 
+RETRAINING_VERSION = 1
+"""The same for the retraining of what was found."""
+
 MEASURED = ("rank", "benchmark", "observe")
 """Configuration that says what is measured, not what is trained."""
 
-_KNOWN_BY_MEANING = ("truth", "selection_on", "top1")
+_KNOWN_BY_MEANING = ("truth", "selection_on", "top1", "top_share", "top_sample", "complexity")
 
 NOT_HERE = "not here"
 """Stands for images, or a judgement, that nothing is known of: no stored run has them."""
@@ -52,14 +55,29 @@ class Cell:
 
     config: RunConfig
     parent: str | None = None
-    """The key of the cell whose weights or search this one starts from."""
+    """The search that this one starts from: the key of its cell, and that of its ranking."""
     given: str | None = None
     """The images, if they are not those that are here now; see `images`."""
     _like: Cell | None = field(default=None, init=False, repr=False, compare=False)
     """One that differs in its seed only, if one is known."""
 
+    @classmethod
+    def of(cls, config: RunConfig) -> Cell:
+        """The cell of a configuration: one that retrains starts from the search that it names."""
+        cell = cls(config)
+        return cell if (start := cell.start) is None else cls(config, f"{start.key}-{start.ranking_key}")
+
+    @cached_property
+    def start(self) -> Cell | None:
+        """The cell whose best-ranked architecture this one retrains; None for one that trains supernets."""
+        if self.config.retrain is None:
+            return None
+        return Cell(self.config.with_valid(retrain=None, observe=Observe()), given=self.given)
+
     def with_seed(self, seed: int) -> Cell:
         """The same for another seed, at once: all that has nothing to do with the seed is this cell's."""
+        if self.config.retrain is not None:  # another seed, another parent
+            return replace(Cell.of(self.config.with_valid(seed=seed)), given=self.given)
         twin = Cell(self.config.with_valid(seed=seed), self.parent, self.given)
         object.__setattr__(twin, "_like", self._like or self)
         return twin
@@ -79,6 +97,9 @@ class Cell:
         }
         for key, registry in COMPONENTS.items():
             versions[key] = version(registry, getattr(self.config, key).name)
+        if self.config.retrain is not None:
+            versions["retrain"] = RETRAINING_VERSION
+            versions["retrain schedule"] = version(COMPONENTS["schedule"], self.config.retrain.schedule.name)
         if self.images is not None:
             versions["images"] = self.images
         return {"configuration": document, "parent": self.parent, "versions": versions}
@@ -97,6 +118,8 @@ class Cell:
         """The files that the cell's components are written in, by a name that holds folder and file."""
         named = {key: (registry, getattr(self.config, key).name) for key, registry in COMPONENTS.items()}
         named |= {"space": (SPACES, self.config.space), "dataset": (DATASETS, self.config.dataset)}
+        if self.config.retrain is not None:
+            named["retrain"] = (COMPONENTS["schedule"], self.config.retrain.schedule.name)
         files = {registry.entries[name].file for registry, name in named.values()}
         return {"-".join(file.parts[-2:]): file for file in sorted(files) if file.is_file()}
 
@@ -152,6 +175,8 @@ class Cell:
             known_by.append({"selected by": selection})
         if not rank.top1:
             known_by.append("no top-1")
+        if rank.top_share is not None:
+            known_by.append({"share": rank.top_share, "sample": rank.top_sample, "by": rank.complexity})
         return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:16]
 
 
@@ -212,7 +237,8 @@ def remember_rankings(runs: Iterable[StoredRun]) -> None:
 def _asked(rank: Ranking, benchmark: str, dataset: str) -> str:
     """All that a ranking's key stands for but the truth itself."""
     asked = {key: value for key, value in vars(rank).items() if key not in _KNOWN_BY_MEANING}
-    return canonical([asked, benchmark, rank.truth_of(dataset), rank.selects_on(dataset), rank.top1])
+    share = None if rank.top_share is None else [rank.top_share, rank.top_sample, rank.complexity]
+    return canonical([asked, benchmark, rank.truth_of(dataset), rank.selects_on(dataset), rank.top1, share])
 
 
 def canonical(document: Any) -> str:

@@ -29,6 +29,8 @@ from harness.errors import DataError, HarnessError, UnknownName, Unreachable
 from harness.experiment import Report, now, numbered, one_line, sacred_run, seed_globals, throttled
 from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
 from harness.plan import state_of
+from harness.space import Architecture
+from harness.stages.retrain import best_found
 from harness.stores import supersede
 from harness.stores.claims import ClaimLost, Lease
 from harness.stores.directory import StoredRun
@@ -105,11 +107,12 @@ def _claimed_train(cell: Cell, job: Assignment, progress: Report) -> dict[str, A
             return {"status": "done", "already": True, "run_id": done.id, "result": done.result, "cost": done.cost}
         if state == "rank":
             return {"status": "elsewhere"}
+        found = _found_by_parent(cell, job)
         directory = job.directory.create(cell, job.preset, job.overrides, claim.attempt)
         mirror = job.mirror(directory)
         reply: dict[str, Any] = {}
         try:
-            reply = {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror)
+            reply = {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror, found)
             return reply
         finally:
             # Before the claim is released: whoever claims next must find the run in the database.
@@ -139,8 +142,29 @@ def _runs(cell: Cell, job: Assignment) -> list[StoredRun]:
     return [run for run in supersede(job.reader.load({cell.key[:16]}, []), []) if run.key == cell.key]
 
 
+def _found_by_parent(cell: Cell, job: Assignment) -> Architecture | None:
+    """What the search that the cell starts from has found; None for a cell that starts from nothing."""
+    start = cell.start
+    if start is None:
+        return None
+    run = job.reader.done(start.key)
+    ranking = None if run is None else run.rankings.get(start.ranking_key)
+    if run is None or ranking is None:
+        raise DataError(f"no done search of cell {start.key[:16]} in {job.reader.name} to retrain the best of")
+    found = best_found(ranking)
+    if found is None:
+        raise DataError(f"run {run.id} has found nothing to retrain: it diverged, or top-1 was not asked for")
+    return found
+
+
 def _train(
-    cell: Cell, directory: RunDirectory, job: Assignment, progress: Report, lease: Lease, mirror: Mirror | None
+    cell: Cell,
+    directory: RunDirectory,
+    job: Assignment,
+    progress: Report,
+    lease: Lease,
+    mirror: Mirror | None,
+    found: Architecture | None = None,
 ) -> dict[str, Any]:
     progress({"event": "start", "run_id": directory.id})
     directory.write_sources(cell)
@@ -155,7 +179,9 @@ def _train(
                 try:
                     observers = [observer] if mirror is None else [observer, mirror]
                     with asked_first(checkpoint.request_stop):
-                        outcome = sacred_run(cell, directory, observers, log, device, job.threads, progress, checkpoint)
+                        outcome = sacred_run(
+                            cell, directory, observers, log, device, job.threads, progress, checkpoint, found
+                        )
                     reply = {"status": "done", "result": outcome.result, "cost": outcome.cost}
                 except KeyboardInterrupt as interruption:
                     reply = _interrupted(observer, interruption, job)

@@ -69,6 +69,9 @@ class ClusterRule(ABC):
 class PathSource(ABC):
     """A sampler bound to a part of a space. Those that learn keep their state here."""
 
+    uniform: ClassVar[bool] = False
+    """Whether all paths of the part are equally likely: then a method may draw them in its own way."""
+
     @abstractmethod
     def draw(self, chance: random.Random) -> Architecture:
         """The next path."""

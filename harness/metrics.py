@@ -21,3 +21,43 @@ def kendall_tau(predicted: Values, truth: Values) -> float:
     if len(predicted) < 2:  # scipy says the same, with a warning
         return float("nan")
     return float(kendalltau(predicted, truth, variant="b").statistic)
+
+
+def complexity_bias(predicted: Values, truth: Values, complexity: Values) -> float:
+    """CB: of the pairs that the prediction orders wrongly, the share in which the one ranked too low is the larger.
+
+    A pair is wrongly ordered when prediction and truth order it strictly and differently: a tie in either is no
+    error. Two of equal complexity count as "not larger", as the formula reads. NaN where nothing is wrong.
+    """
+    columns = [np.asarray(values, dtype=np.float64) for values in (predicted, truth, complexity)]
+    if len({len(column) for column in columns}) != 1:
+        raise InvalidConfiguration(f"{[len(column) for column in columns]} predictions, accuracies and complexities")
+    order = np.argsort(columns[1], kind="stable")
+    # As ranks, which compare as the values do and take a quarter of the memory traffic.
+    guess, true, size = (_dense_ranks(column)[order] for column in columns)
+    wrong = larger = 0
+    # In ascending order of truth the better ones of each pair lie behind: from the first that is truly better on.
+    first_better = np.searchsorted(true, true, side="right")
+    for place, start in enumerate(first_better.tolist()):
+        too_low = guess[start:] < guess[place]
+        wrong += int(np.count_nonzero(too_low))
+        larger += int(np.count_nonzero(too_low & (size[start:] > size[place])))
+    return larger / wrong if wrong else float("nan")
+
+
+def neutral_complexity_bias(truth: Values, complexity: Values) -> float:
+    """The CB of a predictor whose errors have nothing to do with size: that of all pairs being wrong.
+
+    It is not 0.5, since better networks tend to be larger.
+    """
+    return complexity_bias(-np.asarray(truth, dtype=np.float64), truth, complexity)
+
+
+def complexity_convergence(predicted: Values, truth: Values, complexity: Values) -> float:
+    """C³: Kendall's τ-b between complexity and the convergence ratio, predicted over true accuracy."""
+    ratio = np.asarray(predicted, dtype=np.float64) / np.asarray(truth, dtype=np.float64)
+    return kendall_tau(complexity, ratio)
+
+
+def _dense_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+    return np.unique(values, return_inverse=True)[1].astype(np.int32)

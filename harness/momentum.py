@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from harness.config import Optimiser as Optimiser
+from harness.spread import Spread
 
 
 class SeparatedMomentum:
@@ -23,6 +24,8 @@ class SeparatedMomentum:
         self.parameters = list(parameters)
         self.settings = settings
         self.optimisers: dict[int, torch.optim.SGD] = {}
+        self.spread: Spread | None = None
+        """Whoever measures how gradients and momenta vary, if anybody does."""
 
     def of(self, cluster: int) -> torch.optim.SGD:
         """The cluster's optimiser."""
@@ -49,6 +52,8 @@ class SeparatedMomentum:
 
     def step(self, cluster: int, learning_rate: float, weight_decay: float | None = None) -> None:
         """Clip the gradients and update weights and the cluster's momentum."""
+        if self.spread is not None:
+            self.spread.before_update()
         if self.settings.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip, foreach=True)
         optimiser = self.of(cluster)
@@ -56,6 +61,8 @@ class SeparatedMomentum:
         group["lr"] = learning_rate
         group["weight_decay"] = self.settings.weight_decay if weight_decay is None else weight_decay
         optimiser.step()
+        if self.spread is not None:
+            self.spread.after_update(optimiser)
 
     def state(self) -> dict[str, Any]:
         """All momentum buffers, and which parameters have had a gradient (matters for "decay").

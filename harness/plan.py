@@ -6,10 +6,10 @@ observed. Nothing here runs or writes anything.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import takewhile
 from typing import Any
 
@@ -57,6 +57,8 @@ class Work:
     """The run behind the state."""
     losses: int = 0
     """How many of its last attempts were lost, one after the other."""
+    attempts: tuple[StoredRun, ...] = ()
+    """All runs of the cell, in order."""
 
     def kind(self, retry: str | None = None) -> str | None:
         """The kind of job that brings it further: "train", "rank", or None for nothing.
@@ -92,8 +94,9 @@ class Plan:
         require_inputs(work.cell for work in self.work if work.kind(retry))
 
     def of(self, study: Study) -> Plan:
-        """The part that one study asks for."""
-        return Plan(tuple(w for w in self.work if any(r.study == study.name for r in w.requests)), (study,))
+        """The part that one study asks for, and as it alone asks for it."""
+        asked = ((work, [r for r in work.requests if r.study == study.name]) for work in self.work)
+        return Plan(tuple(_work(w.label, own, list(w.attempts)) for w, own in asked if own), (study,))
 
 
 def make_plan(
@@ -114,6 +117,7 @@ def make_plan(
     requests = [
         request for study in studies for request in expand_stored(study, preset, lambda: runs, seeds, overrides)
     ]
+    requests = [*_parents(requests), *requests]
     chosen = matching([request.cell.config.json() for request in requests], only or {})
     by_key: dict[str, list[Request]] = {}
     for request in sorted((r for r, fits in zip(requests, chosen, strict=True) if fits), key=lambda r: r.seed):
@@ -130,6 +134,11 @@ def make_plan(
             checks.check(label, same[0].cell.config)
         work.append(_work(label, same, attempts.get(key, [])))
     return Plan(tuple(work), tuple(studies))
+
+
+def _parents(requests: Sequence[Request]) -> list[Request]:
+    """What the cells of these requests start from, asked for by the same studies and rows."""
+    return [replace(request, cell=start) for request in requests if (start := request.cell.start) is not None]
 
 
 def require_inputs(cells: Iterable[Cell]) -> None:
@@ -159,8 +168,8 @@ def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str 
 
 
 def union(wishes: Iterable[Observe]) -> Observe:
-    """The least that holds all these observations: τ after every 2 and every 3 epochs is τ after each."""
-    return Observe(kendall_tau_every=math.gcd(*(wish.kendall_tau_every for wish in wishes)))
+    """The least that holds all these observations."""
+    return reduce(Observe.union, wishes)
 
 
 def state_of(cell: Cell, attempts: Sequence[StoredRun]) -> str:
@@ -175,26 +184,29 @@ def _work(label: str, requests: list[Request], attempts: list[StoredRun]) -> Wor
     counting = [run for run in valid if run.counts]
     last = valid[-1] if valid else None
     losses = len(list(takewhile(lambda run: run.status == "lost", reversed(valid))))
-    chosen, state = requests[0].cell, last.status if last else "waiting"
+    curves = [r.cell for r in requests if r.cell.config.observe.judges]
+    # What is trained is judged on the way by the ranking that its curves ask for.
+    chosen, state = curves[0] if curves else requests[0].cell, last.status if last else "waiting"
     if last and state == "failed" and not any(_ranks_the_same(last, request.cell) for request in requests):
         state = "waiting"  # it may have failed in measuring what nobody asks for now
     if counting:
         last = counting[-1]
         stored = read(Observe, last.cell["config"]["observe"], "observe")
         unranked = [r.cell for r in requests if r.cell.ranking_key not in last.rankings]
-        curves = [r.cell for r in requests if r.cell.config.observe.kendall_tau_every]
         # A curve that was measured by another ranking is another observation.
         foreign = bool(curves) and all(cell.ranking_key != last.own_ranking for cell in curves)
         if foreign or union([stored, wanted]) != stored:
-            chosen = curves[0]
             # A newer attempt that is not done says how it stands with that.
             state = "again" if state == "done" else state
             wanted = union([stored, wanted])
+        elif unranked:
+            # As it is asked for: curves that others want are there, and measured by their own ranking.
+            plain = replace(unranked[0], config=replace(unranked[0].config, observe=Observe()))
+            return Work(plain, label, tuple(requests), "rank", last, losses, tuple(attempts))
         else:
-            state = "rank" if unranked else "done"
-            chosen = unranked[0] if unranked else chosen
+            state = "done"
     cell = replace(chosen, config=replace(chosen.config, observe=wanted))
-    return Work(cell, label, tuple(requests), state, last, losses)
+    return Work(cell, label, tuple(requests), state, last, losses, tuple(attempts))
 
 
 def _ranks_the_same(run: StoredRun, cell: Cell) -> bool:
@@ -208,6 +220,8 @@ def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset) -
     words = [name if value is True else value for name, value in labels.items() if value is not False]
     if len(preset.datasets) > 1:
         words.append(request.dataset)
+    if request.cell.start is not None:
+        words.append("retraining")
     return " ".join([*map(str, words), f"seed {request.seed}"])
 
 

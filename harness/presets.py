@@ -14,7 +14,7 @@ from typing import Any
 from harness.errors import UnknownName
 from harness.points import POINTS, Point
 
-ByMethod = Mapping[str, Mapping[str, Any]]
+ByName = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,10 @@ class Preset:
     datasets: tuple[str, ...]
     """The data sets that a study reports on."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    by_method: ByMethod = field(default_factory=dict)
+    by_method: ByName = field(default_factory=dict)
     """Settings for the rows of one method only; they come before `settings`."""
+    by_dataset: ByName = field(default_factory=dict)
+    """Settings for what is trained on one data set only; they come before all others."""
     benchmark: str | None = None
     """Where the ground truth comes from; None for the benchmark that has the data set's name."""
     trained_on: str | None = None
@@ -42,7 +44,8 @@ class Preset:
     def places(self, dataset: str) -> dict[str, Any]:
         """What is trained on, and what judges, where `dataset` is reported on."""
         places: dict[str, Any] = {"dataset": self.trained_on or dataset, "benchmark": self.benchmark or dataset}
-        return places | ({"rank.truth": dataset} if self.trained_on else {})
+        places |= {"rank.truth": dataset} if self.trained_on else {}
+        return {**places, **self.by_dataset.get(places["dataset"], {})}
 
 
 TINY = Preset(
@@ -59,6 +62,9 @@ TINY = Preset(
         "rank.images": 64,
         "rank.candidates": 10,
         "rank.bins": 20,
+        "rank.top_sample": 20,
+        "retrain.epochs": 1,
+        "retrain.batch_size": 512,
     },
     equal_passes=True,
 )
@@ -76,6 +82,10 @@ DEMO = Preset(
         "optimiser.learning_rate": 0.1,
         "rank.images": 256,
         "rank.candidates": 200,
+        "rank.top_sample": 500,
+        # As the embedded table of ground truth was made.
+        "retrain.epochs": 2,
+        "retrain.batch_size": 64,
     },
     equal_passes=True,
 )
@@ -94,7 +104,11 @@ SMALL = Preset(
         "rank.images": 1000,
         "rank.candidates": 300,
         "rank.selection_on": "imagenet16-120",
+        "rank.top_sample": 500,
+        "retrain.epochs": 20,
+        "retrain.batch_size": 256,
     },
+    by_dataset={"cifar10-16": {"retrain.with_valid": True}},
     benchmark="nasbench201",
     equal_passes=True,
 )
@@ -126,7 +140,15 @@ PAPER = Preset(
         "rank.selection": "equal-count",
         "rank.bins": 400,
         "rank.top1": True,
+        "rank.top_sample": None,
+        "retrain.epochs": 200,
+        "retrain.batch_size": 256,
+        "retrain.learning_rate": 0.1,
+        "retrain.momentum": 0.9,
+        "retrain.weight_decay": 5e-4,
     },
+    # The benchmark trains its networks on all 50,000 images of CIFAR-10, the halves of the supernet's split.
+    by_dataset={"cifar10": {"retrain.with_valid": True}},
     by_method={"fairnas": {"train.epochs": 200}, "fsnas": {"train.epochs": 300, "method.split": None}},
     benchmark="nasbench201",
 )

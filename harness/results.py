@@ -206,6 +206,8 @@ def _configured() -> dict[str, type]:
     """The columns that every configuration has, and their types."""
     kinds: dict[str, type] = {}
     for key, kind in get_type_hints(RunConfig).items():
+        if any(map(dataclasses.is_dataclass, get_args(kind))):
+            continue  # a section that only some configurations have
         if not dataclasses.is_dataclass(kind):
             kinds[key] = kind
             continue

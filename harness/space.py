@@ -142,6 +142,11 @@ class Space(ABC):
             raise InvalidConfiguration(f"{self.name} can change 0 to {len(free)} decisions, not {changes}")
         return free
 
+    def is_connected(self, architecture: Architecture) -> bool:
+        """Whether anything gets from the input of the architecture to its output."""
+        self.check(architecture)
+        return True
+
     def function_class(self, architecture: Architecture) -> Architecture:
         """The representative of the architectures that are the same function of the supernet's weights."""
         return self.check(architecture)

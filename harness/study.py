@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.config import COMPONENTS, RunConfig
+from harness.config import COMPONENTS, Retraining, RunConfig
 from harness.errors import InvalidConfiguration
 from harness.identity import Cell, are_here, can_be_judged, canonical, remember_images, remember_rankings
 from harness.layout import Bars, Column, Computed, Curves, Drawings, Figure, Line, Row, Scatter, Series
@@ -94,7 +94,7 @@ def expand(
     """
     overrides = dotted(overrides or {})
     requests = []
-    unused = {key for key in overrides if _component_option(key)}
+    unused = {key for key in overrides if _component_option(key) or key.startswith("retrain.")}
     rows = [(number, dotted(row.settings)) for number, row in enumerate(study.rows) if row.source == "runs"]
     kept = [(n, own) for n, own in rows if all(overrides.get(key, value) == value for key, value in own.items())]
     if not kept:
@@ -109,7 +109,7 @@ def expand(
             config, fitting = _configured(copy.deepcopy(default), preset, dataset, settings, overrides)
             config = _with_curves(config, study.rows[number].points)
             unused -= fitting
-            first = Cell(config)
+            first = Cell.of(config)
             for seed in range(preset.seeds if seeds is None else seeds):
                 requests.append(Request(study.name, number, dataset, seed, first.with_seed(seed), bool(overrides)))
     if unused:
@@ -133,12 +133,18 @@ def _configured(
 
     def fits(key: str) -> bool:
         section, _, option = key.partition(".")
+        if section == "retrain" and document.get("retrain") is None:
+            return False
         return not _component_option(key) or option in _options(COMPONENTS[section], names[section])
 
     def meant(key: str) -> bool:
         """A row's option without its component is a mistake to be told, unless an override took that away."""
         return fits(key) or (key in settings and f"{key.partition('.')[0]}.name" not in overrides)
 
+    if any(key.startswith("retrain.") for key in settings):
+        document["retrain"] = RunConfig(retrain=Retraining()).json()["retrain"]
+    else:  # a preset says how to retrain those that do
+        merged = {key: value for key, value in merged.items() if not key.startswith("retrain.")}
     apply(document, {key: value for key, value in merged.items() if meant(key)})
     config = RunConfig.from_json({**document, "seed": 0})
     if preset.equal_passes and "train.epochs" not in {**by_method, **settings}:
@@ -184,7 +190,7 @@ def expand_stored(
 
 def _explain(study: Study, overrides: Mapping[str, Any]) -> None:
     """Let the configuration itself say what is wrong with an override, if anything is."""
-    document = RunConfig().json()
+    document = RunConfig(retrain=Retraining()).json()
     apply(document, {**dotted(study.rows[0].settings), **overrides})
     RunConfig.from_json(document)
 
@@ -196,7 +202,7 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping):
             flat |= dotted({f"{key}.{inner}": innermost for inner, innermost in value.items()})
         else:
-            flat[f"{key}.name" if key in COMPONENTS else key] = value
+            flat[f"{key}.name" if key.rpartition(".")[2] in COMPONENTS else key] = value
     return flat
 
 
@@ -216,7 +222,7 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
                     else f"{section} is a value, it has no keys (in {key}); beside it: {', '.join(place)}"
                 )
             place = inner
-        if last == "name" and outer and outer[0] in COMPONENTS and place.get("name") != value:
+        if last == "name" and outer and outer[-1] in COMPONENTS and place.get("name") != value:
             place.clear()
         place[last] = value
 

@@ -19,7 +19,9 @@ from harness.data.loader import Batch
 from harness.errors import InvalidConfiguration
 from harness.method import Clustering, Factor, Part, PathSource, one_cluster
 from harness.momentum import SeparatedMomentum
+from harness.similarity import GradientSimilarity
 from harness.space import Architecture, Space
+from harness.spread import Spread
 
 WEIGHTINGS = {
     "algorithm-2": "gradients times their learning rates go into the momentum, weight decay with them",
@@ -46,6 +48,8 @@ class SupernetTraining:
     """What t is at the first step: 1 in the paper's algorithms, 0 in the released code."""
     weighting: str = "algorithm-2"
     label_smoothing: float = 0.0
+    similarity: GradientSimilarity | None = None
+    """Whoever compares the gradients of a step's paths, if anybody does."""
     memory: dict[str, Any] = field(default_factory=dict)
     """What a method with steps of its own carries from one to the next: plain types and tensors."""
 
@@ -73,14 +77,21 @@ class SupernetTraining:
         cluster = one_cluster(self.clustering, paths)
         factors = self.rate_factors(paths, step)
         weighted = len(paths) > 1 and self.factor_depends_on_path
+        similarity = self.similarity if self.similarity and step >= self.similarity.first_step else None
         self.network.train()
         self.momentum.clear_gradients()
+        if similarity is not None:
+            similarity.begin()
         losses = []
         for path, factor in zip(paths, factors, strict=True):
             loss = self.loss(batch, path)
             losses.append(loss.detach())
             if loss.requires_grad:  # a path that is zero throughout may train nothing
                 (loss * factor if weighted else loss).backward()  # type: ignore[no-untyped-call]
+            if similarity is not None:
+                similarity.path_done()
+        if similarity is not None:
+            similarity.end()
         if not weighted:
             self.momentum.step(cluster, settings.learning_rate * factors[0])
         elif self.weighting == "loss":
@@ -96,6 +107,23 @@ class SupernetTraining:
             self.network(batch.images, path), batch.labels, label_smoothing=self.label_smoothing
         )
 
+    def begin_epoch(self) -> None:
+        """What is measured of an epoch is measured anew."""
+        for meter in self._meters().values():
+            meter.clear()
+
+    def measured(self) -> dict[str, float]:
+        """By name, what was measured of the epoch so far."""
+        return {name: value for meter in self._meters().values() for name, value in meter.measured().items()}
+
+    def observers_bytes(self) -> int:
+        """Memory that is held only to measure."""
+        return 0 if self.momentum.spread is None else self.momentum.spread.bytes()
+
+    def _meters(self) -> dict[str, Spread | GradientSimilarity]:
+        meters = {"spread": self.momentum.spread, "similarity": self.similarity}
+        return {name: meter for name, meter in meters.items() if meter is not None}
+
     def state(self) -> dict[str, Any]:
         """All that goes on changing: weights, momentum, the sampler's and the method's memory, the random state.
 
@@ -107,6 +135,7 @@ class SupernetTraining:
             "source": self.source.state(),
             "chance": self.chance.getstate(),
             "memory": self.memory,
+            "measured": {name: meter.state() for name, meter in self._meters().items()},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -117,6 +146,8 @@ class SupernetTraining:
         self.chance.setstate((version, tuple(internal), gauss))
         device = next((parameter.device for parameter in self.network.parameters()), torch.device("cpu"))
         self.memory = moved(state["memory"], device)
+        for name, meter in self._meters().items():
+            meter.restore(state["measured"][name])
 
 
 def moved(value: Any, device: torch.device) -> Any:

@@ -3,7 +3,8 @@
 A step trains n paths, n the largest number of choices; path k takes the k-th entry of a random
 permutation at each decision. A decision with fewer choices repeats a fresh permutation. With momentum
 separation the clustered decisions are constant within a step (Algorithm 2), so that the step lies in
-one cluster; strict fairness then holds for all other decisions.
+one cluster; strict fairness then holds for all other decisions. With a sampler that is not uniform the
+paths of a step are drawn from it, and fairness is given up.
 """
 
 from __future__ import annotations
@@ -32,19 +33,33 @@ class FairNAS(Method):
                 "FairNAS cannot use these clusters: its paths of one step differ in every decision, and no decision "
                 "could be held to keep them in one cluster; use clusters by operation"
             )
-        if not getattr(sampler, "uniform", False):
-            raise InvalidConfiguration(
-                "FairNAS draws permutations, not single paths: it takes only the uniform sampler"
-            )
 
     def paths_per_step(self, space: Space) -> int:
         return max(space.choices)
 
     def paths(self, training: SupernetTraining) -> list[Architecture]:
+        if not training.source.uniform:
+            return drawn_paths(training, self.paths_per_step(training.space))
         held = dict(training.part.fixed)
         for decision in training.clustering.decisions or ():
             held[decision] = training.chance.randrange(training.space.choices[decision])
         return fair_paths(training.space, training.chance, held)
+
+
+def drawn_paths(training: SupernetTraining, count: int) -> list[Architecture]:
+    """One step's paths from a sampler that prefers some: as many as a fair step has, all in the first one's cluster.
+
+    Every fair step holds all operations once, so it has the same complexity as every other, and no preference
+    could show. The paper (Table G) does not say what it did instead.
+    """
+    source, chance, cluster_of = training.source, training.chance, training.clustering.of
+    paths = [source.draw(chance)]
+    cluster = cluster_of(paths[0])
+    while len(paths) < count:
+        path = source.draw(chance)
+        if cluster_of(path) == cluster:
+            paths.append(path)
+    return paths
 
 
 def fair_paths(space: Space, chance: random.Random, held: Fixed) -> list[Architecture]:

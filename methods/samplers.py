@@ -17,13 +17,13 @@ from harness.space import Architecture, Space
 class Uniform(Sampler):
     """Every decision uniform and independent."""
 
-    uniform: ClassVar[bool] = True
-
     def bind(self, space: Space, fixed: Fixed) -> PathSource:
         return _UniformSource(space, fixed)
 
 
 class _UniformSource(PathSource):
+    uniform: ClassVar[bool] = True
+
     def __init__(self, space: Space, fixed: Fixed) -> None:
         self.space, self.fixed = space, fixed
 

@@ -60,7 +60,14 @@ def _judge(request: Request, candidates: Sequence[StoredRun]) -> Evidence:
     if ranking not in run.rankings:
         reason = f"trained, but not ranked as asked (run {run.id}); `harness run` does that from its weights"
         return Evidence(request, run, "unranked", reason)
-    return Evidence(request, run, "done", metrics={**(run.cost or {}), **run.rankings[ranking]})
+    metrics = {**last_values(run), **(run.cost or {}), **run.rankings[ranking]}
+    return Evidence(request, run, "done", metrics=metrics)
+
+
+def last_values(run: StoredRun) -> dict[str, Any]:
+    """Where the curves that were observed while the run trained ended, by name."""
+    curves = (run.result or {}).get("observed") or {}
+    return {name: points[-1][1] for name, points in curves.items() if points}
 
 
 def _last_line(trace: Sequence[str] | None) -> str:

@@ -131,6 +131,7 @@ def assert_equal(one: tuple[Outcome, Record], other: tuple[Outcome, Record]) -> 
 
 PAPER = {"schedule": "calr", "clusters": "operation"}
 OBSERVED = {"observe": {"kendall_tau_every": 1}}
+MEASURED = {"observe": {"kendall_tau_every": 2, "subnets_every": 1, "spread": True, "gradient_similarity": True}}
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,9 @@ OBSERVED = {"observe": {"kendall_tau_every": 1}}
         (4, {"method": "spos", **PAPER, "optimiser": {"inactive": "decay", "learning_rate": 0.1}}),
         (4, {"method": "fsnas", **PAPER, "optimiser": {"inactive": "decay", "learning_rate": 0.1}}),
         (4, {"method": "fairnas", "optimiser": {"momentum": 0.0, "clip": None}, "seed": 1}),
+        (5, {"method": "fairnas", **PAPER, **MEASURED}),
+        (5, {"method": "fsnas", **PAPER, **MEASURED}),
+        (5, {"method": {"name": "related", "changes": [1, 2]}, **MEASURED}),
     ],
 )
 def test_stopped_again_and_again(saves: int, options: dict[str, Any], toy_project: Path, tmp_path: Path) -> None:
@@ -350,11 +354,11 @@ def test_one_of_other_conditions_is_refused(stored: bytes, tmp_path: Path, capsy
     assert put(tmp_path, stored).load() is not None
     assert put(tmp_path, stored, device="cpu:0").load() is not None
     assert capsys.readouterr().out == ""
-    newer = stored[:1024].replace(b'"schema":1', b'"schema":2') + stored[1024:]
+    newer = stored[:1024].replace(b'"schema":2', b'"schema":3') + stored[1024:]
     for data, other, why in (
         (stored, {"threads": 2}, "threads was 1, now it is 2"),
         (stored, {"device": "cuda:1"}, "device was cpu, now it is cuda"),
-        (newer, {}, "it has schema 2, this version reads 1"),
+        (newer, {}, "it has schema 3, this version reads 2"),
     ):
         made = put(tmp_path, data, **other)
         assert made.load() is None

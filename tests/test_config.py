@@ -301,6 +301,8 @@ OTHER_TEXT = {
     "train.weighting": "loss",
     "optimiser.inactive": "decay",
     "rank.selection": "equal-count",
+    "rank.complexity": "flops",
+    "rank.top_share": 0.5,
     "rank.truth": "cifar10",
     "rank.selection_on": "cifar100",
 }

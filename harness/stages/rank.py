@@ -6,9 +6,10 @@ representative, so a prediction does not depend on which other architectures wer
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -20,7 +21,7 @@ from harness.config import Ranking
 from harness.cost import Meter
 from harness.data import DataSet
 from harness.data.loader import in_order
-from harness.metrics import kendall_tau
+from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
 from harness.seeds import derive
 from harness.space import Architecture, Space
 from harness.stages.train import Supernets
@@ -97,6 +98,21 @@ def candidate_architectures(space: Space, ranking: Ranking) -> list[Architecture
     return [space.architecture(number) for number in sorted(chosen)]
 
 
+def top_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> list[Architecture]:
+    """The architectures that CB and C³ are taken over: the best by truth, or a fixed random sample of these.
+
+    Ties at the threshold go to the lowest numbers. None where CB and C³ are not asked for.
+    """
+    if ranking.top_share is None:
+        return []
+    truth = benchmark.accuracies(ranking.truth_of(dataset))
+    count = math.ceil(len(truth) * ranking.top_share)
+    numbers = np.argsort(-truth, kind="stable")[:count].tolist()
+    if ranking.top_sample is not None and ranking.top_sample < count:
+        numbers = random.Random(derive(0, "top sample", benchmark.space.name)).sample(numbers, ranking.top_sample)
+    return [benchmark.space.architecture(number) for number in sorted(numbers)]
+
+
 @dataclass(frozen=True)
 class Judgement:
     """How good a ranking is."""
@@ -107,6 +123,12 @@ class Judgement:
     """The best-ranked architecture; None where it is not asked for."""
     top1_accuracy: float | None
     """Its stand-alone accuracy, looked up."""
+    complexity_bias: float | None = None
+    """CB; this and the next two are None where they are not asked for."""
+    neutral_complexity_bias: float | None = None
+    """The CB of errors that have nothing to do with size."""
+    complexity_convergence: float | None = None
+    """C³."""
 
 
 def judge(
@@ -125,12 +147,22 @@ def judge(
     selected = selected_architectures(benchmark, dataset, ranking)
     truth = benchmark.accuracies(ranking.truth_of(dataset))
     tau = kendall_tau([predictions[a] for a in selected], np.array([truth[space.index(a)] for a in selected]))
+    judgement = Judgement(tau, len(selected), None, None)
+    if top := top_architectures(benchmark, dataset, ranking):
+        guessed, true = [predictions[a] for a in top], [float(truth[space.index(a)]) for a in top]
+        complexity = [float(space.complexity(a, ranking.complexity)) for a in top]
+        judgement = replace(
+            judgement,
+            complexity_bias=complexity_bias(guessed, true, complexity),
+            neutral_complexity_bias=neutral_complexity_bias(true, complexity),
+            complexity_convergence=complexity_convergence(guessed, true, complexity),
+        )
     if not ranking.top1:
-        return Judgement(tau, len(selected), None, None)
+        return judgement
     winners: dict[int, Architecture] = {}
     for architecture in candidate_architectures(space, ranking):
         part = supernets.part_of(architecture)
         if part not in winners or predictions[architecture] > predictions[winners[part]]:
             winners[part] = architecture
     best = max(winners.values(), key=lambda architecture: truth[space.index(architecture)])
-    return Judgement(tau, len(selected), best, float(truth[space.index(best)]))
+    return replace(judgement, top1=best, top1_accuracy=float(truth[space.index(best)]))

@@ -1,12 +1,15 @@
 """Stand-alone training of one architecture, several seeds at once as one stacked network.
 
-Used to build tables of ground truth. The seeds differ in initial weights and in the order of the data.
+Used to build tables of ground truth, and to retrain what a search has found. The seeds differ in initial weights
+and in the order of the data.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -14,6 +17,7 @@ from torch.nn import functional
 from harness.data import DataSet, Split
 from harness.data.loader import DeviceLoader, in_order
 from harness.errors import Diverged, InvalidConfiguration
+from harness.method import Factor
 from harness.seeds import derive
 from harness.space import Architecture, NetworkSettings, Space
 
@@ -46,6 +50,90 @@ class Correct:
     test: tuple[int, ...]
 
 
+class StandaloneTraining:
+    """Networks of one architecture in training, between two steps: all that must be stored to go on from there."""
+
+    def __init__(
+        self,
+        space: Space,
+        architecture: Architecture,
+        dataset: DataSet,
+        recipe: StandaloneRecipe,
+        seed: int,
+        copies: int = 1,
+        device: torch.device | str = "cpu",
+        factor: Factor | None = None,
+    ) -> None:
+        """`factor` gives the learning rate relative to the initial one; without it, half a cosine wave to zero."""
+        self.architecture, self.dataset, self.recipe, self.copies = architecture, dataset, recipe, copies
+        self.device = torch.device(device)
+        self.factor = factor or (lambda architecture, progress: 0.5 * (1 + math.cos(math.pi * progress)))
+        settings = NetworkSettings(
+            width=recipe.width,
+            depth=recipe.depth,
+            classes=dataset.classes,
+            image_channels=dataset.image_channels,
+            image_size=dataset.image_size,
+            batch_norm="tracked",
+            copies=copies,
+        )
+        with torch.random.fork_rng(devices=[]):  # modules draw weights when made; those of `initialise` replace them
+            self.network = space.standalone(architecture, settings)
+        initialise(self.network, seed)
+        self.network.to(device)
+        self.loaders = [
+            DeviceLoader(dataset.train, dataset, recipe.batch_size, derive(seed, "standalone data", number), device)
+            for number in range(copies)
+        ]
+        self.optimiser = torch.optim.SGD(
+            self.network.parameters(),
+            lr=recipe.learning_rate,
+            momentum=recipe.momentum,
+            nesterov=recipe.momentum > 0,
+            weight_decay=recipe.weight_decay,
+            foreach=True,
+        )
+        self.steps_per_epoch = self.loaders[0].steps_per_epoch
+        self.steps = recipe.epochs * self.steps_per_epoch
+        self.step = 0
+        """Steps done."""
+        self.losses: list[torch.Tensor] = []
+        """Those of the steps of the unfinished epoch."""
+        self.network.train()
+
+    def advance(self) -> torch.Tensor:
+        """Make the next step; gives its loss, summed over the copies."""
+        batches = [loader.batch(self.step) for loader in self.loaders]
+        images = torch.cat([batch.images for batch in batches], 1)
+        labels = torch.stack([batch.labels for batch in batches], 1)
+        rate = self.recipe.learning_rate * self.factor(self.architecture, self.step / self.steps)
+        self.optimiser.param_groups[0]["lr"] = rate
+        logits = self.network(images).view(-1, self.dataset.classes)
+        # The mean over all copies, times their number: each copy sees the gradient of its own mean.
+        loss = functional.cross_entropy(logits, labels.flatten()) * self.copies
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        self.step += 1
+        self.losses.append(loss.detach())
+        return self.losses[-1]
+
+    def state(self) -> dict[str, Any]:
+        """Store it before the next step."""
+        return {
+            "step": self.step,
+            "network": self.network.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "losses": torch.stack(self.losses) if self.losses else None,
+        }
+
+    def restore(self, state: dict[str, Any], device: torch.device) -> None:
+        self.step = state["step"]
+        self.network.load_state_dict(state["network"])
+        self.optimiser.load_state_dict(copy.deepcopy(state["optimiser"]))
+        self.losses = [] if state["losses"] is None else list(state["losses"].to(device).unbind())
+
+
 def train_standalone(
     space: Space,
     architecture: Architecture,
@@ -56,47 +144,16 @@ def train_standalone(
     device: torch.device | str = "cpu",
 ) -> Correct:
     """Train `copies` networks of one architecture and count their correct answers."""
-    settings = NetworkSettings(
-        width=recipe.width,
-        depth=recipe.depth,
-        classes=dataset.classes,
-        image_channels=dataset.image_channels,
-        image_size=dataset.image_size,
-        batch_norm="tracked",
-        copies=copies,
-    )
-    with torch.random.fork_rng(devices=[]):  # modules draw weights when made; those of `initialise` replace them
-        network = space.standalone(architecture, settings)
-    initialise(network, seed)
-    network.to(device)
-    loaders = [
-        DeviceLoader(dataset.train, dataset, recipe.batch_size, derive(seed, "standalone data", copy), device)
-        for copy in range(copies)
-    ]
-    optimiser = torch.optim.SGD(
-        network.parameters(),
-        lr=recipe.learning_rate,
-        momentum=recipe.momentum,
-        nesterov=recipe.momentum > 0,
-        weight_decay=recipe.weight_decay,
-        foreach=True,
-    )
-    steps = recipe.epochs * loaders[0].steps_per_epoch
-    network.train()
-    for step in range(steps):
-        batches = [loader.batch(step) for loader in loaders]
-        images = torch.cat([batch.images for batch in batches], 1)
-        labels = torch.stack([batch.labels for batch in batches], 1)
-        optimiser.param_groups[0]["lr"] = recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
-        logits = network(images).view(-1, dataset.classes)
-        # The mean over all copies, times their number: each copy sees the gradient of its own mean.
-        loss = functional.cross_entropy(logits, labels.flatten()) * copies
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+    training = StandaloneTraining(space, architecture, dataset, recipe, seed, copies, device)
+    while training.step < training.steps:
+        loss = training.advance()
+        training.losses.clear()
     if not math.isfinite(last := loss.item()):
-        raise Diverged(steps - 1, last)
-    return Correct(*(count_correct(network, split, dataset, copies, device) for split in (dataset.valid, dataset.test)))
+        raise Diverged(training.steps - 1, last)
+    counts = (
+        count_correct(training.network, split, dataset, copies, device) for split in (dataset.valid, dataset.test)
+    )
+    return Correct(*counts)
 
 
 def initialise(network: torch.nn.Module, seed: int) -> None:

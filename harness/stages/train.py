@@ -6,7 +6,7 @@ comes from the configuration's seed by name: initial weights, data order, paths,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,7 +21,9 @@ from harness.method import ClusterRule, Method, Part, Sampler, Schedule
 from harness.momentum import SeparatedMomentum
 from harness.registries import SPACES
 from harness.seeds import chance, derive
+from harness.similarity import GradientSimilarity
 from harness.space import Architecture, NetworkSettings, Space
+from harness.spread import Spread
 from harness.training import SupernetTraining
 
 
@@ -47,6 +49,8 @@ class Progress:
     epoch: int
     epochs: int
     loss: float
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """What the step itself measured over the epoch, by name."""
 
 
 @dataclass
@@ -104,10 +108,18 @@ class Course:
         self._order = None if state["order"] is None else (state["order"][0], state["order"][1].tolist())
 
 
+class Resumable(Protocol):
+    """A training between two steps, as a keeper sees it."""
+
+    def state(self) -> dict[str, Any]: ...
+
+    def restore(self, state: dict[str, Any], device: torch.device) -> None: ...
+
+
 class Keeper(Protocol):
     """Who stores the course, and has it go on from what is stored."""
 
-    def start(self, course: Course) -> None:
+    def start(self, course: Resumable) -> None:
         """Training is about to begin; the course may be put where an earlier one ended."""
 
     def between_steps(self) -> None:
@@ -150,21 +162,27 @@ def prepare(config: RunConfig, supernets: Supernets, steps_per_epoch: int) -> tu
     for number, (part, network) in enumerate(zip(supernets.parts, supernets.networks, strict=True)):
         clustering = rule.bind(space, part.fixed, chance(config.seed, "clusters"))
         method.check(space, clustering, sampler)
+        steps = config.train.epochs * steps_per_epoch
+        parameters = list(network.parameters())
+        momentum = SeparatedMomentum(parameters, config.optimiser)
+        momentum.spread = Spread(parameters) if config.observe.spread else None
+        alike = config.observe.gradient_similarity
         trainings.append(
             SupernetTraining(
                 space=space,
                 part=part,
                 network=network,
-                momentum=SeparatedMomentum(network.parameters(), config.optimiser),
+                momentum=momentum,
                 clustering=clustering,
                 source=sampler.bind(space, part.fixed),
                 factor=factor,
                 factor_depends_on_path=schedule.depends_on_path,
                 chance=chance(config.seed, "paths", number),
-                total_steps=config.train.epochs * steps_per_epoch,
+                total_steps=steps,
                 first_step=config.train.first_step,
                 weighting=config.train.weighting,
                 label_smoothing=config.train.label_smoothing,
+                similarity=GradientSimilarity(parameters[0], steps - steps_per_epoch) if alike else None,
             )
         )
     return method, trainings
@@ -198,6 +216,8 @@ def train(
             order=course.data_order,
         )
         for epoch in range((course.step - len(course.losses)) // steps_per_epoch, config.train.epochs):
+            if course.step == epoch * steps_per_epoch:
+                training.begin_epoch()
             for step in range(course.step, (epoch + 1) * steps_per_epoch):
                 batch = loader.batch(step)
                 path_losses = method.train_step(training, batch, step)
@@ -208,8 +228,10 @@ def train(
                 if keeper is not None:
                     keeper.between_steps()
             mean = check_finite(course.losses, epoch * steps_per_epoch)
-            progress = Progress(number, len(trainings), epoch + 1, config.train.epochs, mean)
+            progress = Progress(number, len(trainings), epoch + 1, config.train.epochs, mean, training.measured())
+            meter.steps_done(training.observers_bytes())
             observe(supernets, progress)
+            meter.observed()
             report(progress)
             course.losses = []
         course.end_part()

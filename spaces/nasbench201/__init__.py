@@ -13,7 +13,7 @@ from harness.layout import Wiring
 from harness.registries import SPACES
 from harness.space import Architecture, NetworkSettings, Space
 
-from .cell import EDGES, NODES, NONE, OPERATIONS
+from .cell import EDGES, NODES, NONE, OPERATIONS, live_edges
 from .class_table import stored
 from .counts import COUNTS
 
@@ -64,6 +64,9 @@ class NasBench201(Space):
         if count not in COUNTS:
             raise InvalidConfiguration(f"complexity {count!r} is unknown; allowed: {', '.join(COUNTS)}")
         return COUNTS[count](self.check(architecture))
+
+    def is_connected(self, architecture: Architecture) -> bool:
+        return bool(live_edges(self.check(architecture)))
 
     def function_class(self, architecture: Architecture) -> Architecture:
         """One of 7,548 (see `classes.supernet_key`)."""

@@ -174,13 +174,41 @@ def test_fairnas_refuses_random_clusters(choices: tuple[int, ...]) -> None:
         FairNAS().check(space, clustering, samplers.Uniform())
 
 
-def test_fairnas_refuses_a_sampler_of_single_paths() -> None:
+@pytest.mark.parametrize("rule", [clusters.NoClusters(), clusters.ByOperation(), clusters.ByOperation(edges=2)])
+def test_fairnas_draws_from_a_sampler_that_prefers_some_within_one_cluster(rule: Any) -> None:
     space = SPACES.get("nasbench201")()
-    clustering = clusters.ByOperation().bind(space, {}, random.Random(0))
-    with pytest.raises(InvalidConfiguration, match="only the uniform sampler"):
-        FairNAS().check(space, clustering, samplers.ByComplexity())
-    FairNAS().check(space, clustering, samplers.Uniform())
-    FairNAS().check(space, clusters.NoClusters().bind(space, {}, random.Random(0)), samplers.Uniform())
+    made = training(space, 0, rule=rule, sampler=samplers.ByComplexity())
+    plain = training(space, 0, rule=rule)
+    FairNAS().check(space, made.clustering, samplers.ByComplexity())
+    drawn = [FairNAS().paths(made) for _ in range(200)]
+    assert all(len(paths) == 5 and len({made.clustering.of(path) for path in paths}) == 1 for paths in drawn)
+
+    def mean(steps: list[list[Architecture]]) -> float:
+        return sum(space.complexity(path) for paths in steps for path in paths) / (5 * len(steps))
+
+    fair = mean([FairNAS().paths(plain) for _ in range(200)])
+    assert mean(drawn) > 1.1 * fair
+    if rule == clusters.NoClusters():  # every operation once a step: no step is larger than another
+        assert len({sum(map(space.complexity, FairNAS().paths(plain))) for _ in range(50)}) == 1
+
+
+def test_related_subnets_are_drawn_once_and_differ_as_asked() -> None:
+    space = SPACES.get("nasbench201")()
+    related = component("methods.related").Related()
+    for seed in range(20):
+        made = training(space, seed)
+        subnets = related.paths(made)
+        assert related.paths(made) == subnets and related.subnets(space, random.Random(seed)) == subnets
+        base, *others = subnets
+        assert [sum(a != b for a, b in zip(base, other, strict=True)) for other in others] == [1, 3, 5]
+        assert all(space.is_connected(subnet) for subnet in subnets)
+    assert related.paths_per_step(space) == 4
+    with pytest.raises(InvalidConfiguration, match="can change 0 to 6 decisions, not 7"):
+        component("methods.related").Related(changes=(1, 7)).check(space, made.clustering, samplers.Uniform())
+    with pytest.raises(InvalidConfiguration, match="from 1 on"):
+        component("methods.related").Related(changes=(0,))
+    with pytest.raises(InvalidConfiguration, match="take no clusters"):
+        related.check(space, clusters.ByOperation().bind(space, {}, random.Random(0)), samplers.Uniform())
 
 
 @pytest.mark.parametrize("method", [SPOS(), FSNAS()])

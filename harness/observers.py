@@ -1,0 +1,170 @@
+"""What is measured of a cell while it trains, and without disturbing it.
+
+Several supernets are trained one after the other. What concerns all of them is that of all at the same epoch, so
+it is known once the last has come to it; its step is the epochs that all had until then.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from harness.benchmarks import Benchmark
+from harness.cell_state import CellState, packed, unpacked
+from harness.config import RunConfig
+from harness.cost import Meter
+from harness.data import DataSet
+from harness.data.loader import in_order
+from harness.metrics import kendall_tau
+from harness.space import Architecture
+from harness.stages.rank import Predictions, predict, selected_architectures
+from harness.stages.train import Progress, Supernets
+
+SIZES = ("small", "medium", "large")
+"""The subnets whose curves are observed: one of each third of the range of complexity."""
+
+
+@dataclass
+class Observers:
+    """All that a configuration wants observed. Told after every epoch of every supernet."""
+
+    config: RunConfig
+    dataset: DataSet
+    benchmark: Benchmark
+    meter: Meter
+    metric: Callable[[str, int, float], None]
+    points: dict[str, list[list[float | int | None]]] = field(default_factory=dict)
+    """The curves so far: step and value, by name."""
+    cell: CellState | None = None
+    _predictions: dict[int, Predictions] = field(default_factory=dict)
+    """By epoch, what is known of the supernets that have come to it; forgotten when τ is."""
+    _measured: dict[str, dict[int, list[float]]] = field(default_factory=dict)
+    """By name and epoch, what the steps of the supernets measured; one value a supernet."""
+
+    def __call__(self, supernets: Supernets, progress: Progress) -> None:
+        observe = self.config.observe
+        if _is_due(observe.kendall_tau_every, progress):
+            self._observe_tau(supernets, progress)
+        if _is_due(observe.subnets_every, progress):
+            self._observe_subnets(supernets, progress)
+        self._observe_steps(progress)
+
+    def _observe_tau(self, supernets: Supernets, progress: Progress) -> None:
+        """Kendall's τ on the selected architectures."""
+        self.meter.stage("train")
+        selected = selected_architectures(self.benchmark, self.config.dataset, self.config.rank)
+        own = [architecture for architecture in selected if supernets.part_of(architecture) == progress.part]
+        predictions = self._predictions.setdefault(progress.epoch, {})
+        keep = partial(self.cell.evaluated, predictions) if self.cell else None
+        ranking, meter = self.config.rank, self.meter
+        with undisturbed(supernets):
+            found = predict(supernets, own, self.dataset, ranking, meter, stage="observe", known=predictions, keep=keep)
+        predictions.update(found)
+        if progress.part == progress.parts - 1:
+            truth = self.benchmark.accuracies(self.config.rank.truth_of(self.config.dataset))
+            space = self.benchmark.space
+            tau = kendall_tau([predictions[a] for a in selected], [float(truth[space.index(a)]) for a in selected])
+            self._point("kendall_tau", progress.epoch * progress.parts, tau)
+            del self._predictions[progress.epoch]
+
+    def _observe_subnets(self, supernets: Supernets, progress: Progress) -> None:
+        """Validation loss and accuracy of a small, a medium and a large subnet, by the supernet that holds each."""
+        self.meter.stage("train")
+        subnets = observed_subnets(self.benchmark, self.config)
+        for size, architecture in subnets.items():
+            if supernets.part_of(architecture) != progress.part:
+                continue
+            with undisturbed(supernets):
+                loss, accuracy = self._validate(supernets.networks[progress.part], architecture)
+            step = progress.epoch * progress.parts
+            self._point(f"valid_loss_{size}", step, loss)
+            self._point(f"valid_accuracy_{size}", step, accuracy)
+        self.meter.stage("observe")
+
+    @torch.no_grad()
+    def _validate(self, network: torch.nn.Module, architecture: Architecture) -> tuple[float, float]:
+        network.eval()
+        rank = self.config.rank
+        split = self.dataset.valid.head(rank.images)
+        losses, hits = [], []
+        for images, labels in in_order(split, self.dataset, rank.batch_size, self.meter.device):
+            logits = network(images, architecture)
+            losses.append(functional.cross_entropy(logits, labels, reduction="sum"))
+            hits.append((logits.argmax(1) == labels).sum())
+        total = len(split)
+        return float(torch.stack(losses).double().sum()) / total, 100 * float(torch.stack(hits).sum()) / total
+
+    def _observe_steps(self, progress: Progress) -> None:
+        """What the steps of the epoch measured: the mean over the supernets."""
+        for name, value in progress.measured.items():
+            by_epoch = self._measured.setdefault(name, {})
+            by_epoch.setdefault(progress.epoch, []).append(value)
+        if progress.part == progress.parts - 1:
+            for name, by_epoch in self._measured.items():
+                if values := by_epoch.pop(progress.epoch, None):
+                    self._point(name, progress.epoch * progress.parts, statistics.fmean(values))
+
+    def _point(self, name: str, step: int, value: float) -> None:
+        self.points.setdefault(name, []).append([step, finite(value)])
+        self.metric(name, step, value)
+
+    def state(self) -> dict[str, Any]:
+        """What was seen so far, to be stored."""
+        return {
+            "points": self.points,
+            "predictions": {epoch: packed(found) for epoch, found in self._predictions.items()},
+            "measured": self._measured,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.points = state["points"]
+        self._predictions = {epoch: unpacked(found) for epoch, found in state["predictions"].items()}
+        self._measured = state["measured"]
+
+
+def observed_subnets(benchmark: Benchmark, config: RunConfig) -> dict[str, Architecture]:
+    """One subnet of each third of the range of complexity: the one of median accuracy there, by size.
+
+    Of those that can be told apart by accuracy, so that a larger one is better as a rule, and a ranking that
+    prefers the smaller is seen to be wrong.
+    """
+    space = benchmark.space
+    truth = benchmark.accuracies(config.rank.truth_of(config.dataset))
+    complexity = np.array([space.complexity(architecture) for architecture in space], dtype=np.float64)
+    edges = np.linspace(complexity.min(), complexity.max(), len(SIZES) + 1)
+    thirds = np.clip(np.searchsorted(edges, complexity, side="left"), 1, len(SIZES))
+    chosen = {}
+    for number, size in enumerate(SIZES, start=1):
+        members = np.flatnonzero(thirds == number)
+        if len(members):
+            ordered = members[np.argsort(truth[members], kind="stable")]
+            chosen[size] = space.architecture(int(ordered[len(ordered) // 2]))
+    return chosen
+
+
+def _is_due(every: int, progress: Progress) -> bool:
+    return bool(every) and progress.epoch % every == 0
+
+
+@contextmanager
+def undisturbed(supernets: Supernets) -> Iterator[None]:
+    """Afterwards the networks are in the mode they were in, and the global generator where it was."""
+    modes = [network.training for network in supernets.networks]
+    with torch.random.fork_rng(devices=[]):
+        yield
+    for network, mode in zip(supernets.networks, modes, strict=True):
+        network.train(mode)
+
+
+def finite(value: float) -> float | None:
+    """Null where it is undefined: NaN is no JSON, and not equal to itself."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,65 @@
+"""How alike the gradients are that the paths of a step give to the first layer (MGCS, Table I).
+
+Per step, the cosine between the gradient of the first path and that of each other path, for the first parameter
+of the network; the mean over the steps of the last epoch. A path that gives that layer no gradient has no
+direction: such a step does not count for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class GradientSimilarity:
+    """Watches the steps from `first_step` on."""
+
+    def __init__(self, layer: torch.nn.Parameter, first_step: int) -> None:
+        self.layer = layer
+        self.first_step = first_step
+        self.sums: list[float] = []
+        self.counts: list[int] = []
+        self._sum_before: Tensor | None = None
+        self._gradients: list[Tensor] = []
+
+    def clear(self) -> None:
+        """An epoch begins."""
+        self.sums, self.counts = [], []
+
+    def begin(self) -> None:
+        """A step begins, without gradients."""
+        self._sum_before, self._gradients = None, []
+
+    @torch.no_grad()
+    def path_done(self) -> None:
+        """One path has added its gradient to those of the paths before it."""
+        total = torch.zeros_like(self.layer) if self.layer.grad is None else self.layer.grad.clone()
+        before = self._sum_before
+        self._gradients.append((total if before is None else total - before).flatten().double())
+        self._sum_before = total
+
+    @torch.no_grad()
+    def end(self) -> None:
+        """All paths of the step are there."""
+        first, *others = self._gradients
+        while len(self.sums) < len(others):
+            self.sums.append(0.0)
+            self.counts.append(0)
+        for place, other in enumerate(others):
+            lengths = float(first.norm()) * float(other.norm())
+            if lengths > 0:
+                self.sums[place] += float(first @ other) / lengths
+                self.counts[place] += 1
+
+    def measured(self) -> dict[str, float]:
+        """`mgcs_1` is the second path's mean similarity to the first, and so on."""
+        pairs = enumerate(zip(self.sums, self.counts, strict=True), start=1)
+        return {f"mgcs_{place}": total / count for place, (total, count) in pairs if count}
+
+    def state(self) -> dict[str, Any]:
+        return {"sums": list(self.sums), "counts": list(self.counts)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.sums, self.counts = list(state["sums"]), list(state["counts"])

@@ -1,0 +1,90 @@
+"""The retraining stage: what a search has found, trained as a network of its own.
+
+Works on every space that builds stand-alone networks. The loop is `harness.stages.standalone`'s; here it can be
+stopped between any two steps and goes on from what a keeper has stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from harness.config import COMPONENTS, RunConfig
+from harness.cost import Meter
+from harness.data import DataSet, Split
+from harness.method import Part, Schedule
+from harness.registries import SPACES
+from harness.seeds import derive
+from harness.space import Architecture
+from harness.stages.standalone import StandaloneRecipe, StandaloneTraining, count_correct
+from harness.stages.train import Keeper, Progress, Supernets, check_finite
+
+
+def retrain(
+    config: RunConfig,
+    architecture: Architecture,
+    dataset: DataSet,
+    meter: Meter,
+    report: Callable[[Progress], None] = lambda progress: None,
+    keeper: Keeper | None = None,
+) -> tuple[Supernets, float]:
+    """Train the architecture as `config.retrain` says; gives the network and its accuracy on the test images.
+
+    The network comes as the one supernet of the part of the space that holds this architecture alone. Raises
+    `Diverged` when a loss is not finite.
+    """
+    settings = config.retrain
+    assert settings is not None, "a configuration that does not retrain"
+    space = SPACES.get(config.space)()
+    schedule: Schedule = settings.schedule.build(COMPONENTS["schedule"], "retrain.schedule")
+    recipe = StandaloneRecipe(
+        width=config.network.width,
+        depth=config.network.depth,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+    )
+    seen = with_valid(dataset) if settings.with_valid else dataset
+    training = StandaloneTraining(
+        space, architecture, seen, recipe, derive(config.seed, "retrain"), 1, meter.device, schedule.bind(space)
+    )
+    if keeper is not None:
+        keeper.start(training)
+    steps = training.steps_per_epoch
+    for epoch in range((training.step - len(training.losses)) // steps, settings.epochs):
+        while training.step < (epoch + 1) * steps:
+            batch = min(settings.batch_size, len(seen.train) - training.step % steps * settings.batch_size)
+            training.advance()
+            meter.passes += 1
+            meter.images += batch
+            if keeper is not None:
+                keeper.between_steps()
+        mean = check_finite([loss[None] for loss in training.losses], epoch * steps)
+        meter.steps_done(0)
+        report(Progress(0, 1, epoch + 1, settings.epochs, mean))
+        training.losses = []
+    meter.stage("train")
+    (correct,) = count_correct(training.network, dataset.test, dataset, 1, meter.device)
+    meter.stage("rank")
+    part = Part(dict(enumerate(architecture)))
+    return Supernets(space, (part,), (training.network,)), 100 * correct / len(dataset.test)
+
+
+def with_valid(dataset: DataSet) -> DataSet:
+    """The same, with the images that rank architectures among those to train on."""
+    train, valid = dataset.train, dataset.valid
+    both = Split(
+        np.concatenate([train.images, valid.images]),
+        np.concatenate([train.labels, valid.labels]),
+    )
+    return replace(dataset, train=both)
+
+
+def best_found(ranking: dict[str, object]) -> Architecture | None:
+    """The best-ranked architecture of a stored search; None where it has none (it diverged, or was not asked)."""
+    top1 = ranking.get("top1")
+    return tuple(int(choice) for choice in top1) if isinstance(top1, list) else None

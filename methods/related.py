@@ -1,0 +1,57 @@
+"""A supernet of a few related subnets, all trained in every step: what the gradients of relatives have in common.
+
+The paper's Table I: a base subnet, and others that differ from it in one, three and five decisions. Their
+gradients are summed; `observe.gradient_similarity` measures how alike they are.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.errors import InvalidConfiguration
+from harness.method import Clustering, Method, Sampler
+from harness.registries import METHODS
+from harness.space import Architecture, Space
+
+if TYPE_CHECKING:
+    from harness.training import SupernetTraining
+
+
+@METHODS.register("related")
+@dataclass(frozen=True)
+class Related(Method):
+    """A base subnet drawn by the seed, and subnets that differ from it in so many decisions each."""
+
+    changes: tuple[int, ...] = (1, 3, 5)
+
+    def __post_init__(self) -> None:
+        if not self.changes or min(self.changes) < 1:
+            raise InvalidConfiguration(f"method.changes must be numbers of decisions from 1 on, not {self.changes}")
+
+    def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
+        if clustering.count > 1:
+            raise InvalidConfiguration("the related subnets are trained together in each step: they take no clusters")
+        self.subnets(space, random.Random(0))  # too many changes are refused here
+
+    def paths_per_step(self, space: Space) -> int:
+        return 1 + len(self.changes)
+
+    def paths(self, training: SupernetTraining) -> list[Architecture]:
+        if "subnets" not in training.memory:
+            training.memory["subnets"] = self.subnets(training.space, training.chance)
+        return list(training.memory["subnets"])
+
+    def subnets(self, space: Space, chance: random.Random) -> list[Architecture]:
+        """The base and its relatives. All are connected: what has no gradient has no direction to compare."""
+        base = space.sample(chance)
+        while not space.is_connected(base):
+            base = space.sample(chance)
+        relatives = []
+        for changes in self.changes:
+            relative = space.neighbour(base, changes, chance)
+            while not space.is_connected(relative):
+                relative = space.neighbour(base, changes, chance)
+            relatives.append(relative)
+        return [base, *relatives]

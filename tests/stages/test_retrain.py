@@ -1,0 +1,196 @@
+"""Retraining what a search has found: on any space, resumable, and only after the search."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.agenda import Agenda
+from harness.cell import Outcome, retrain_cell
+from harness.config import Retraining, RunConfig
+from harness.cost import Meter
+from harness.data import DataSet
+from harness.errors import InvalidConfiguration
+from harness.executors import Event, Job, Later
+from harness.plan import make_plan
+from harness.presets import get_preset
+from harness.registries import DATASETS, SPACES
+from harness.stages.retrain import best_found, retrain, with_valid
+from harness.stages.standalone import StandaloneRecipe, train_standalone
+from harness.stores.directory import DirectoryStore
+from harness.stores.directory_claims import DirectoryClaims
+from harness.study import Cell, Column, Row, Study, expand
+from tests.stored_runs import store_run
+from tests.test_checkpoint import Record, Stop, checkpoint, seed_globals, toy, weights
+
+RETRAIN = {"epochs": 3, "batch_size": 16}
+CHILD = Study(
+    "child",
+    "Child",
+    [Row({"Retraining": name}, {"retrain.schedule": name}) for name in ("cosine", "calr")],
+    [Column("Retrained", "retrained_accuracy")],
+)
+
+
+def test_the_same_network_as_the_tables_of_ground_truth_train(few_digits: DataSet) -> None:
+    space = SPACES.get("nasbench201")()
+    architecture = (3, 1, 2, 3, 4, 1)
+    config = RunConfig.from_json(
+        {"network": {"width": 4, "depth": 1}, "retrain": {"epochs": 2, "batch_size": 16}, "seed": 5}
+    )
+    networks, accuracy = retrain(config, architecture, few_digits, Meter(torch.device("cpu")))
+    from harness.seeds import derive
+
+    recipe = StandaloneRecipe(width=4, depth=1, epochs=2, batch_size=16)
+    correct = train_standalone(space, architecture, few_digits, recipe, derive(5, "retrain"))
+    assert accuracy == 100 * correct.test[0] / len(few_digits.test)
+    assert architecture in networks.parts[0] and (3, 1, 2, 3, 4, 2) not in networks.parts[0]
+
+
+def test_its_schedule_knows_the_complexity_of_the_architecture(few_digits: DataSet) -> None:
+    trained = {}
+    for name in ("cosine", "calr", "polynomial"):
+        config = RunConfig.from_json(
+            {"network": {"width": 4, "depth": 1}, "retrain": {"epochs": 2, "batch_size": 16, "schedule": name}}
+        )
+        # γ of the largest is a quarter: its rate falls late.
+        networks, _ = retrain(config, (3,) * 6, few_digits, Meter(torch.device("cpu")))
+        trained[name] = torch.cat([parameter.flatten() for parameter in networks.networks[0].parameters()])
+    assert not torch.equal(trained["cosine"], trained["calr"])
+    assert not torch.equal(trained["polynomial"], trained["calr"])
+
+
+def test_images_that_ranked_may_be_trained_on_too() -> None:
+    digits: DataSet = DATASETS.get("digits")()
+    both = with_valid(digits)
+    assert len(both.train) == len(digits.train) + len(digits.valid) and both.test is digits.test
+    assert (both.train.images[len(digits.train) :] == digits.valid.images).all()
+
+
+def pieces(folder: Path, config: RunConfig, saves: int) -> tuple[Outcome, Record, int]:
+    for number in range(1, 50):
+        seed_globals()
+        record = Record()
+        with suppress(Stop):
+            kept = checkpoint(folder, config, saves)
+            return retrain_cell(config, (1, 1, 0), watch=record.watch(), checkpoint=kept), record, number
+    raise AssertionError("it does not get on")
+
+
+@pytest.mark.parametrize("saves", [1, 2, 4])
+def test_stopped_again_and_again(saves: int, toy_project: Path, tmp_path: Path) -> None:
+    config = toy(retrain=RETRAIN)
+    record = Record()
+    seed_globals()
+    whole = retrain_cell(config, (1, 1, 0), watch=record.watch())
+    resumed, other, number = pieces(tmp_path, config, saves)
+    assert number > 2 and resumed.cost["resumed"] == number - 1
+    assert json.dumps(resumed.result) == json.dumps(whole.result) and weights(resumed) == weights(whole)
+    assert other.curve == record.curve and len(record.curve) == 3
+    assert resumed.cost["passes"] == whole.cost["passes"] == 9
+    assert resumed.cost["images"] == whole.cost["images"] == 3 * 40
+    assert whole.result["top1"] == [1, 1, 0] and 0 <= whole.result["retrained_accuracy"] <= 100
+    assert whole.result["top1_accuracy"] == pytest.approx(100 * (4 * 6 + 2) / 60)
+
+
+def test_one_that_diverges_says_so(toy_project: Path) -> None:
+    config = toy(retrain={**RETRAIN, "learning_rate": 1e30})
+    result = retrain_cell(config, (1, 1, 0)).result
+    assert result["diverged"] and result["retrained_accuracy"] is None
+
+
+def test_a_search_without_a_best_has_nothing_to_retrain() -> None:
+    assert best_found({"top1": [1, 2]}) == (1, 2)
+    assert best_found({"top1": None}) is None and best_found({}) is None
+
+
+def test_a_child_is_known_by_its_search_and_how_it_is_retrained() -> None:
+    tiny = get_preset("tiny")
+    cosine, calr = (next(r.cell for r in expand(CHILD, tiny) if (r.row, r.seed) == (row, 1)) for row in (0, 1))
+    plain = next(r.cell for r in expand(Study("p", "P", [Row({"": ""})], []), tiny) if r.seed == 1)
+    assert cosine.start is not None and cosine.start.key == plain.key
+    assert cosine.parent == f"{plain.key}-{plain.ranking_key}"
+    assert len({cosine.key, calr.key, plain.key}) == 3
+    again = Cell.from_json(json.loads(json.dumps(cosine.json())))
+    assert again.key == cosine.key and again.parent == cosine.parent
+    other = expand(CHILD, tiny, overrides={"rank.candidates": 11})[0].cell
+    assert other.key != expand(CHILD, tiny)[0].cell.key  # another search may find another architecture
+
+
+def test_configurations_that_do_not_retrain_say_nothing_of_it() -> None:
+    assert "retrain" not in RunConfig().json()
+    assert "retrain" not in Cell(RunConfig()).identity()["versions"]
+    assert Cell(RunConfig()).parent is None and Cell(RunConfig()).start is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"epochs": 0}, "retrain.epochs must be at least 1, not 0"),
+        ({"momentum": 1.0}, r"retrain.momentum must be in \[0, 1\)"),
+        ({"learning_rate": 0.0}, "retrain.learning_rate must be above 0"),
+        ({"schedule": {"name": "calr", "gamma": 2}}, "retrain.schedule.gamma"),
+        ({"epoch": 3}, "did you mean 'epochs'"),
+    ],
+)
+def test_bad_settings_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidConfiguration, match=message):
+        RunConfig.from_json({"retrain": wrong})
+
+
+def test_overrides_of_retraining_need_a_row_that_retrains() -> None:
+    tiny = get_preset("tiny")
+    changed = expand(CHILD, tiny, seeds=1, overrides={"retrain.epochs": 7})
+    assert {r.cell.config.retrain and r.cell.config.retrain.epochs for r in changed} == {7}
+    with pytest.raises(InvalidConfiguration, match=r"no row of study p has retrain.epochs"):
+        expand(Study("p", "P", [Row({"": ""})], []), tiny, overrides={"retrain.epochs": 7})
+
+
+def test_the_paper_retrains_cifar10_on_all_its_training_images() -> None:
+    requests = expand(CHILD, get_preset("paper"), seeds=1)
+    seen = {r.dataset: r.cell.config.retrain for r in requests if r.row == 1}
+    assert {name: settings.with_valid for name, settings in seen.items() if settings} == {
+        "cifar10": True,
+        "cifar100": False,
+        "imagenet16-120": False,
+    }
+    assert all(settings and settings.epochs == 200 for settings in seen.values())
+    assert seen["cifar10"] == replace(Retraining(), with_valid=True, schedule=seen["cifar10"].schedule)  # type: ignore[union-attr]
+
+
+def test_a_plan_holds_the_search_once_and_before_its_children(tmp_path: Path) -> None:
+    plan = make_plan([CHILD], get_preset("tiny"), [], seeds=1)
+    assert [work.label for work in plan.work] == [
+        "cosine seed 0",
+        "cosine retraining seed 0",
+        "calr retraining seed 0",
+    ]
+    assert plan.work[1].cell.start is not None and plan.work[1].cell.start.key == plan.work[0].cell.key
+
+
+def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -> None:
+    said: list[str] = []
+    plan = make_plan([CHILD], get_preset("tiny"), [], seeds=1)
+    claims = DirectoryClaims(tmp_path / "claims")
+    store = DirectoryStore(tmp_path)
+    agenda = Agenda(plan.work, store, claims, lambda work, kind: {"kind": kind}, say=said.append)
+    jobs = agenda.jobs()
+    search = next(jobs)
+    assert isinstance(search, Job) and search.number == 0
+    assert isinstance(next(jobs), Later)
+    store_run(tmp_path, plan.work[0].requests[0], 0.5)
+    agenda.heard(Event("finished", search, {"status": "done"}))
+    assert [job.number for job in (next(jobs), next(jobs)) if isinstance(job, Job)] == [1, 2]
+
+    children = Agenda(plan.work[1:], DirectoryStore(tmp_path / "empty"), claims, lambda w, k: {}, say=said.append)
+    assert list(children.jobs()) == []
+    assert said == [
+        f"{label} retraining seed 0 stays waiting: the search that it starts from is not there"
+        for label in ("cosine", "calr")
+    ]

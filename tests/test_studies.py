@@ -1,0 +1,101 @@
+"""Our own studies: every one can be planned under every preset, and what they ask for is what the paper says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.catalogue import all_studies, find_studies
+from harness.config import Observe
+from harness.plan import make_plan
+from harness.presets import PRESETS, get_preset
+from harness.study import Computed, Curves, Drawings, Study, expand
+
+NAMES = [
+    "ablation_calr_ms",
+    "clustering",
+    "complexity_metric",
+    "decay_function",
+    "gamma_grid",
+    "gradient_similarity",
+    "nb201_main",
+    "no_momentum",
+    "nonuniform_sampling",
+    "num_clusters",
+    "retrain_scheduler",
+    "sota",
+    "training_curves",
+    "unfairness",
+]
+
+
+@pytest.fixture(params=NAMES)
+def study(request: pytest.FixtureRequest) -> Study:
+    (found,) = find_studies(request.param)
+    return found
+
+
+def test_these_are_all() -> None:
+    assert [study.name for study in all_studies()] == NAMES
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_can_be_planned(study: Study, preset: str) -> None:
+    plan = make_plan([study], get_preset(preset), [], seeds=1)
+    assert plan.work and set(plan.states) == {"waiting"}
+    labels = [tuple(row.labels.items()) for row in study.rows]
+    assert len(set(labels)) == len(labels)
+
+
+def test_lines_name_rows_and_metrics_that_are_observed(study: Study) -> None:
+    observed: dict[str, Callable[[Observe], int | bool]] = {
+        "kendall_tau": lambda observe: observe.kendall_tau_every,
+        "gradient_spread": lambda observe: observe.spread,
+        "momentum_spread": lambda observe: observe.spread,
+        "valid_loss": lambda observe: observe.subnets_every,
+        "valid_accuracy": lambda observe: observe.subnets_every,
+    }
+    by_row = {request.row: request.cell.config.observe for request in expand(study, get_preset("demo"), seeds=1)}
+    for panel in (panel for figure in study.figures for panel in figure.panels if isinstance(panel, Curves)):
+        for line in panel.lines:
+            (row,) = [number for number, row in enumerate(study.rows) if dict(row.labels) == dict(line.row)]
+            (asked,) = [is_asked for name, is_asked in observed.items() if line.metric.startswith(name)]
+            assert asked(by_row[row]), line
+
+
+def test_what_is_computed_can_be(study: Study) -> None:
+    requests = expand(study, get_preset("demo"), seeds=1)
+    for panel in (panel for figure in study.figures for panel in figure.panels):
+        if isinstance(panel, Computed):
+            series = panel.series(requests)
+            assert series and all(len(one.x) == len(one.y) > 10 for one in series)
+        if isinstance(panel, Drawings):
+            assert list(panel.architectures(requests)) == ["A₀", "A₁", "A₃", "A₅"]
+
+
+def test_all_together_share_their_cells() -> None:
+    plan = make_plan(all_studies(), get_preset("demo"), [], seeds=1)
+    kinds = Counter("retraining" if work.cell.start else work.cell.config.method.name for work in plan.work)
+    assert kinds == {"spos": 16, "fairnas": 10, "fsnas": 10, "retraining": 6, "related": 1}
+    baseline = next(work for work in plan.work if work.label == "SPOS seed 0")
+    assert len({request.study for request in baseline.requests}) == 9
+    observe = baseline.cell.config.observe
+    assert observe.spread and observe.kendall_tau_every == 2 and observe.subnets_every == 2
+
+
+@pytest.mark.parametrize(("preset", "every"), [("paper", 25), ("demo", 2), ("tiny", 1)])
+def test_curves_have_about_ten_points(preset: str, every: int) -> None:
+    (study,) = find_studies("training_curves")
+    spos = [r.cell.config for r in expand(study, get_preset(preset), seeds=1) if r.cell.config.method.name == "spos"]
+    assert {config.observe.kendall_tau_every for config in spos} == {every}
+
+
+def test_a_copied_study_file_is_a_study(tmp_path: Path) -> None:
+    (study,) = find_studies("ablation_calr_ms")
+    copied = tmp_path / "mine.py"
+    copied.write_text((Path(__file__).parents[1] / "studies" / "ablation_calr_ms.py").read_text())
+    (same,) = find_studies(str(copied))
+    assert [row.settings for row in same.rows] == [row.settings for row in study.rows]
