@@ -1,0 +1,48 @@
+"""Settings and columns that the paper's studies share. Not a study: its name begins with an underscore."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.study import Column, Request, Series
+
+METHODS = [("spos", "SPOS"), ("fairnas", "FairNAS"), ("fsnas", "FSNAS")]
+CALR: dict[str, Any] = {"schedule.name": "calr"}
+MS: dict[str, Any] = {"clusters.name": "operation"}
+OURS = CALR | MS
+"""Both, which the paper calls "Ours"."""
+
+TAU = Column("Kendall's τ", "kendall_tau", digits=3)
+TOP1 = Column("Top-1 acc. (%)", "top1_accuracy", digits=2)
+MEMORY = Column(
+    "Peak memory (MB)",
+    "training_memory_bytes",
+    digits=0,
+    best=None,
+    scale=2**-20,
+    each_dataset=False,
+    remark="Peak memory: that of the training steps, without what is held to measure them; allocated on the device, or "
+    "on a CPU the growth of the process's resident set. MB are 2²⁰ bytes.",
+)
+HOURS = Column(
+    "Training (h)",
+    "stage_seconds.train",
+    digits=4,
+    best=None,
+    scale=1 / 3600,
+    each_dataset=False,
+    remark="Training (h): wall time of supernet training alone, on whatever the runs ran on.",
+)
+
+
+def decay_ratios(requests: Sequence[Request], variants: Mapping[str, Mapping[str, Any]]) -> list[Series]:
+    """γ over millions of parameters, for variants of CaLR: its options, by what the line is called."""
+    from harness.registries import SCHEDULES, SPACES
+
+    space: Any = SPACES.get(requests[0].cell.config.space)()
+    by_size = {space.complexity(architecture): architecture for architecture in space}
+    sizes = sorted(by_size)
+    series = []
+    for label, options in variants.items():
+        ratio = SCHEDULES.get("calr")(**options).decay_ratio(space)
+        series.append(Series(label, [size / 1e6 for size in sizes], [ratio(by_size[size]) for size in sizes]))
+    return series

@@ -1,0 +1,46 @@
+"""Table I and Figure D of the paper: do similar subnets have similar gradients? A₀ and relatives, trained together."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness.study import Column, Drawings, Figure, Request, Row, Study
+
+NAMES = {"A₁": "mgcs_1", "A₃": "mgcs_2", "A₅": "mgcs_3"}
+"""By the number of edges that differ from A₀."""
+
+
+def drawn(requests: Sequence[Request]) -> dict[str, tuple[Any, Any]]:
+    """The subnets of the first seed."""
+    from harness.registries import METHODS, SPACES
+    from harness.seeds import chance
+
+    config = requests[0].cell.config
+    space: Any = SPACES.get(config.space)()
+    subnets = METHODS.get("related")().subnets(space, chance(config.seed, "paths", 0))
+    return {name: (space, subnet) for name, subnet in zip(["A₀", *NAMES], subnets, strict=True)}
+
+
+study = Study(
+    name="gradient_similarity",
+    title="Mean cosine similarity (MGCS) of the first layer's gradients to those of A₀",
+    paper="Table I",
+    rows=[
+        Row(
+            {"Subnet": name},
+            # Four subnets are trained: the others are not worth ranking.
+            {"method.name": "related", "observe.gradient_similarity": True, "rank.candidates": 1, "rank.bins": 2},
+            metrics={"mgcs": metric},
+        )
+        for name, metric in NAMES.items()
+    ],
+    columns=[
+        Column(
+            "MGCS",
+            "mgcs",
+            digits=2,
+            remark="MGCS: the first parameter of the network, every step of the last epoch. A₀ and the edges in which "
+            "A₁, A₃ and A₅ differ from it are drawn by the seed.",
+        )
+    ],
+    figures=[Figure("subnets", "The subnets of the first seed", [Drawings("", drawn)], paper="Figure D")],
+)

@@ -1,0 +1,29 @@
+"""Table G of the paper: larger subnets more often, instead of with larger rates? With MS.
+
+FairNAS has no such thing as a preferred path; see `methods/fairnas.py` for what it does then.
+"""
+
+from harness.study import Row, Study
+
+from ._words import CALR, METHODS, MS, TAU
+
+study = Study(
+    name="nonuniform_sampling",
+    title="Sampling in proportion to parameters against CaLR, with MS",
+    paper="Table G",
+    rows=[
+        Row(
+            {"Method": label, "Sampling": sampling, "Schedule": schedule},
+            {"method.name": method} | MS | settings,
+            shaded=schedule == "CaLR",
+        )
+        for method, label in METHODS
+        for sampling, schedule, settings in [
+            ("Uniform", "CS", {}),
+            ("#Params", "CS", {"sampler.name": "by-complexity"}),
+            ("Uniform", "CaLR", CALR),
+        ]
+    ],
+    group="Method",
+    columns=[TAU],
+)

@@ -1,0 +1,48 @@
+"""Tables 4 and D of the paper: does CaLR treat small and large subnets alike? CB and C³, without MS."""
+
+from harness.study import Column, Row, Study
+
+from ._words import METHODS
+
+TOP = {"rank.top_share": 0.3}
+SCHEDULES = [
+    (False, "–", {}),
+    (True, "−log(k − C(α))", {"schedule.name": "calr", "schedule.function": "reversed"}),
+    (True, "−log C(α)", {"schedule.name": "calr"}),
+]
+
+study = Study(
+    name="unfairness",
+    title="Complexity bias (CB) and complexity-convergence correlation (C³) over the best 30 % of the subnets",
+    paper="Tables 4, D",
+    rows=[
+        Row(
+            {"Method": label, "CaLR": calr, "γ(α) ∝": decay},
+            {"method.name": method} | TOP | schedule,
+            shaded=decay == "−log C(α)",
+        )
+        for method, label in METHODS
+        for calr, decay, schedule in SCHEDULES
+    ],
+    group="Method",
+    columns=[
+        Column(
+            "CB",
+            "complexity_bias",
+            digits=3,
+            best="nearest",
+            reference="neutral_complexity_bias",
+            remark="CB: pairs that prediction or truth ties are not wrongly ordered, and of two equally large subnets "
+            "none is the larger. A predictor whose errors have nothing to do with size has the neutral value, not 0.5.",
+        ),
+        Column(
+            "C³",
+            "complexity_convergence",
+            digits=3,
+            best="nearest",
+            reference=0.0,
+            remark="C³: τ-b, in which ties count for neither side, of the number of parameters and predicted over "
+            "looked-up test accuracy.",
+        ),
+    ],
+)
