@@ -16,7 +16,7 @@ from harness.study import Study
 from .claims import VERDICTS, Judgement, column_of, judge
 from .evidence import find
 from .grid import Grid
-from .paper_claims import Pair, Side
+from .paper_claims import Pair, Side, Term
 from .paper_numbers import FALLBACK, Number, beside, quoted, tables
 from .tables import lay_out
 from .values import Table, TableRow, Value, ValueColumn, label_text, shown
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from harness.stores import Store
 
 DASH = "–"
+METRIC = "metric"
 
 
 def build(
@@ -110,6 +111,7 @@ def claims_judged(study: Study, table: Table, judgements: Sequence[Judgement]) -
             *_chance(judgements),
             *(["Where a bound is claimed, the effect is what is left up to it."] if bounded else []),
             *readings,
+            *_neutral(study, judgements),
             *_other_data(study, judgements),
         ),
     )
@@ -125,6 +127,19 @@ def _chance(judgements: Sequence[Judgement]) -> list[str]:
         f"Each line stands for itself. With {seeds} seeds, 1 in {2 ** (seeds - 1)} comparisons is decided by chance "
         "where nothing is there to be found; more seeds make that rare."
     ]
+
+
+def _neutral(study: Study, judgements: Sequence[Judgement]) -> list[str]:
+    """Where ours and the paper's effects are not measured from the same point."""
+    lines = {}
+    for claim in (one.claim for one in judgements if one.claim.reference is not None):
+        column = column_of(study, claim.metric)
+        if column is not None and column.reference not in (None, claim.reference):
+            lines[column.label] = (
+                f"{column.label}: the paper takes {claim.reference} for neutral, and so does the paper's effect; "
+                "ours takes the neutral value of each run."
+            )
+    return [*lines.values()]
 
 
 def _other_data(study: Study, judgements: Sequence[Judgement]) -> list[str]:
@@ -170,9 +185,9 @@ def _judged(study: Study, one: Judgement) -> tuple[str, ...]:
     def text(number: float | None) -> str:
         if number is None:
             return DASH
-        # Two significant digits where the column's would show none: what decides must not read as 0.
+        # Three significant digits where the column's would show none: what decides must not read as 0.
         plain = "0" if digits is None else shown(number, digits)
-        return _signed(f"{number:.2g}" if float(plain) == 0 != number else plain)
+        return _signed(f"{number:.3g}" if float(plain) == 0 != number else plain)
 
     span = DASH if one.interval is None else f"{text(one.interval[0])} to {text(one.interval[1])}"
     return (
@@ -190,17 +205,20 @@ def _judged(study: Study, one: Judgement) -> tuple[str, ...]:
 
 def _compared(pair: Pair) -> str:
     """The rows in words: what they share once, then where they differ."""
-    every = [term.labels for side in pair.sides for term in side.terms]
+    every = [_named(term) for side in pair.sides for term in side.terms]
     shared = [name for name in every[0] if all(labels[name] == every[0][name] for labels in every)]
-    if len(every) == 1:
-        return ", ".join(_words(every[0], shared))
+    common = ", ".join(_words(every[0], [name for name in shared if name != METRIC]))
     against = " against ".join(_side(side, shared) for side in pair.sides)
-    common = ", ".join(_words(every[0], shared))
-    return f"{common}: {against}" if common else against
+    return ": ".join(filter(None, [common, against]))
+
+
+def _named(term: Term) -> dict[str, str | bool]:
+    """A row's labels, and its metric among them: it may be where two sides differ."""
+    return {**term.labels, METRIC: term.metric}
 
 
 def _side(side: Side, shared: Sequence[str]) -> str:
-    texts = [", ".join(_words(one.labels, [name for name in one.labels if name not in shared])) for one in side.terms]
+    texts = [", ".join(_words(_named(one), [name for name in _named(one) if name not in shared])) for one in side.terms]
     return texts[0] if len(texts) == 1 else f"({texts[0]} less {texts[1]})"
 
 

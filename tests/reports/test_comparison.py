@@ -31,7 +31,7 @@ CLUSTERS = Study(
     [Row(SPOS | {"Clusters": str(n)}, {"train.epochs": epochs}) for epochs, n in enumerate((5, 25), 1)],
     [
         Column("Kendall's τ", "kendall_tau"),
-        Column("Memory (MB)", "peak_memory_bytes", digits=0, scale=2**-20, each_dataset=False),
+        Column("Memory (MB)", "training_memory_bytes", digits=0, scale=2**-20, each_dataset=False),
     ],
     paper="Table 6",
 )
@@ -62,7 +62,9 @@ def fill(store: Path, study: Study, preset: Preset, taus: Mapping[int, Sequence[
     for request in expand(study, preset):
         tau = taus[request.row][request.seed]
         if tau is not None:
-            store_run(store, request, tau, 60.0 + request.row, cost={"peak_memory_bytes": (100 + request.row) << 20})
+            store_run(
+                store, request, tau, 60.0 + request.row, cost={"training_memory_bytes": (100 + request.row) << 20}
+            )
 
 
 def test_ours_the_papers_and_the_difference(preset: Preset, tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_an_empty_store_shows_dashes_and_no_data(preset: Preset, tmp_path: Path)
         ([0.55, 0.54, 0.56], "+0.040", "+0.030 to +0.050", "supported"),
         ([0.55, 0.50, 0.56], "+0.027", "-0.010 to +0.050", "undecided"),
         ([0.45, 0.44, 0.46], "-0.060", "-0.070 to -0.050", "contradicted"),
-        ([0.5004, 0.5101, 0.5202], "+0.00023", "+0.0001 to +0.0004", "supported"),
+        ([0.5004, 0.5101, 0.5202], "+0.000233", "+0.0001 to +0.0004", "supported"),
         ([0.90, None, None], "+0.400", "–", "undecided"),
     ],
 )
@@ -177,6 +179,15 @@ def test_rows_of_other_sources(both: Preset, tmp_path: Path) -> None:
     assert any(note.startswith("Quoted rows are compared on data sets of the paper only") for note in claims.notes)
 
 
+def test_another_neutral_value_than_the_papers_is_told(preset: Preset, tmp_path: Path) -> None:
+    rows = [Row(SPOS | {"CaLR": False, "γ(α) ∝": "–"})]
+    bias = Column("CB", "complexity_bias", best="nearest", reference="neutral_complexity_bias")
+    known = build(Study("unfairness", "CB", rows, [bias]), preset, tmp_path)["unfairness-claims"]
+    assert "CB: the paper takes 0.5 for neutral, and so does the paper's effect" in "".join(known.notes)
+    same = build(Study("unfairness", "CB", rows, [replace(bias, reference=0.5)]), preset, tmp_path)
+    assert "for neutral" not in "".join(same["unfairness-claims"].notes)
+
+
 def test_a_study_that_is_not_the_papers_has_nothing_to_compare(preset: Preset, tmp_path: Path) -> None:
     assert build(replace(ABLATION, name="mine"), preset, tmp_path) == {}
 
@@ -199,6 +210,13 @@ def test_rows_in_words() -> None:
     assert words("similar-gradients") == "A₁ against A₃"
     assert words("clustering-operation") == "SPOS: MS, Operation-based against no MS"
     assert words("gamma-4-best") == "SPOS, CaLR, MS: γ′ = 4 against γ′ = 3"
+    assert words("curves-accuracy-unfair") == (
+        "SPOS, no CaLR, no MS: valid_accuracy_large against valid_accuracy_small"
+    )
+    assert words("curves-calr-fairer") == (
+        "SPOS, no MS: (CaLR, valid_accuracy_large less CaLR, valid_accuracy_small) "
+        "against (no CaLR, valid_accuracy_large less no CaLR, valid_accuracy_small)"
+    )
     assert words("decay-log-best") == "SPOS, CaLR, MS: log x against x"
 
 
