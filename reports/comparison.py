@@ -181,26 +181,27 @@ def _signed(text: str) -> str:
 def _judged(study: Study, one: Judgement) -> tuple[str, ...]:
     column = column_of(study, one.claim.metric)
     digits = 3 if one.claim.kind == "factor_at_most" else column.digits if column else None
-
-    def text(number: float | None) -> str:
-        if number is None:
-            return DASH
-        # Three significant digits where the column's would show none: what decides must not read as 0.
-        plain = "0" if digits is None else shown(number, digits)
-        return _signed(f"{number:.3g}" if float(plain) == 0 != number else plain)
-
-    span = DASH if one.interval is None else f"{text(one.interval[0])} to {text(one.interval[1])}"
+    own = [] if one.effect is None else [one.effect, *(one.interval or ())]
+    texts = [*_numbers(own, digits), DASH, DASH, DASH][:3]
     return (
         one.claim.text,
         one.claim.where,
         _compared(one.pair),
         one.dataset,
-        text(one.effect),
-        span,
-        text(one.printed),
+        texts[0],
+        DASH if one.interval is None else f"{texts[1]} to {texts[2]}",
+        DASH if one.printed is None else _numbers([one.printed], digits)[0],
         str(len(one.seeds)),
         one.verdict,
     )
+
+
+def _numbers(numbers: Sequence[float], digits: int | None) -> list[str]:
+    """With signs and alike many digits: the column's, or as many more as keep what decides from reading as 0."""
+    if digits is None:
+        return [_signed(f"{number:.3g}") for number in numbers]
+    enough = next((more for more in range(6) if all(round(n, digits + more) or not n for n in numbers)), 6)
+    return [_signed(shown(number, digits + enough)) for number in numbers]
 
 
 def _compared(pair: Pair) -> str:

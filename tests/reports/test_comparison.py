@@ -106,7 +106,7 @@ def test_an_empty_store_shows_dashes_and_no_data(preset: Preset, tmp_path: Path)
         ([0.55, 0.54, 0.56], "+0.040", "+0.030 to +0.050", "supported"),
         ([0.55, 0.50, 0.56], "+0.027", "-0.010 to +0.050", "undecided"),
         ([0.45, 0.44, 0.46], "-0.060", "-0.070 to -0.050", "contradicted"),
-        ([0.5004, 0.5101, 0.5202], "+0.000233", "+0.0001 to +0.0004", "supported"),
+        ([0.5004, 0.5101, 0.5202], "+0.0002", "+0.0001 to +0.0004", "supported"),
         ([0.90, None, None], "+0.400", "–", "undecided"),
     ],
 )
