@@ -1,4 +1,4 @@
-"""Which stored run answers a request, or why none does."""
+"""Which stored run answers a request, or why none does; and all that a study finds in a store."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.study import Request
+from harness.presets import Preset
+from harness.study import Request, Study, expand_stored
 
 if TYPE_CHECKING:
-    from harness.stores.stored import StoredRun
+    from harness.stores import Store
+    from harness.stores.stored import Problem, StoredRun
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,45 @@ class Evidence:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     invalid: tuple[StoredRun, ...] = ()
     """Runs of the cell that somebody declared invalid."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that a store holds for a study under one preset: what its table and its figures are made of."""
+
+    study: Study
+    preset: Preset
+    seeds: int | None
+    overrides: Mapping[str, Any]
+    where: str | None
+    requests: Sequence[Request]
+    found: Sequence[Evidence]
+    """For every request."""
+    counted: Sequence[Evidence]
+    """Those for which the condition holds."""
+    store: str
+    problems: Sequence[Problem]
+    """What the store holds of these cells and cannot be used."""
+
+
+def find(
+    study: Study,
+    preset: Preset,
+    store: Store,
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    where: str | None = None,
+) -> Findings:
+    """What the store holds for the study.
+
+    With overrides it is what was made with them. `where` is a condition on the columns of
+    `harness.results.runs` that says which runs count. Raises `InvalidConfiguration`.
+    """
+    requests = expand_stored(study, preset, store.runs, seeds, overrides)
+    found = gather(requests, store.runs({request.cell.key for request in requests}))
+    problems = tuple(store.problems)
+    counted = _matching(found, where, preset.name)
+    return Findings(study, preset, seeds, dict(overrides or {}), where, requests, found, counted, store.name, problems)
 
 
 def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evidence]:
@@ -74,3 +115,18 @@ def _last_line(trace: Sequence[str] | None) -> str:
     """The error itself, from Sacred's list of lines."""
     lines = "".join(trace or ()).strip().splitlines()
     return f": {lines[-1].strip()}" if lines else ""
+
+
+def _matching(found: list[Evidence], where: str | None, preset: str) -> list[Evidence]:
+    """The evidence that a condition holds of. What has no run is judged by its configuration alone."""
+    if where is None:
+        return found
+    from harness.expression import select
+    from harness.results import columns_of, frame, record
+
+    records = []
+    for one in found:
+        blank = {"status": one.state, "preset": preset, "overridden": one.request.overridden, "diverged": False}
+        known = record(one.run, one.request.cell.ranking_key) if one.run else blank
+        records.append({**known, **columns_of(one.request.cell.config.json())})
+    return [found[number] for number in select(frame(records), where).index]

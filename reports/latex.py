@@ -5,90 +5,136 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from .tables import Label, Table, TableRow, Value
+from .grid import Grid
+from .latex_text import escape
+from .values import Label, Table, TableRow, Value, label_text
 
 SUFFIX = "tex"
 
-_HEAD = "% Needs \\usepackage{booktabs,multirow,amssymb}. Made by `harness report`; do not edit.\n"
-_GREEK = "αβγδεηθλμπρστφω"
-_GREEK_NAMES = "alpha beta gamma delta epsilon eta theta lambda mu pi rho sigma tau phi omega"
-_SPECIAL = {
-    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    "\\": "\\textbackslash{}",
-    "~": "\\textasciitilde{}",
-    "^": "\\textasciicircum{}",
-    "<": "\\textless{}",
-    ">": "\\textgreater{}",
-    "|": "\\textbar{}",
-    '"': "\\textquotedbl{}",
-    "`": "\\textasciigrave{}",
-    "✓": "\\checkmark{}",
-    "–": "--",
-    "—": "---",
-    "…": "\\dots{}",
-    **{sign: f"$\\{name}$" for sign, name in {"±": "pm", "×": "times", "≤": "leq", "≥": "geq", "∝": "propto"}.items()},
-    **{sign: f"${text}$" for sign, text in {"′": "'", "²": "^2", "³": "^3", "−": "-"}.items()},
-    **{letter: f"$\\{name}$" for letter, name in zip(_GREEK, _GREEK_NAMES.split(), strict=True)},
-}
+HEAD = (
+    "% Needs \\usepackage{booktabs,multirow,amssymb,graphicx} and \\usepackage[table]{xcolor}.\n"
+    "% Made by `harness report`; do not edit.\n"
+)
+SHADE = "\\cellcolor{gray!20}"
+COLUMN = 56
+"""Letters that stand side by side in one column of a two-column article; what is wider gets both."""
+PART = 40
+"""Rows of a grid that fit on a page."""
+PARAGRAPH = 32
+"""Letters from which on a grid's cell is broken into lines."""
 
 
 def render(tables: Sequence[Table]) -> str:
     """All tables as floats, to be input into a document."""
-    return _HEAD + "\n".join(_float(table) for table in tables)
+    return HEAD + "\n".join(_table(table) for table in tables)
 
 
-def escape(text: str) -> str:
-    """Plain text as LaTeX."""
-    return "".join(_SPECIAL.get(letter, letter) for letter in " ".join(text.split()))
+def render_grids(grids: Sequence[Grid]) -> str:
+    """All grids as floats, long ones in several."""
+    return HEAD + "\n".join(_grid(grid, start) for grid in grids for start in range(0, max(1, len(grid.rows)), PART))
 
 
-def _float(table: Table) -> str:
+def _table(table: Table) -> str:
     kinds = ["l" if table.has_text(place) else "c" for place in range(len(table.labels))]
     body = "\n    \\midrule\n".join(
         "\n".join(_row(table, block, number) for number in range(len(block))) for block in table.blocks if block
     )
+    return _float(
+        escape(table.caption),
+        table.study,
+        "".join(kinds) + "c" * len(table.columns),
+        _header(table),
+        [body] if body else [],
+        table.notes,
+        wide=_letters(table) > COLUMN,
+    )
+
+
+def _grid(grid: Grid, start: int) -> str:
+    lengths = [
+        max([len(heading), *(len(row[place]) for row in grid.rows)]) for place, heading in enumerate(grid.headings)
+    ]
+    kinds = [
+        "r" if numeric else f"p{{{PARAGRAPH // 2}em}}" if length > PARAGRAPH else "l"
+        for numeric, length in zip(grid.numeric, lengths, strict=True)
+    ]
+    rows = [_line([escape(cell) for cell in row]) for row in grid.rows[start : start + PART]]
+    return _float(
+        escape(grid.caption) + (" (continued)" if start else ""),
+        grid.name + (f"-{start // PART + 1}" if start else ""),
+        "".join(kinds),
+        [_line([escape(heading) for heading in grid.headings])],
+        rows,
+        grid.notes if start + PART >= len(grid.rows) else (),
+        wide=sum(min(length, PARAGRAPH) + 2 for length in lengths) > COLUMN,
+    )
+
+
+def _float(
+    caption: str,
+    name: str,
+    kinds: str,
+    header: Sequence[str],
+    body: Sequence[str],
+    notes: Sequence[str],
+    wide: bool,
+) -> str:
+    environment = "table*" if wide else "table"
     lines = [
-        "\\begin{table}[t]",
+        f"\\begin{{{environment}}}[t]",
         "  \\centering",
-        f"  \\caption{{{escape(table.caption)}}}",
-        f"  \\label{{tab:{table.study}}}",
-        f"  \\begin{{tabular}}{{{''.join(kinds)}{'c' * len(table.columns)}}}",
+        f"  \\caption{{{caption}}}",
+        f"  \\label{{tab:{name}}}",
+        # Shrunk to the line if it is wider, and never stretched.
+        "  \\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
+        f"  \\begin{{tabular}}{{{kinds}}}",
         "    \\toprule",
-        *_header(table),
+        *header,
         "    \\midrule",
-        *([body] if body else []),
+        *body,
         "    \\bottomrule",
-        "  \\end{tabular}",
-        *_notes(table),
-        "\\end{table}",
+        "  \\end{tabular}}",
+        *_notes(notes),
+        f"\\end{{{environment}}}",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _header(table: Table) -> list[str]:
-    lines = []
-    if len(table.datasets) > 1:
-        above = ["" for _ in table.labels]
-        rules = []
-        place = len(table.labels) + 1
-        for dataset, columns in groupby(table.columns, lambda column: column.dataset):
-            width = len(list(columns))
-            above.append(f"\\multicolumn{{{width}}}{{c}}{{{escape(dataset)}}}")
-            rules.append(f"\\cmidrule(lr){{{place}-{place + width - 1}}}")
-            place += width
-        lines = [_line(above), f"    {' '.join(rules)}"]
-    return [*lines, _line([escape(text) for text in (*table.labels, *(column.label for column in table.columns))])]
+    names = [escape(text) for text in (*table.labels, *(column.label for column in table.columns))]
+    if not table.several:
+        return [_line(names)]
+    above = [f"\\multirow{{2}}{{*}}{{{name}}}" for name in names[: len(table.labels)]]
+    below = ["" for _ in table.labels]
+    rules = []
+    place = len(table.labels) + 1
+    for (dataset, once), columns in groupby(table.columns, lambda column: (column.dataset, column.once)):
+        own = names[place - 1 : place - 1 + len(list(columns))]
+        if once:
+            above += [f"\\multirow{{2}}{{*}}{{{name}}}" for name in own]
+            below += ["" for _ in own]
+        else:
+            above.append(f"\\multicolumn{{{len(own)}}}{{c}}{{{escape(dataset)}}}")
+            below += own
+            rules.append(f"\\cmidrule(lr){{{place}-{place + len(own) - 1}}}")
+        place += len(own)
+    return [_line(above), f"    {' '.join(rules)}", _line(below)]
 
 
 def _row(table: Table, block: Sequence[TableRow], number: int) -> str:
     row = block[number]
     cells = []
     for place, label in enumerate(row.labels):
-        if place != table.group or row.name is not None or len(block) == 1:
-            cells.append(_label(label))
+        if place != table.group or not table.spanned(block):
+            cells.append(_shaded(row, _label(label)))
         else:
+            # Not shaded: a later row's colour would lie over what is written across the rows.
             cells.append(f"\\multirow{{{len(block)}}}{{*}}{{{_label(label)}}}" if number == 0 else "")
-    return _line([*cells, *map(_value, row.values)])
+    return _line([*cells, *(_shaded(row, _value(value)) for value in row.values)])
+
+
+def _shaded(row: TableRow, text: str) -> str:
+    return f"{SHADE}{text}" if row.shaded else text
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -96,9 +142,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _label(label: Label) -> str:
-    if label is None:
-        return ""
-    return escape(label) if isinstance(label, str) else "\\checkmark" if label else "--"
+    return "\\checkmark" if label is True else escape(label_text(label))
 
 
 def _value(value: Value) -> str:
@@ -107,16 +151,33 @@ def _value(value: Value) -> str:
         return f"---{count}"
     mean = f"$-${value.mean[1:]}" if value.mean.startswith("-") else value.mean
     mean = f"\\textbf{{{mean}}}" if value.best else mean
-    return mean + (f" $\\pm$ {value.deviation}" if value.deviation else "") + count
+    return mean + (f" $\\pm$ {value.deviation}" if value.deviation else "") + escape(value.mark) + count
 
 
-def _notes(table: Table) -> list[str]:
-    if not table.notes:
+def _letters(table: Table) -> int:
+    """How many letters the widest cells of all columns have together."""
+    rows = [row for block in table.blocks for row in block]
+    labels = [
+        max([len(name), *(len(label_text(row.labels[place])) for row in rows)])
+        for place, name in enumerate(table.labels)
+    ]
+    values = [
+        max([len(column.label), *(_width(row.values[place]) for row in rows)])
+        for place, column in enumerate(table.columns)
+    ]
+    return sum(width + 2 for width in (*labels, *values))
+
+
+def _width(value: Value) -> int:
+    return sum(len(text) + 3 for text in (value.mean, value.deviation, value.count) if text) - 3
+
+
+def _notes(notes: Sequence[str]) -> list[str]:
+    if not notes:
         return []
-    lines = [f"    {escape(note)}\\par" for note in table.notes]
     return [
         "  \\par\\smallskip",
         "  \\begin{minipage}{\\linewidth}\\footnotesize\\raggedright",
-        *lines,
+        *(f"    {escape(note)}\\par" for note in notes),
         "  \\end{minipage}",
     ]

@@ -1,4 +1,4 @@
-"""Tables as Markdown, by tabulate."""
+"""Tables and grids as Markdown, by tabulate."""
 
 from __future__ import annotations
 
@@ -6,38 +6,64 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from .tables import Table, TableRow, Value, label_text
+from .grid import Grid
+from .values import Table, TableRow, Value, label_text
 
 SUFFIX = "md"
 
 
 def render(tables: Sequence[Table]) -> str:
     """All tables, each with its title, scale and notes."""
-    return "\n".join(_section(table) for table in tables)
+    return "\n".join(_table(table) for table in tables)
 
 
-def _section(table: Table) -> str:
-    several = len(table.datasets) > 1
+def render_grids(grids: Sequence[Grid]) -> str:
+    """All grids, likewise."""
+    return "\n".join(_grid(grid) for grid in grids)
+
+
+def _table(table: Table) -> str:
     header = [
         *table.labels,
-        *(f"{column.dataset}: {column.label}" if several else column.label for column in table.columns),
+        *(f"{one.dataset}: {one.label}" if table.several and not one.once else one.label for one in table.columns),
     ]
-    rows = [_cells(table, row, first=row is block[0]) for block in table.blocks for row in block]
+    rows = [
+        _cells(table, row, named=row is block[0] or not table.spanned(block)) for block in table.blocks for row in block
+    ]
     alignment = ["left" if table.has_text(place) else "center" for place in range(len(table.labels))]
+    return _section(
+        table.title, table.scale, header, rows, [*alignment, *("right" for _ in table.columns)], table.notes
+    )
+
+
+def _grid(grid: Grid) -> str:
+    rows = [[_escape(cell) for cell in row] for row in grid.rows]
+    alignment = ["right" if numeric else "left" for numeric in grid.numeric]
+    return _section(grid.title, grid.scale, grid.headings, rows, alignment, grid.notes)
+
+
+def _section(
+    title: str,
+    scale: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    alignment: Sequence[str],
+    notes: Sequence[str],
+) -> str:
     text = tabulate(
         rows,
         [_escape(heading) for heading in header],
         tablefmt="pipe",
         disable_numparse=True,
-        colalign=[*alignment, *("right" for _ in table.columns)] if rows else None,
+        colalign=alignment if rows else None,
     )
-    notes = "".join(f"- {_escape(note)}\n" for note in table.notes)
-    return f"### {_escape(table.title)}\n\n{_escape(table.scale)}\n\n{text}\n" + (f"\n{notes}" if notes else "")
+    listed = "".join(f"- {_escape(note)}\n" for note in notes)
+    return f"### {_escape(title)}\n\n{_escape(scale)}\n\n{text}\n" + (f"\n{listed}" if listed else "")
 
 
-def _cells(table: Table, row: TableRow, first: bool) -> list[str]:
+def _cells(table: Table, row: TableRow, named: bool) -> list[str]:
     labels = [
-        "" if place == table.group and not first and row.name is None else _escape(label_text(label))
+        "" if place == table.group and not named else _escape(label_text(label))
         for place, label in enumerate(row.labels)
     ]
     return [*labels, *map(_value, row.values)]
@@ -48,7 +74,7 @@ def _value(value: Value) -> str:
         return f"— ({value.count})" if value.count else "—"
     text = f"**{value.mean}**" if value.best else value.mean
     text += f" ± {value.deviation}" if value.deviation else ""
-    return text + (f" ({value.count})" if value.count else "")
+    return text + value.mark + (f" ({value.count})" if value.count else "")
 
 
 def _escape(text: str) -> str:

@@ -16,7 +16,7 @@ from harness.presets import Preset
 from harness.registries import BENCHMARKS
 from harness.study import Cell, Row, Study, canonical, expand
 
-from .tables import Measurement, TableRow, Value, ValueColumn
+from .values import Measurement, TableRow, Value, ValueColumn
 
 if TYPE_CHECKING:
     from harness.stores import Store
@@ -44,17 +44,15 @@ def reference_rows(
         results = {(one.dataset, one.seed): _result(one.cell, name, store) for one in asked}
         values = []
         for column in columns:
-            numbers = {
-                seed: result.get(column.metric) for (on, seed), result in results.items() if on == column.dataset
-            }
+            numbers = {seed: column.of(result) for (on, seed), result in results.items() if on == column.dataset}
             measurements = [
-                Measurement(seed, float(value), f"reference {name}", "done")
+                Measurement(seed, value, f"reference {name}", "done")
                 for seed, value in numbers.items()
                 if value is not None
             ]
             values.append(Value(tuple(measurements), column.digits))
         cells = tuple(label if index == place else None for index in range(labels))
-        rows.append(TableRow(cells, tuple(values), number, name))
+        rows.append(TableRow(cells, tuple(values), number, name, source="reference"))
     return rows
 
 

@@ -1,42 +1,45 @@
-"""The words around a table: its scale above, and under it what a reader must know of the runs behind it."""
+"""The words around a table or figure: its scale above, and under it what a reader must know of the runs behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.presets import Preset
-from harness.study import Request, Study
+from harness.layout import Column
 
-from .evidence import Evidence
-
-if TYPE_CHECKING:
-    from harness.stores import Store
-
-    from .tables import ValueColumn
+from .evidence import Evidence, Findings
+from .values import ValueColumn, row_name, shown
 
 
-def scale(preset: Preset, requests: Sequence[Request], overrides: Mapping[str, Any] | None, where: str | None) -> str:
+def title(text: str, paper: str) -> str:
+    """A title, with what of the paper it rebuilds."""
+    return text + (f" ({paper} of the paper)" if paper else "")
+
+
+def scale(findings: Findings) -> str:
     """What a caption must say, so that no table can pass for one of another scale."""
+    requests = findings.requests
     seeds = len({request.seed for request in requests})
     configs = [request.cell.config for request in requests]
     parts = [
-        ", ".join(preset.datasets),
+        ", ".join(findings.preset.datasets),
         f"{seeds} seed{'s' * (seeds > 1)}",
         f"{_span([config.train.epochs for config in configs])} epochs",
         f"width {_span([config.network.width for config in configs])}",
         f"depth {_span([config.network.depth for config in configs])}",
     ]
-    text = f"Preset {preset.name}: {', '.join(parts)}"
-    if overrides:
-        text += f", {_settings(overrides)}"
-    if where:
-        text += f", only where {where}"
+    text = f"Preset {findings.preset.name}: {', '.join(parts)}"
+    if findings.overrides:
+        text += f", {_settings(findings.overrides)}"
+    if findings.where:
+        text += f", only where {findings.where}"
     return text + (". Mean ± sample standard deviation over the seeds." if seeds > 1 else ".")
 
 
-def notes(study: Study, columns: Sequence[ValueColumn], found: Sequence[Evidence], asked: int) -> list[str]:
-    """What a reader must know: one line for each row, data set and reason, with the seeds it holds for."""
+def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
+    """What a reader must know: one line for each reason and its seeds, with the rows and data sets it holds for."""
+    found, asked = findings.counted, len(findings.found)
+    rows = findings.study.rows
     reasons: dict[tuple[int, str, str], list[int]] = {}
     for one in found:
         texts = [one.reason] if one.state != "done" else []
@@ -44,7 +47,7 @@ def notes(study: Study, columns: Sequence[ValueColumn], found: Sequence[Evidence
             f"{column.label} is undefined (run {one.run.id})"
             for column in columns
             if one.run and one.state == "done" and column.dataset == one.request.dataset
-            if one.metrics.get(column.metric) is None
+            if column.of(one.metrics, rows[one.request.row].metrics) is None
         ]
         for text in texts:
             reasons.setdefault((one.request.row, one.request.dataset, text), []).append(one.request.seed)
@@ -55,20 +58,41 @@ def notes(study: Study, columns: Sequence[ValueColumn], found: Sequence[Evidence
     if done < len(found):
         lines.append(f"{done} of {len(found)} runs are done; without a value are:")
     several = len({column.dataset for column in columns}) > 1
+    places: dict[tuple[str, str], list[str]] = {}
     for (row, dataset, text), seeds in reasons.items():
-        labels = [
-            label if isinstance(label, str) else name if label else f"no {name}"
-            for name, label in study.rows[row].labels.items()
-        ]
-        place = ", ".join([*filter(None, labels), *([dataset] if several else [])])
-        lines.append(f"{place}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}: {text}")
+        which = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+        place = ", ".join(filter(None, [row_name(rows[row].labels), dataset if several else ""]))
+        places.setdefault((text, which), []).append(place)
+    for (text, which), those in places.items():
+        # What holds of many rows is said once: nothing was run yet, and the table has forty.
+        lines.append(f"{those[0]}, {which}: {text}" if len(those) == 1 else f"{text}, {which}: {'; '.join(those)}")
     return lines
 
 
-def elsewhere(preset: Preset, found: Sequence[Evidence], overrides: Mapping[str, Any]) -> list[str]:
+def column_notes(asked: Sequence[Column], columns: Sequence[ValueColumn], found: Sequence[Evidence]) -> list[str]:
+    """What a reader must know of the metrics: their neutral values, data set by data set, and the study's remarks."""
+    lines = []
+    several = len({column.dataset for column in columns}) > 1
+    for column in asked:
+        mine = [one for one in columns if (one.label, one.metric) == (column.label, column.metric)]
+        text = ""
+        if column.reference is not None and mine:
+            varies = several and isinstance(column.reference, str)
+            neutral = [_neutral(one, found) + (f" on {one.dataset}" if varies else "") for one in mine]
+            text += f" The neutral value is {', '.join(dict.fromkeys(neutral))}."
+        if several and any(one.once for one in mine):
+            text += f" Shown for {mine[0].dataset}."
+        text += f" {column.remark}" if column.remark and mine else ""
+        if text:
+            lines.append(f"{column.label}:{text}")
+    return lines
+
+
+def elsewhere(findings: Findings) -> list[str]:
     """Runs of equal identity that were asked for in other words: their cost may hold more observations."""
-    runs = [one.run for one in found if one.run and one.state == "done"]
-    others = {run.id: run for run in runs if (run.preset, run.overrides) != (preset.name, dict(overrides))}
+    asked = (findings.preset.name, dict(findings.overrides))
+    runs = [one.run for one in findings.counted if one.run and one.state == "done"]
+    others = {run.id: run for run in runs if (run.preset, run.overrides) != asked}
     kinds = sorted({f"{run.preset} {_settings(run.overrides)}".strip() for run in others.values()})
     return [f"Of equal identity, but asked for otherwise: {len(others)} runs ({'; '.join(kinds)})."] if others else []
 
@@ -79,10 +103,24 @@ def invalidated(found: Sequence[Evidence]) -> list[str]:
     return [f"Declared invalid and not counted: run {run.id}: {run.invalid}" for _, run in sorted(runs.items())]
 
 
-def damage(store: Store) -> list[str]:
+def damage(findings: Findings) -> list[str]:
     """What the store holds of the cells asked for and cannot be used: their runs, and rankings of them."""
-    inside = f"{store.name}/"
-    return sorted(f"Damaged and not counted: {one.place.removeprefix(inside)}: {one.reason}" for one in store.problems)
+    inside = f"{findings.store}/"
+    return sorted(
+        f"Damaged and not counted: {one.place.removeprefix(inside)}: {one.reason}" for one in findings.problems
+    )
+
+
+def _neutral(column: ValueColumn, found: Sequence[Evidence]) -> str:
+    """The reference as shown; from lowest to highest where runs differ in it."""
+    if not isinstance(column.reference, str):
+        # As the study wrote it: rounding it to the column's digits could make it another value.
+        return str(column.reference)
+    numbers = [column.neutral(one.metrics) for one in found if one.request.dataset == column.dataset]
+    known = [shown(number, column.digits) for number in sorted(one for one in numbers if one is not None)]
+    if not known:
+        return "not known"
+    return known[0] if known[0] == known[-1] else f"{known[0]} to {known[-1]}"
 
 
 def _settings(overrides: Mapping[str, Any]) -> str:

@@ -1,33 +1,68 @@
-"""Tables as tidy CSV: one line for each row, column and seed, with the run behind it, or why there is none."""
+"""Tables as tidy CSV: one line for each row, column and seed, with the run behind it, or why there is none.
+
+Values are in the unit that the column's heading names.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from .tables import Label, Table
+from .grid import Grid
+from .values import Label, Table
 
 SUFFIX = "csv"
+
+Cell = str | int | float | None
 
 
 def render(tables: Sequence[Table]) -> str:
     """All tables in one; label columns that a table does not have are empty."""
+    header, rows = records(tables)
+    return _written(header, ([_text(cell) for cell in row] for row in rows))
+
+
+def render_grids(grids: Sequence[Grid]) -> str:
+    """All grids in one; columns that a grid does not have are empty."""
+    headings = list(dict.fromkeys(heading for grid in grids for heading in grid.headings))
+    rows = []
+    for grid in grids:
+        for row in grid.rows:
+            own = dict(zip(grid.headings, row, strict=True))
+            rows.append([grid.name, *(own.get(heading, "") for heading in headings)])
+    return _written(["grid", *headings], rows)
+
+
+def records(tables: Sequence[Table]) -> tuple[list[str], list[list[Cell]]]:
+    """Headings, and under them every measurement of every table."""
     labels = list(dict.fromkeys(label for table in tables for label in table.labels))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    fixed = ["dataset", "column", "metric", "seed", "value", "state", "run_id"]
-    writer.writerow(["study", "preset", "row", "reference", *labels, *fixed])
+    fixed = ["dataset", "column", "metric", "seed", "value", "deviation", "state", "run_id"]
+    rows: list[list[Cell]] = []
     for table in tables:
         for row in (row for block in table.blocks for row in block):
             own = dict(zip(table.labels, row.labels, strict=True))
-            start = [table.study, table.preset, row.number, row.name or "", *(_label(own.get(name)) for name in labels)]
+            start: list[Cell] = [table.study, table.preset, row.number, row.source, row.name or ""]
+            start += [_label(own.get(name)) for name in labels]
             for column, value in zip(table.columns, row.values, strict=True):
+                # Only of what is quoted: that of measurements follows from them.
+                quoted = value.quotation.deviation if value.quotation else ""
                 for one in value.measurements:
-                    number = "" if one.value is None else repr(one.value)
-                    end = [column.dataset, column.label, column.metric, one.seed, number, one.state, one.run_id]
-                    writer.writerow([*start, *end])
+                    place: list[Cell] = [column.dataset, column.label, column.metric, one.seed, one.value]
+                    rows.append([*start, *place, float(quoted) if quoted else None, one.state, one.run_id])
+    return ["study", "preset", "row", "source", "reference", *labels, *fixed], rows
+
+
+def _written(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
     return text.getvalue()
+
+
+def _text(cell: Cell) -> str:
+    return "" if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
 
 
 def _label(label: Label) -> str:

@@ -29,6 +29,8 @@ def store_run(
     curve: Mapping[int, float] | None = None,
     predictions: Mapping[int, float] | None = None,
     cost: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
+    observed: Mapping[str, Any] | None = None,
 ) -> StoredRun:
     """Store a run of the request's cell, as it would stand there with that status."""
     opened = DirectoryStore(store)
@@ -47,8 +49,8 @@ def store_run(
         judged = {"kendall_tau": tau, "selected": 15, "top1": [1, 2, 3, 4, 0, 1], "top1_accuracy": accuracy}
         if diverged:
             judged = dict.fromkeys(judged)
-        observed = {"observed": {}, "diverged": diverged, "ranked": len(predictions or {})}
-        directory.write_result(judged | observed, COST | dict(cost or {}))
+        rest = {"observed": dict(observed or {}), "diverged": diverged, "ranked": len(predictions or {})}
+        directory.write_result(judged | rest | dict(more or {}), COST | dict(cost or {}))
         directory.write(PREDICTIONS, predictions_document(request.cell.config.json(), predictions or {}))
         directory.gather_metrics()
         directory.write(RUN, record | {"status": "COMPLETED"})

@@ -73,9 +73,21 @@ def test_report_takes_conditions_and_settings(capsys: pytest.CaptureFixture[str]
     assert {row["state"] for row in rows} == {"missing"}
 
 
+def test_strict_reports_all_or_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = ["report", "ablation_calr_ms", "--preset", "tiny", "--seeds", "1", "--strict"]
+    assert main([*report, "--out", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == "" and not any(tmp_path.iterdir())
+    assert "nothing was reported" in printed.err
+    assert "  ablation_calr_ms: FSNAS, CaLR, MS, digits: Kendall's τ (0 of 1 seed)\n" in printed.err
+    assert main([*report, "--where", "status == 'done'"]) == 0
+    assert "0.150" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["report", "--format", "parquet"], "say --out"),
         (["report", "ablation"], "did you mean 'ablation_calr_ms'"),
         (["report", "--preset", "tny"], "did you mean 'tiny'"),
         (["report"], "no study has a run under preset demo"),

@@ -71,9 +71,9 @@ def test_several_studies_share_one_csv(study: Study, preset: Preset, tmp_path: P
     other = replace(study, name="other", group=None, rows=[replace(study.rows[0], labels={"Scale": "full"})])
     text = component("reports.tidy").render([build(one, preset, tmp_path / "runs", seeds=1) for one in (study, other)])
     header, *lines = text.splitlines()
-    assert header.startswith("study,preset,row,reference,Method_name,CaLR,Scale,dataset")
-    assert lines[0].startswith("small,tiny,0,,SPOS,false,,digits")
-    assert lines[-1].startswith("other,tiny,0,,,,full,digits")
+    assert header.startswith("study,preset,row,source,reference,Method_name,CaLR,Scale,dataset")
+    assert lines[0].startswith("small,tiny,0,runs,,SPOS,false,,digits")
+    assert lines[-1].startswith("other,tiny,0,runs,,,,full,digits")
 
 
 def test_latex_escapes_every_special_character() -> None:
@@ -81,4 +81,5 @@ def test_latex_escapes_every_special_character() -> None:
     assert escape(r"\a{b}$c&d#e^f_g%h~i") == (
         r"\textbackslash{}a\{b\}\$c\&d\#e\textasciicircum{}f\_g\%h\textasciitilde{}i"
     )
-    assert escape("γ′ ± τ\nC³ –") == r"$\gamma$$'$ $\pm$ $\tau$ C$^3$ --"
+    assert escape("γ′ ± τ\nC³ –") == r"$\gamma'$ $\pm$ $\tau$ C$^{3}$ --"
+    assert escape("eˣ A₁ $γ 中é") == r"e$^{x}$ A$_{1}$ \$$\gamma$ [U+4E2D]é"

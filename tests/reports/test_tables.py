@@ -43,7 +43,7 @@ def test_more_seeds_than_stored_show(short: Study, preset: Preset, tmp_path: Pat
     table = build(short, preset, tmp_path / "runs", seeds=4)
     assert rows(table)[0].values[0].count == "3 of 4 seeds"
     assert table.notes[0] == "6 of 8 runs are done; without a value are:"
-    assert "SPOS, no CaLR, seed 3: missing" in table.notes
+    assert "missing, seed 3: SPOS, no CaLR; SPOS, CaLR" in table.notes
 
 
 def test_runs_with_overrides_count_only_in_the_table_that_asks_for_them(

@@ -1,0 +1,179 @@
+"""Whether a store's runs support what the paper claims. Knows the kinds of claims and no particular one.
+
+Rows are compared seed by seed: two rows under one seed saw the same data and initial weights. The interval is
+that of the mean over resampled seeds; where it lies wholly on one side of 0 the claim is decided. A single
+seed decides nothing, however large its effect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.layout import Column, Row
+from harness.presets import Preset
+from harness.study import Study
+
+from .bootstrap import Numbers, Resamples, interval, mean_interval
+from .evidence import Evidence
+from .paper_claims import Claim, Pair, Side, Term, claims, effect_of, printed_effect
+from .paper_numbers import beside, datasets, quoted
+from .values import look_up
+
+SUPPORTED, CONTRADICTED, UNDECIDED, NO_DATA = VERDICTS = ("supported", "contradicted", "undecided", "no data")
+FEWEST = 2
+"""Common seeds below which nothing is decided."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the runs say of a claim, for one pair of rows on one data set."""
+
+    claim: Claim
+    pair: Pair
+    dataset: str
+    seeds: tuple[int, ...]
+    """Those that every row concerned has a value for."""
+    effect: float | None
+    """The mean over these seeds; above 0 it speaks for the claim. None without any."""
+    interval: tuple[float, float] | None
+    verdict: str
+    printed: float | None
+    """The effect by the paper's own numbers."""
+
+
+@dataclass(frozen=True)
+class _Series:
+    """A side's values by seed, each with the neutral value that holds there; quoted ones hold for any seed."""
+
+    values: Mapping[int, tuple[float, float]]
+    constant: float | None = None
+
+    def at(self, seed: int) -> tuple[float, float]:
+        return self.values[seed] if self.constant is None else (self.constant, math.nan)
+
+
+def judge(study: Study, preset: Preset, found: Sequence[Evidence]) -> list[Judgement]:
+    """Every claim about the study, pair by pair, on each data set of the preset, from the evidence that counts.
+
+    What a study shows for one data set only is judged there only. Rows that the study does not have make no
+    judgement: a study may be changed, or not yet be all that the paper has.
+    """
+    judgements = []
+    for claim in claims():
+        if claim.study != study.name:
+            continue
+        for dataset in preset.datasets:
+            for pair in claim.pairs:
+                if _is_asked(study, preset, pair, dataset):
+                    judgements.append(_judged(study, claim, pair, dataset, found))
+    return judgements
+
+
+def column_of(study: Study, metric: str) -> Column | None:
+    """The study's column for a metric, if it shows it."""
+    return next((column for column in study.columns if column.metric == metric), None)
+
+
+def _is_asked(study: Study, preset: Preset, pair: Pair, dataset: str) -> bool:
+    for term in (term for side in pair.sides for term in side.terms):
+        column = column_of(study, term.metric)
+        if _row(study, term) is None or (column and not column.each_dataset and dataset != preset.datasets[0]):
+            return False
+    return True
+
+
+def _judged(study: Study, claim: Claim, pair: Pair, dataset: str, found: Sequence[Evidence]) -> Judgement:
+    printed = printed_effect(claim, pair, beside(dataset))
+    sides = [_side(study, claim, side, dataset, found) for side in pair.sides]
+    seeds = _common(sides)
+    if not seeds:
+        return Judgement(claim, pair, dataset, (), None, None, NO_DATA, printed)
+    if claim.kind == "more_spread":
+        effect, span = _spread(*([side.at(seed)[0] for seed in seeds] for side in sides))
+    else:
+        effects = np.array([_effect(claim, [side.at(seed) for side in sides]) for seed in seeds])
+        effect, span = round(float(effects.mean()), 12), mean_interval(effects)
+    if len(seeds) < FEWEST:
+        return Judgement(claim, pair, dataset, seeds, effect, None, UNDECIDED, printed)
+    verdict = SUPPORTED if span[0] > 0 else CONTRADICTED if span[1] < 0 else UNDECIDED
+    return Judgement(claim, pair, dataset, seeds, effect, span, verdict, printed)
+
+
+def _effect(claim: Claim, sides: Sequence[tuple[float, float]]) -> float:
+    (first, near), (second, other) = sides[0], sides[-1]
+    return effect_of(claim.kind, first, second, claim.bound or 0.0, (near, other))
+
+
+def _spread(first: Sequence[float], second: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """The difference of two sample deviations over the same seeds, and its interval."""
+    if len(first) < FEWEST:
+        return 0.0, (0.0, 0.0)
+    one, other = np.array(first), np.array(second)
+
+    def difference(chosen: Resamples) -> Numbers:
+        found: Numbers = one[chosen].std(axis=1, ddof=1) - other[chosen].std(axis=1, ddof=1)
+        return found
+
+    return round(float(difference(np.arange(len(one))[None])[0]), 12), interval(len(one), difference)
+
+
+def _common(sides: Sequence[_Series]) -> tuple[int, ...]:
+    measured = [set(side.values) for side in sides if side.constant is None]
+    return tuple(sorted(set.intersection(*measured))) if measured else ()
+
+
+def _side(study: Study, claim: Claim, side: Side, dataset: str, found: Sequence[Evidence]) -> _Series:
+    terms = [_series(study, claim, term, dataset, found) for term in side.terms]
+    if len(terms) == 1:
+        return terms[0]
+    seeds = _common(terms)
+    return _Series({seed: (terms[0].at(seed)[0] - terms[1].at(seed)[0], math.nan) for seed in seeds})
+
+
+def _series(study: Study, claim: Claim, term: Term, dataset: str, found: Sequence[Evidence]) -> _Series:
+    row = _row(study, term)
+    assert row is not None  # `_is_asked` has seen to it
+    if row.source == "paper":
+        # Beside another data set the paper's value would compare what cannot be compared.
+        number = quoted(study.name, row.labels, term.metric, dataset) if dataset in datasets() else None
+        return _Series({}) if number is None else _Series({}, float(number.mean))
+    return _Series(dict(_measured(study, claim, row, term.metric, dataset, found)))
+
+
+def _measured(
+    study: Study, claim: Claim, row: Row, metric: str, dataset: str, found: Sequence[Evidence]
+) -> Iterator[tuple[int, tuple[float, float]]]:
+    """By seed, the row's value in its column's unit, and what is neutral there."""
+    column = column_of(study, metric)
+    scale = column.scale if column else 1.0
+    number = study.rows.index(row)
+    for one in found:
+        if (one.request.row, one.request.dataset, one.state) == (number, dataset, "done"):
+            value = look_up(one.metrics, row.metrics.get(metric, metric))
+            neutral = _neutral(claim, column, one)
+            if _is_number(value) and neutral is not None:
+                yield one.request.seed, (float(value) * scale, neutral)
+
+
+def _neutral(claim: Claim, column: Column | None, one: Evidence) -> float | None:
+    """What the claim's metric is near to when nothing is there to be seen: by the column, or else by the paper."""
+    if claim.reference is None:
+        return math.nan
+    if column is None or column.reference is None:
+        return claim.reference
+    if not isinstance(column.reference, str):
+        return column.reference
+    known = look_up(one.metrics, column.reference)
+    return float(known) * column.scale if _is_number(known) else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _row(study: Study, term: Term) -> Row | None:
+    return next((row for row in study.rows if dict(row.labels) == dict(term.labels)), None)

@@ -1,0 +1,233 @@
+"""A study's runs against the paper: ours, the paper's and the difference; and what becomes of the paper's claims.
+
+Everything is given as grids of text with the scale above them, so that a small run can never pass for the
+paper's. Knows no particular study.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.presets import Preset
+from harness.study import Study
+
+from .claims import VERDICTS, Judgement, column_of, judge
+from .evidence import find
+from .grid import Grid
+from .paper_claims import Pair, Side, Term
+from .paper_numbers import FALLBACK, Number, beside, quoted, tables
+from .tables import lay_out
+from .values import Table, TableRow, Value, ValueColumn, label_text, shown
+
+if TYPE_CHECKING:
+    from harness.stores import Store
+
+DASH = "–"
+METRIC = "metric"
+
+
+def build(
+    study: Study,
+    preset: Preset,
+    store: Store,
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    where: str | None = None,
+) -> list[Grid]:
+    """The numbers beside the paper's, and the claims judged: none of them for a study that is not the paper's.
+
+    See `evidence.find` for what the arguments mean. Raises `InvalidConfiguration`.
+    """
+    findings = find(study, preset, store, seeds, overrides, where)
+    table = lay_out(findings)
+    grids = []
+    if any(one.study == study.name for one in tables()):
+        grids.append(beside_the_paper(study, table))
+    judgements = judge(study, preset, findings.counted)
+    if judgements:
+        grids.append(claims_judged(study, table, judgements))
+    return grids
+
+
+def beside_the_paper(study: Study, table: Table) -> Grid:
+    """One line for each row, metric and data set that this store or the paper has a value for."""
+    rows = []
+    for row in (row for block in table.blocks for row in block if row.name is None):
+        for column, value in zip(table.columns, row.values, strict=True):
+            number = quoted(study.name, study.rows[row.number].labels, column.metric, beside(column.dataset))
+            if number is not None or value.measurements:
+                labels = [label_text(label) for label in row.labels]
+                rows.append((*labels, column.dataset, column.label, *_cells(row, column, value, number)))
+    foreign = [name for name in dict.fromkeys(column.dataset for column in table.columns) if beside(name) != name]
+    heading = "Paper"
+    notes = []
+    if foreign:
+        heading = f"Paper ({FALLBACK})" if len(foreign) == len(table.datasets) else f"Paper (or its {FALLBACK})"
+        notes.append(
+            f"The paper has no {', '.join(foreign)}: its {FALLBACK} values stand beside, and the difference is "
+            "between two data sets."
+        )
+    notes += [f"{one.name}: {one.remark}" for one in tables() if one.study == study.name and one.remark]
+    return Grid(
+        name=f"{study.name}-paper",
+        title=f"{table.title}: this store beside the paper",
+        scale=table.scale,
+        headings=(*table.labels, "Data set", "Metric", "Ours", "Seeds", heading, "Difference"),
+        rows=tuple(rows),
+        numeric=(*(False for _ in table.labels), False, False, True, True, True, True),
+        notes=(*notes, *table.notes),
+    )
+
+
+def claims_judged(study: Study, table: Table, judgements: Sequence[Judgement]) -> Grid:
+    """One line for each claim, pair of rows and data set."""
+    counts = Counter(one.verdict for one in judgements)
+    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    readings = dict.fromkeys(one.claim.reading for one in judgements if one.claim.reading)
+    bounded = any(one.claim.bound is not None for one in judgements)
+    return Grid(
+        name=f"{study.name}-claims",
+        title=f"{table.title}: the paper's claims",
+        scale=table.scale,
+        headings=(
+            "Claim",
+            "Where",
+            "Rows",
+            "Data set",
+            "Effect",
+            "95 % interval",
+            "Paper's effect",
+            "Seeds",
+            "Verdict",
+        ),
+        rows=tuple(_judged(study, one) for one in judgements),
+        numeric=(False, False, False, False, True, False, True, True, False),
+        notes=(
+            f"Of {len(judgements)} comparisons: {summary}.",
+            "Paired over seeds. An effect above 0 speaks for the claim; the interval is that of a bootstrap over "
+            "seeds, and decides where it lies wholly on one side of 0. One seed decides nothing.",
+            *_chance(judgements),
+            *(["Where a bound is claimed, the effect is what is left up to it."] if bounded else []),
+            *readings,
+            *_neutral(study, judgements),
+            *_other_data(study, judgements),
+        ),
+    )
+
+
+def _chance(judgements: Sequence[Judgement]) -> list[str]:
+    """What few seeds are worth: their interval spans all of them, so that it decides whenever their signs agree."""
+    decided = [len(one.seeds) for one in judgements if one.interval is not None]
+    if not decided or min(decided) > 3:
+        return ["Each line stands for itself: among many, some are decided by chance."]
+    seeds = min(decided)
+    return [
+        f"Each line stands for itself. With {seeds} seeds, 1 in {2 ** (seeds - 1)} comparisons is decided by chance "
+        "where nothing is there to be found; more seeds make that rare."
+    ]
+
+
+def _neutral(study: Study, judgements: Sequence[Judgement]) -> list[str]:
+    """Where ours and the paper's effects are not measured from the same point."""
+    lines = {}
+    for claim in (one.claim for one in judgements if one.claim.reference is not None):
+        column = column_of(study, claim.metric)
+        if column is not None and column.reference not in (None, claim.reference):
+            lines[column.label] = (
+                f"{column.label}: the paper takes {claim.reference} for neutral, and so does the paper's effect; "
+                "ours takes the neutral value of each run."
+            )
+    return [*lines.values()]
+
+
+def _other_data(study: Study, judgements: Sequence[Judgement]) -> list[str]:
+    """What a reader must know where the paper does not have the data set."""
+    foreign = dict.fromkeys(one.dataset for one in judgements if beside(one.dataset) != one.dataset)
+    if not foreign:
+        return []
+    lines = [f"The paper has no {', '.join(foreign)}: the paper's effect is that on {FALLBACK}."]
+    if any(row.source == "paper" for row in study.rows):
+        lines.append("Quoted rows are compared on data sets of the paper only: here there is no data of theirs.")
+    return lines
+
+
+def _cells(row: TableRow, column: ValueColumn, value: Value, number: Number | None) -> tuple[str, str, str, str]:
+    """Ours, how many seeds are behind it, the paper's, and by how much ours is higher."""
+    paper = DASH if number is None else _with_deviation(number.mean, number.deviation or "")
+    if row.source == "paper" or not value.numbers:
+        asked = len(value.measurements) if row.source == "runs" else 0
+        return DASH, f"0 of {asked}" if asked else DASH, paper, DASH
+    seeds = f"{len(value.numbers)}" + (f" of {len(value.measurements)}" if value.count else "")
+    mean = sum(value.numbers) / len(value.numbers)
+    difference = DASH if number is None else _signed(shown(mean - float(number.mean), column.digits))
+    return (
+        _with_deviation(value.mean, value.deviation),
+        seeds if row.source == "runs" else DASH,
+        paper,
+        difference,
+    )
+
+
+def _with_deviation(mean: str, deviation: str) -> str:
+    return f"{mean} ± {deviation}" if deviation else mean
+
+
+def _signed(text: str) -> str:
+    return text if text.startswith("-") or float(text) == 0 else f"+{text}"
+
+
+def _judged(study: Study, one: Judgement) -> tuple[str, ...]:
+    column = column_of(study, one.claim.metric)
+    digits = 3 if one.claim.kind == "factor_at_most" else column.digits if column else None
+    own = [] if one.effect is None else [one.effect, *(one.interval or ())]
+    texts = [*_numbers(own, digits), DASH, DASH, DASH][:3]
+    return (
+        one.claim.text,
+        one.claim.where,
+        _compared(one.pair),
+        one.dataset,
+        texts[0],
+        DASH if one.interval is None else f"{texts[1]} to {texts[2]}",
+        DASH if one.printed is None else _numbers([one.printed], digits)[0],
+        str(len(one.seeds)),
+        one.verdict,
+    )
+
+
+def _numbers(numbers: Sequence[float], digits: int | None) -> list[str]:
+    """With signs and alike many digits: the column's, or as many more as keep what decides from reading as 0."""
+    if digits is None:
+        return [_signed(f"{number:.3g}") for number in numbers]
+    enough = next((more for more in range(6) if all(round(n, digits + more) or not n for n in numbers)), 6)
+    return [_signed(shown(number, digits + enough)) for number in numbers]
+
+
+def _compared(pair: Pair) -> str:
+    """The rows in words: what they share once, then where they differ."""
+    every = [_named(term) for side in pair.sides for term in side.terms]
+    shared = [name for name in every[0] if all(labels[name] == every[0][name] for labels in every)]
+    common = ", ".join(_words(every[0], [name for name in shared if name != METRIC]))
+    against = " against ".join(_side(side, shared) for side in pair.sides)
+    return ": ".join(filter(None, [common, against]))
+
+
+def _named(term: Term) -> dict[str, str | bool]:
+    """A row's labels, and its metric among them: it may be where two sides differ."""
+    return {**term.labels, METRIC: term.metric}
+
+
+def _side(side: Side, shared: Sequence[str]) -> str:
+    texts = [", ".join(_words(_named(one), [name for name in _named(one) if name not in shared])) for one in side.terms]
+    return texts[0] if len(texts) == 1 else f"({texts[0]} less {texts[1]})"
+
+
+def _words(labels: Mapping[str, str | bool], names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        label = labels[name]
+        if isinstance(label, bool):
+            yield name if label else f"no {name}"
+        elif label != DASH:
+            # A bare number says nothing without its name.
+            yield f"{name} = {label}" if label[:1].isdigit() else label

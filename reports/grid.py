@@ -1,0 +1,33 @@
+"""A plain text table: headings and cells as they are to be read. Knows no study, no run and no format.
+
+What compares and what judges gives its outcome as grids, so that every renderer can show it alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells of text under headings. `name` is for files and anchors and unique within a report."""
+
+    name: str
+    title: str
+    scale: str
+    """What every caption must say: preset, data sets, seeds, epochs."""
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[bool, ...]
+    """For each column, whether it holds numbers: these stand at the right, and sort as numbers."""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # A programmer's mistake: a renderer would otherwise shift cells under the wrong heading.
+        widths = {len(self.headings), len(self.numeric), *(len(row) for row in self.rows)}
+        if len(widths) != 1:
+            raise ValueError(f"grid {self.name}: headings, alignment and rows differ in width: {sorted(widths)}")
+
+    @property
+    def caption(self) -> str:
+        return f"{self.title}. {self.scale}"

@@ -1,0 +1,210 @@
+"""What the paper claims of its results, as data that can be tested: `paper/claims.json`, and its types.
+
+A claim names rows of a study by their labels and says how a metric of theirs should compare. What the paper's
+own numbers say of it is computed here; what a store says of it is for `claims`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from harness.errors import DataError
+
+from .paper_numbers import FOLDER, Number, checked, read_json, tables
+
+KINDS = {
+    "higher": "the first is higher than the second",
+    "lower": "the first is lower than the second",
+    "above": "the row is above the neutral value",
+    "below": "the row is below the neutral value",
+    "nearer": "the first is nearer to the neutral value than the second",
+    "factor_at_most": "the first is at most so many times the second",
+    "gain_at_most": "the first exceeds the second by at most so much",
+    "more_spread": "the first varies more over seeds than the second",
+}
+"""How rows are compared. An effect above 0 speaks for the claim, whatever its kind."""
+
+FIGURES = ("1(a)", "2(a)", "2(b)", "2(c)", "2(d)", "5(a)", "5(b)", "A", "B")
+"""The figures of the paper that show measurements, as the paper numbers them."""
+
+_ALONE = ("above", "below")
+_BOUNDED = ("factor_at_most", "gain_at_most")
+_REFERRED = ("above", "below", "nearer")
+_NUMBER = (int, float, type(None))
+_FIELDS: dict[str, Any] = dict.fromkeys(("id", "where", "text", "kind", "metric", "reading"), str) | {
+    "study": (str, type(None)),
+    "each": dict,
+    "pairs": list,
+    "bound": _NUMBER,
+    "reference": _NUMBER,
+}
+
+
+@dataclass(frozen=True)
+class Term:
+    """One value of a row."""
+
+    labels: Mapping[str, str | bool]
+    metric: str
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is compared: a row's value, or by how much it exceeds another's."""
+
+    term: Term
+    less: Term | None = None
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        return (self.term,) if self.less is None else (self.term, self.less)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sides; the second is None where one alone is compared with the neutral value."""
+
+    first: Side
+    second: Side | None
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        return (self.first,) if self.second is None else (self.first, self.second)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, in our words, and its test: the kind of comparison and the pairs that it must hold for."""
+
+    id: str
+    where: str
+    """The table or figure that shows it: "Table 3", "Figure 2(d)"."""
+    study: str | None
+    text: str
+    kind: str
+    metric: str
+    pairs: tuple[Pair, ...]
+    bound: float | None
+    """Of a factor or a gain."""
+    reference: float | None
+    """What the paper takes for neutral; a study's column that knows better comes first."""
+    reading: str
+    """Where the paper gives no number ("negligible"): what we take it to mean."""
+
+
+@lru_cache(maxsize=1)
+def claims() -> tuple[Claim, ...]:
+    """Every claim. Raises `DataError` when the file is not what it should be."""
+    return load(FOLDER / "claims.json")
+
+
+def load(file: Path) -> tuple[Claim, ...]:
+    """The claims of a file. Raises `DataError`."""
+    document = read_json(file)
+    if not isinstance(document, list):
+        raise DataError(f"{file}: expected a list of claims")
+    found = tuple(_claim(f"{file}: claim {number}", one) for number, one in enumerate(document, 1))
+    ids = [claim.id for claim in found]
+    if len(set(ids)) < len(ids):
+        raise DataError(f"{file}: two claims are named {next(one for one in ids if ids.count(one) > 1)!r}")
+    return found
+
+
+def effect_of(kind: str, first: float, second: float, bound: float, neutral: tuple[float, float]) -> float:
+    """By how much the claim holds; `neutral` is what each side is near to. Not for what varies over seeds."""
+    effects = {
+        "higher": first - second,
+        "lower": second - first,
+        "above": first - neutral[0],
+        "below": neutral[0] - first,
+        "nearer": abs(second - neutral[1]) - abs(first - neutral[0]),
+        "factor_at_most": bound - first / second if second else -math.inf if first else bound,
+        "gain_at_most": bound - (first - second),
+    }
+    # Rounded: 0.52 and 0.48 are equally far from 0.5, whatever binary fractions say.
+    return round(effects[kind], 12)
+
+
+def printed_effect(claim: Claim, pair: Pair, dataset: str) -> float | None:
+    """The effect by the paper's own numbers on one of its data sets; None where it prints not all of them."""
+    numbers = [[_printed(claim, term, dataset) for term in side.terms] for side in pair.sides]
+    if any(number is None for side in numbers for number in side):
+        return None
+    if claim.kind == "more_spread":
+        spreads = [float(number.deviation) for (number,) in numbers if number and number.deviation]
+        return round(spreads[0] - spreads[1], 12) if len(spreads) == 2 else None
+    values = [[float(number.mean) for number in side if number] for side in numbers]
+    first, second = (side[0] - sum(side[1:]) for side in (values[0], values[-1]))
+    neutral = 0.0 if claim.reference is None else claim.reference
+    return effect_of(claim.kind, first, second, claim.bound or 0.0, (neutral, neutral))
+
+
+def _printed(claim: Claim, term: Term, dataset: str) -> Number | None:
+    for table in tables():
+        # A figure prints no numbers; those of its study's tables are the same runs.
+        if table.name == claim.where or (claim.study and table.study == claim.study):
+            for row in table.rows:
+                if dict(row.labels) == dict(term.labels):
+                    for column, value in zip(table.columns, row.values, strict=True):
+                        if (column.metric, column.dataset) == (term.metric, dataset) and value:
+                            return value
+    return None
+
+
+def _claim(place: str, document: Any) -> Claim:
+    checked(place, document, _FIELDS)
+    place = f"{place} ({document['id']})"
+    where, kind = document["where"], document["kind"]
+    places = [*(table.name for table in tables()), *(f"Figure {figure}" for figure in FIGURES)]
+    if where not in places:
+        raise DataError(f"{place}: the paper has no {where!r} with measurements")
+    if kind not in KINDS:
+        raise DataError(f"{place}: the kind is {kind!r}; allowed: {', '.join(KINDS)}")
+    if (document["bound"] is None) == (kind in _BOUNDED):
+        raise DataError(f"{place}: kinds {' and '.join(_BOUNDED)}, and no others, need a bound")
+    if (document["reference"] is None) == (kind in _REFERRED):
+        raise DataError(f"{place}: kinds {', '.join(_REFERRED)}, and no others, need a reference")
+    if document["bound"] is not None and not document["reading"]:
+        raise DataError(f"{place}: a bound is our reading of the paper's words; say so")
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", document["id"]):
+        raise DataError(f"{place}: an id is words in small letters with hyphens between them")
+    pairs = tuple(_pairs(place, document))
+    if not pairs:
+        raise DataError(f"{place}: it compares nothing")
+    names = ("id", "where", "study", "text", "kind", "metric", "bound", "reference", "reading")
+    return Claim(pairs=pairs, **{name: document[name] for name in names})
+
+
+def _pairs(place: str, document: Mapping[str, Any]) -> Iterator[Pair]:
+    """The pairs for every combination of the labels under `each`."""
+    each = document["each"]
+    if not all(isinstance(labels, list) for labels in each.values()):
+        raise DataError(f"{place}: under `each` stand lists of labels")
+    for labels in product(*each.values()):
+        common = dict(zip(each, labels, strict=True))
+        for pair in document["pairs"]:
+            if not isinstance(pair, list) or len(pair) != (1 if document["kind"] in _ALONE else 2):
+                raise DataError(f"{place}: a pair is a list of two sides, or of one for {' and '.join(_ALONE)}")
+            sides = [_side(place, side, common, document["metric"]) for side in pair]
+            yield Pair(sides[0], sides[1] if len(sides) == 2 else None)
+
+
+def _side(place: str, side: Any, common: Mapping[str, str | bool], metric: str) -> Side:
+    if isinstance(side, list) and len(side) == 2:
+        return Side(*(_term(place, term, common, metric) for term in side))
+    return Side(_term(place, side, common, metric))
+
+
+def _term(place: str, term: Any, common: Mapping[str, str | bool], metric: str) -> Term:
+    if not isinstance(term, dict) or not all(isinstance(label, str | bool) for label in term.values()):
+        raise DataError(f"{place}: {term!r} is not the labels of a row, nor two of them")
+    # A row's own metric stands among its labels, under a name that no label has.
+    own = {**common, **term}
+    return Term({name: label for name, label in own.items() if name != "@metric"}, str(own.get("@metric", metric)))

@@ -1,0 +1,190 @@
+"""The paper's own numbers, digit for digit: every table of it as a data file in `paper/`, and how to ask for one.
+
+Numbers are kept as the text that is printed: "0.81" is not "0.810". Nothing here is measured and nothing
+computed. Labels, metrics and data sets are called as the studies call them, so that a row of a study finds
+the paper's beside it; what the paper prints wrong is kept, with a remark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from harness.errors import DataError
+
+FOLDER = Path(__file__).with_name("paper")
+FALLBACK = "cifar10"
+"""The paper's data set that stands beside one that it does not have."""
+
+_Place = tuple[str, frozenset[tuple[str, str | bool]], str, str | None]
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_FIELDS: dict[str, dict[str, Any]] = {
+    "table": {"table": str, "label": str, "study": (str, type(None)), "remark": str, "columns": list, "rows": list},
+    "column": {"metric": str, "dataset": (str, type(None)), "heading": str, "unit": str},
+    "row": {"labels": dict, "values": list},
+    "value": {"mean": str, "deviation": (str, type(None)), "bold": bool},
+}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number as the paper prints it. The deviation is that over three runs; None where none is printed."""
+
+    mean: str
+    deviation: str | None
+    bold: bool
+    table: str
+    """Where it is printed: "Table 2"."""
+
+
+@dataclass(frozen=True)
+class PaperColumn:
+    """One metric on one data set, and its printed heading. The unit is the one that the numbers are in."""
+
+    metric: str
+    dataset: str | None
+    heading: str
+    unit: str
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """The labels, as the study's row has them, and a number a column; None where the paper prints a dash."""
+
+    labels: Mapping[str, str | bool]
+    values: tuple[Number | None, ...]
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper. `label` is its LaTeX label, `study` the one that rebuilds it, if any does."""
+
+    name: str
+    label: str
+    study: str | None
+    remark: str
+    columns: tuple[PaperColumn, ...]
+    rows: tuple[PaperRow, ...]
+
+
+@lru_cache(maxsize=1)
+def tables() -> tuple[PaperTable, ...]:
+    """Every table of the paper, in its order. Raises `DataError` when a file is not what it should be."""
+    return load(FOLDER)
+
+
+def quoted(study: str, labels: Mapping[str, str | bool], metric: str, dataset: str | None) -> Number | None:
+    """What the paper prints for that row of the study; None if it prints nothing.
+
+    The data set must be one of the paper's (`beside` says which stands for another). Where two tables of the
+    paper print the same row, the first is quoted.
+    """
+    return _index().get((study, frozenset(labels.items()), metric, dataset))
+
+
+def beside(dataset: str) -> str:
+    """The paper's data set whose numbers stand beside those of `dataset`: itself, or else CIFAR-10."""
+    return dataset if dataset in datasets() else FALLBACK
+
+
+@lru_cache(maxsize=1)
+def datasets() -> frozenset[str]:
+    """The data sets of the tables that studies rebuild."""
+    return frozenset(column.dataset for table in tables() if table.study for column in table.columns if column.dataset)
+
+
+def load(folder: Path) -> tuple[PaperTable, ...]:
+    """The tables of a folder, in the order of their names. Raises `DataError`."""
+    files = sorted(folder.glob("table_*.json"))
+    if not files:
+        raise DataError(f"no tables of the paper in {folder}; they are part of the installation: install it again")
+    found = tuple(_table(file) for file in files)
+    _by_place(found)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _index() -> dict[_Place, Number]:
+    return _by_place(tables())
+
+
+def read_json(file: Path) -> Any:
+    """A data file of the paper. Raises `DataError`."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file} cannot be read as JSON: {error}") from error
+
+
+def checked(place: str, value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The value as an object with exactly these fields of these types. Raises `DataError` that names the place."""
+    if not isinstance(value, dict) or set(value) != set(fields):
+        got = sorted(value) if isinstance(value, dict) else type(value).__name__
+        raise DataError(f"{place}: expected an object with {', '.join(fields)}, got {got}")
+    for name, kind in fields.items():
+        if not isinstance(value[name], kind):
+            raise DataError(f"{place}: {name} is {value[name]!r}, which is of the wrong type")
+    return value
+
+
+def _table(file: Path) -> PaperTable:
+    document = checked(f"{file}", read_json(file), _FIELDS["table"])
+    name = document["table"]
+    if file.stem != name.replace("Table ", "table_"):
+        raise DataError(f"{file}: it says that it is {name!r}")
+    columns = tuple(
+        PaperColumn(**checked(f"{file}: column {number}", column, _FIELDS["column"]))
+        for number, column in enumerate(document["columns"], 1)
+    )
+    if len({(column.metric, column.dataset) for column in columns}) < len(columns):
+        raise DataError(f"{file}: two columns have one metric and data set")
+    rows = tuple(_row(f"{file}: row {number}", row, name, columns) for number, row in enumerate(document["rows"], 1))
+    if len({tuple(row.labels) for row in rows}) != 1:
+        raise DataError(f"{file}: every row needs the same labels, and there must be one")
+    if len({frozenset(row.labels.items()) for row in rows}) < len(rows):
+        raise DataError(f"{file}: two rows have the same labels")
+    return PaperTable(name, document["label"], document["study"], document["remark"], columns, rows)
+
+
+def _row(place: str, row: Any, table: str, columns: tuple[PaperColumn, ...]) -> PaperRow:
+    checked(place, row, _FIELDS["row"])
+    if not all(isinstance(label, str | bool) for label in row["labels"].values()):
+        raise DataError(f"{place}: labels are texts, or true and false, not {row['labels']}")
+    if len(row["values"]) != len(columns):
+        raise DataError(f"{place}: {len(row['values'])} values for {len(columns)} columns")
+    values = [None if value is None else _number(f"{place}: {value}", value, table) for value in row["values"]]
+    return PaperRow(row["labels"], tuple(values))
+
+
+def _number(place: str, value: Any, table: str) -> Number:
+    checked(place, value, _FIELDS["value"])
+    for text in (value["mean"], value["deviation"]):
+        if text is not None and not _NUMBER.fullmatch(text):
+            raise DataError(f"{place}: {text!r} is not a number as it is printed")
+    return Number(**value, table=table)
+
+
+def _by_place(found: tuple[PaperTable, ...]) -> dict[_Place, Number]:
+    """The numbers of the tables that studies rebuild.
+
+    Two tables of one study must not say different things of one row: a quotation would depend on their order.
+    """
+    places: dict[_Place, Number] = {}
+    for table in found:
+        for row in table.rows if table.study else ():
+            for column, value in zip(table.columns, row.values, strict=True):
+                if value is None:
+                    continue
+                place = (str(table.study), frozenset(row.labels.items()), column.metric, column.dataset)
+                first = places.setdefault(place, value)
+                if (first.mean, first.deviation) != (value.mean, value.deviation):
+                    raise DataError(
+                        f"{first.table} and {table.name} disagree on {column.metric} of {dict(row.labels)}: "
+                        f"{first.mean} and {value.mean}"
+                    )
+    return places

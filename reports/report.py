@@ -1,0 +1,64 @@
+"""What a report holds: for every study its table. Knows no format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import HarnessError
+from harness.presets import Preset
+from harness.study import Study
+
+from .evidence import Findings, find
+from .tables import lay_out
+from .values import Table
+
+if TYPE_CHECKING:
+    from harness.stores import Store
+
+LISTED = 40
+"""How many of the missing things a message names."""
+
+
+class Incomplete(HarnessError):
+    """The store does not hold all that the report should show. The request is right: exit 1."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is reported of every study: which runs count, and what is made of them."""
+
+    preset: Preset
+    seeds: int | None = None
+    overrides: Mapping[str, Any] | None = None
+    where: str | None = None
+    references: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """One study's part of a report."""
+
+    table: Table
+    findings: Findings
+
+    @property
+    def missing(self) -> list[str]:
+        return list(self.table.missing)
+
+
+def section(study: Study, store: Store, asked: Asked) -> Section:
+    """All that is reported of a study. Raises `InvalidConfiguration`."""
+    findings = find(study, asked.preset, store, asked.seeds, asked.overrides, asked.where)
+    table = lay_out(findings, store if asked.references else None)
+    return Section(table, findings)
+
+
+def require_complete(sections: Sequence[Section], store: str) -> None:
+    """Raise `Incomplete`, with what is missing, unless nothing is."""
+    missing = [f"{one.table.study}: {text}" for one in sections for text in one.missing]
+    if missing:
+        listed = "".join(f"\n  {text}" for text in missing[:LISTED])
+        more = f"\n  and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
+        raise Incomplete(f"nothing was reported: {store} does not hold all that is asked for:{listed}{more}")

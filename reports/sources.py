@@ -1,0 +1,77 @@
+"""Rows whose values come from elsewhere than runs: quoted from the paper, or read from the ground truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.benchmarks import benchmark_for
+from harness.errors import DataError, UnknownName
+from harness.layout import Row
+from harness.study import Request, Study
+
+from .paper_numbers import quoted
+from .values import MARK, Measurement, Quotation, TableRow, Value, ValueColumn, row_name
+
+BEST_KNOWN = ("top1_accuracy",)
+"""The metrics that ground truth has a best value of."""
+
+
+def given_row(
+    study: Study, number: int, columns: Sequence[ValueColumn], requests: Sequence[Request], missing: list[str]
+) -> TableRow:
+    """The row as its source has it, with a dash where that has nothing. What should be there is told to `missing`."""
+    row = study.rows[number]
+    values = []
+    for column in columns:
+        if row.source == "paper":
+            values.append(_quoted(study, row, column))
+        else:
+            values.append(_truth(row, column, requests, missing))
+    return TableRow(tuple(row.labels.values()), tuple(values), number, shaded=row.shaded, source=row.source)
+
+
+def remarks(study: Study, rows: Sequence[TableRow]) -> list[str]:
+    """What a reader must know of such rows."""
+    lines = []
+    quotations = [value.quotation for row in rows for value in row.values if value.quotation]
+    if quotations:
+        places = ", ".join(dict.fromkeys(one.place for one in quotations))
+        lines.append(f"{MARK} Quoted from the paper ({places}); not measured here.")
+    empty = [_name(study, row) for row in rows if row.source == "paper" and not any(v.quotation for v in row.values)]
+    if empty:
+        lines.append(f"The paper has no value for {', '.join(empty)} on these data sets.")
+    truths = [_name(study, row) for row in rows if row.source == "truth"]
+    if truths:
+        lines.append(f"{', '.join(truths)}: the best accuracy that the ground truth holds, no run.")
+    return lines
+
+
+def _name(study: Study, row: TableRow) -> str:
+    """A row by its words: what was used or not has no meaning there."""
+    return row_name({name: label for name, label in study.rows[row.number].labels.items() if isinstance(label, str)})
+
+
+def _quoted(study: Study, row: Row, column: ValueColumn) -> Value:
+    metric = row.metrics.get(column.metric, column.metric)
+    number = quoted(study.name, row.labels, metric, column.dataset)
+    if number is None and column.once:
+        number = quoted(study.name, row.labels, metric, None)
+    if number is None:
+        return Value((), column.digits)
+    quotation = Quotation(number.mean, number.deviation or "", number.table)
+    measurement = Measurement(None, float(number.mean), number.table, "quoted")
+    return Value((measurement,), column.digits, quotation=quotation)
+
+
+def _truth(row: Row, column: ValueColumn, requests: Sequence[Request], missing: list[str]) -> Value:
+    config = next((one.cell.config for one in requests if one.dataset == column.dataset), None)
+    if config is None or row.metrics.get(column.metric, column.metric) not in BEST_KNOWN:
+        return Value((), column.digits)
+    try:
+        benchmark = benchmark_for(config.benchmark, config.space)
+        best = float(benchmark.accuracies(config.rank.truth_of(config.dataset)).max())
+    except (DataError, UnknownName) as error:
+        missing.append(f"{row_name(row.labels)}, {column.dataset}: {column.label}: {error}")
+        return Value((Measurement(None, None, f"benchmark {config.benchmark}", "not here"),), column.digits)
+    measurement = Measurement(None, column.scaled(best), f"benchmark {config.benchmark}", "truth")
+    return Value((measurement,), column.digits)

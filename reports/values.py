@@ -1,0 +1,187 @@
+"""What a table is made of: values with the measurements behind them, columns, rows. Knows no study and no format."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Label = str | bool | None
+"""What stands in a label column; None where it has no meaning (reference rows)."""
+
+MARK = "†"
+"""Stands behind every value that was quoted, not measured."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one seed gave: a value, or why there is none. `state` is "done" or what is wrong.
+
+    What was not measured by a run ("quoted", "truth") has no seed, and its source in the place of the run.
+    """
+
+    seed: int | None
+    value: float | None
+    run_id: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Quotation:
+    """A value as somebody else printed it, and where."""
+
+    mean: str
+    deviation: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """One place of a table: the measurements of all seeds asked for, and what is shown of them."""
+
+    measurements: tuple[Measurement, ...]
+    digits: int
+    best: bool = False
+    quotation: Quotation | None = None
+
+    @property
+    def numbers(self) -> list[float]:
+        return [one.value for one in self.measurements if one.value is not None]
+
+    @property
+    def mean(self) -> str:
+        """As shown; empty without any measurement."""
+        if self.quotation:
+            return self.quotation.mean
+        return shown(statistics.fmean(self.numbers), self.digits) if self.numbers else ""
+
+    @property
+    def deviation(self) -> str:
+        """The sample standard deviation as shown; empty with fewer than two measurements."""
+        if self.quotation:
+            return self.quotation.deviation
+        return shown(statistics.stdev(self.numbers), self.digits) if len(self.numbers) > 1 else ""
+
+    @property
+    def count(self) -> str:
+        """How many seeds are behind the value, if they are fewer than asked for; otherwise empty."""
+        n, asked = len(self.numbers), len(self.measurements)
+        return f"{n} of {asked} seed{'s' * (asked > 1)}" if n < asked else ""
+
+    @property
+    def mark(self) -> str:
+        """What must stand behind it."""
+        return MARK if self.quotation else ""
+
+
+@dataclass(frozen=True)
+class ValueColumn:
+    """A column of values: one metric on one data set."""
+
+    label: str
+    metric: str
+    dataset: str
+    digits: int
+    best: str | None
+    scale: float = 1.0
+    once: bool = False
+    """Whether it stands there for one data set only, whatever others there are."""
+    reference: str | float | None = None
+
+    def of(self, metrics: Mapping[str, Any], instead: Mapping[str, str] | None = None) -> float | None:
+        """The column's number among a run's metrics, in the column's unit; None where there is none.
+
+        `instead` names, by a column's metric, the one to be shown in its place.
+        """
+        return self.scaled(look_up(metrics, (instead or {}).get(self.metric, self.metric)))
+
+    def neutral(self, metrics: Mapping[str, Any]) -> float | None:
+        """The column's reference in its own unit, from a run's metrics if they hold it."""
+        if isinstance(self.reference, str):
+            return self.scaled(look_up(metrics, self.reference))
+        return self.reference
+
+    def scaled(self, number: Any) -> float | None:
+        return None if number is None else float(number) * self.scale
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row; `name` is a reference's name, None for a row of the study."""
+
+    labels: tuple[Label, ...]
+    values: tuple[Value, ...]
+    number: int
+    name: str | None = None
+    shaded: bool = False
+    source: str = "runs"
+    """One of `harness.layout.SOURCES`, or "reference"."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A whole table. Blocks are the rows between two rules, references the last block if there are any."""
+
+    study: str
+    preset: str
+    title: str
+    scale: str
+    """What every caption must say: preset, data sets, seeds, epochs, width, depth, overrides, conditions."""
+    labels: tuple[str, ...]
+    group: int | None
+    """Which label column is shown once a block."""
+    columns: tuple[ValueColumn, ...]
+    blocks: tuple[tuple[TableRow, ...], ...]
+    notes: tuple[str, ...]
+    missing: tuple[str, ...] = field(default=())
+    """What the table should show and cannot, one line each."""
+
+    @property
+    def datasets(self) -> list[str]:
+        """Those that have columns of their own."""
+        return list(dict.fromkeys(column.dataset for column in self.columns if not column.once))
+
+    @property
+    def several(self) -> bool:
+        """Whether headings must name the data set."""
+        return len(self.datasets) > 1
+
+    @property
+    def caption(self) -> str:
+        return f"{self.title}. {self.scale}"
+
+    def spanned(self, block: Sequence[TableRow]) -> bool:
+        """Whether a block's label in the group's column stands there once, for all its rows."""
+        group = self.group
+        return group is not None and len(block) > 1 and len({row.labels[group] for row in block}) == 1
+
+    def has_text(self, place: int) -> bool:
+        """Whether a label column holds words, not only yes and no."""
+        return any(isinstance(row.labels[place], str) for block in self.blocks for row in block)
+
+
+def look_up(metrics: Mapping[str, Any], path: str) -> Any:
+    """What stands under a key; dots lead into nested ones. None where nothing does."""
+    if path in metrics:
+        return metrics[path]
+    first, _, rest = path.partition(".")
+    inner = metrics.get(first)
+    return look_up(inner, rest) if rest and isinstance(inner, Mapping) else None
+
+
+def label_text(label: Label) -> str:
+    """A label as text: ✓ and – for yes and no."""
+    return "" if label is None else label if isinstance(label, str) else "✓" if label else "–"
+
+
+def row_name(labels: Mapping[str, str | bool]) -> str:
+    """A row in words: its labels, one after the other."""
+    words = [label if isinstance(label, str) else name if label else f"no {name}" for name, label in labels.items()]
+    return ", ".join(word for word in words if word not in ("", "–"))
+
+
+def shown(number: float, digits: int) -> str:
+    """A number as tables print it: no minus before a zero."""
+    text = f"{number:.{digits}f}"
+    return text.lstrip("-") if float(text) == 0 else text

@@ -1,0 +1,227 @@
+"""Ours beside the paper's, and the claims judged, as grids of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.catalogue import find_studies
+from harness.discovery import component
+from harness.presets import Preset
+from harness.registries import BENCHMARKS
+from harness.stores.directory import DirectoryStore
+from harness.study import Column, Row, Study, expand
+from tests.reports.test_layouts import Fixed
+from tests.stored_runs import store_run
+
+comparison: Any = component("reports.comparison")
+
+SPOS = {"Method": "SPOS"}
+ABLATION = replace(
+    find_studies("ablation_calr_ms")[0],
+    rows=find_studies("ablation_calr_ms")[0].rows[:2],
+)
+CLUSTERS = Study(
+    "num_clusters",
+    "Clusters",
+    [Row(SPOS | {"Clusters": str(n)}, {"train.epochs": epochs}) for epochs, n in enumerate((5, 25), 1)],
+    [
+        Column("Kendall's τ", "kendall_tau"),
+        Column("Memory (MB)", "training_memory_bytes", digits=0, scale=2**-20, each_dataset=False),
+    ],
+    paper="Table 6",
+)
+
+SOURCES = Study(
+    "sota",
+    "Sources",
+    [
+        Row(SPOS | {"Ours": True}),
+        Row({"Method": "DARTS", "Ours": False}, source="paper"),
+        Row({"Method": "Optimal", "Ours": False}, source="truth"),
+    ],
+    [Column("Top-1 (%)", "top1_accuracy", digits=1)],
+)
+
+
+def build(study: Study, preset: Preset, store: Path, **options: Any) -> dict[str, Any]:
+    grids = comparison.build(study, preset, DirectoryStore(store), **options)
+    return {grid.name: grid for grid in grids}
+
+
+def column(grid: Any, heading: str) -> list[str]:
+    return [row[grid.headings.index(heading)] for row in grid.rows]
+
+
+def fill(store: Path, study: Study, preset: Preset, taus: Mapping[int, Sequence[float | None]], **options: Any) -> None:
+    """Store runs: for each row, a τ a seed; None for none."""
+    for request in expand(study, preset):
+        tau = taus[request.row][request.seed]
+        if tau is not None:
+            store_run(
+                store, request, tau, 60.0 + request.row, cost={"training_memory_bytes": (100 + request.row) << 20}
+            )
+
+
+def test_ours_the_papers_and_the_difference(preset: Preset, tmp_path: Path) -> None:
+    fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: [0.61, None, 0.60]})
+    grid = build(ABLATION, preset, tmp_path)["ablation_calr_ms-paper"]
+    assert grid.headings == (
+        *("Method", "CaLR", "MS", "Data set", "Metric", "Ours", "Seeds", "Paper (cifar10)", "Difference"),
+    )
+    assert grid.rows == (
+        ("SPOS", "–", "–", "digits", "Kendall's τ", "0.510 ± 0.010", "3", "0.751", "-0.241"),
+        ("SPOS", "–", "–", "digits", "Top-1 acc. (%)", "60.00 ± 0.00", "3", "93.12", "-33.12"),
+        ("SPOS", "✓", "–", "digits", "Kendall's τ", "0.605 ± 0.007", "2 of 3", "0.805", "-0.200"),
+        ("SPOS", "✓", "–", "digits", "Top-1 acc. (%)", "61.00 ± 0.00", "2 of 3", "93.3", "-32.30"),
+    )
+    assert grid.notes[0].startswith("The paper has no digits: its cifar10 values stand beside")
+    assert "SPOS, CaLR, no MS, seed 1: missing" in grid.notes
+
+
+def test_the_scale_stands_over_both_grids(preset: Preset, tmp_path: Path) -> None:
+    grids = build(ABLATION, preset, tmp_path, seeds=2, overrides={"train.epochs": 3})
+    assert list(grids) == ["ablation_calr_ms-paper", "ablation_calr_ms-claims"]
+    for grid in grids.values():
+        assert grid.scale.startswith("Preset tiny: digits, 2 seeds, 3 epochs, width 4")
+        assert "with train.epochs=3" in grid.caption
+
+
+def test_an_empty_store_shows_dashes_and_no_data(preset: Preset, tmp_path: Path) -> None:
+    grids = build(ABLATION, preset, tmp_path)
+    numbers, claims = grids.values()
+    assert set(column(numbers, "Ours")) == set(column(numbers, "Difference")) == {"–"}
+    assert set(column(numbers, "Seeds")) == {"0 of 3"}
+    assert column(numbers, "Paper (cifar10)") == ["0.751", "93.12", "0.805", "93.3"]
+    assert set(column(claims, "Verdict")) == {"no data"}
+
+
+@pytest.mark.parametrize(
+    ("calr", "effect", "interval", "verdict"),
+    [
+        ([0.55, 0.54, 0.56], "+0.040", "+0.030 to +0.050", "supported"),
+        ([0.55, 0.50, 0.56], "+0.027", "-0.010 to +0.050", "undecided"),
+        ([0.45, 0.44, 0.46], "-0.060", "-0.070 to -0.050", "contradicted"),
+        ([0.5004, 0.5101, 0.5202], "+0.0002", "+0.0001 to +0.0004", "supported"),
+        ([0.90, None, None], "+0.400", "–", "undecided"),
+    ],
+)
+def test_made_up_stores_decide_a_claim(
+    calr: list[float | None], effect: str, interval: str, verdict: str, preset: Preset, tmp_path: Path
+) -> None:
+    fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: calr})
+    grid = build(ABLATION, preset, tmp_path)["ablation_calr_ms-claims"]
+    seeds = str(sum(tau is not None for tau in calr))
+    assert grid.rows[0] == (
+        "CaLR alone raises Kendall's τ over the baseline.",
+        *("Table 3", "SPOS, no MS: CaLR against no CaLR", "digits", effect, interval, "+0.054", seeds, verdict),
+    )
+
+
+def test_the_verdicts_are_counted_and_their_worth_told(preset: Preset, tmp_path: Path) -> None:
+    fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: [0.55, 0.54, 0.56]})
+    notes = build(ABLATION, preset, tmp_path)["ablation_calr_ms-claims"].notes
+    assert notes[0] == "Of 2 comparisons: 2 supported, 0 contradicted, 0 undecided, 0 no data."
+    assert "With 3 seeds, 1 in 4 comparisons is decided by chance" in notes[2]
+    assert notes[-1] == "The paper has no digits: the paper's effect is that on cifar10."
+
+
+def test_units_remarks_and_what_stands_once(preset: Preset, tmp_path: Path) -> None:
+    single = replace(preset, seeds=1)
+    fill(tmp_path, CLUSTERS, single, {0: [0.7], 1: [0.8]})
+    one = build(CLUSTERS, single, tmp_path)
+    rows = [row[-4:] for row in one["num_clusters-paper"].rows]
+    assert rows == [
+        ("0.700", "1", "0.81 ± 0.024", "-0.110"),
+        ("100", "1", "1901", "-1801"),
+        ("0.800", "1", "0.813 ± 0.017", "-0.013"),
+        ("101", "1", "2187", "-2086"),
+    ]
+    assert any("Table 6: Kept as printed" in note for note in one["num_clusters-paper"].notes)
+    assert column(one["num_clusters-claims"], "Effect") == ["+0.100", "+1"]
+    assert column(one["num_clusters-claims"], "Rows")[0] == "SPOS: Clusters = 25 against Clusters = 5"
+
+
+@pytest.fixture
+def both(preset: Preset) -> Iterator[Preset]:
+    """A preset with a data set that the paper has, and one that it has not."""
+    BENCHMARKS.register("cifar10")(Fixed)
+    yield replace(preset, datasets=("digits", "cifar10"), seeds=2)
+    del BENCHMARKS.entries["cifar10"]
+
+
+def test_rows_of_other_sources(both: Preset, tmp_path: Path) -> None:
+    for request in expand(SOURCES, both):
+        store_run(tmp_path, request, 0.5, 94.0 + request.seed)
+    grids = build(SOURCES, both, tmp_path)
+    numbers, claims = grids["sota-paper"], grids["sota-claims"]
+    best = numbers.rows[-2][-4]
+    assert [(row[0], row[2], *row[-4:]) for row in numbers.rows] == [
+        ("SPOS", "digits", "94.5 ± 0.7", "2", "93.50 ± 0.33", "+1.0"),
+        ("SPOS", "cifar10", "94.5 ± 0.7", "2", "93.50 ± 0.33", "+1.0"),
+        ("DARTS", "digits", "–", "–", "86.23 ± 4.93", "–"),
+        ("DARTS", "cifar10", "–", "–", "86.23 ± 4.93", "–"),
+        # The best that the ground truth holds; Table A does not print it.
+        ("Optimal", "digits", best, "–", "–", "–"),
+        ("Optimal", "cifar10", "94.4", "–", "–", "–"),
+    ]
+    assert 50 < float(best) < 100
+    assert numbers.headings[-2] == "Paper (or its cifar10)"
+    # A quoted value of CIFAR-10 says nothing of the digits.
+    assert [(row[3], row[4], row[-1]) for row in claims.rows] == [
+        ("digits", "–", "no data"),
+        ("cifar10", "+8.3", "supported"),
+    ]
+    assert any(note.startswith("Quoted rows are compared on data sets of the paper only") for note in claims.notes)
+
+
+def test_another_neutral_value_than_the_papers_is_told(preset: Preset, tmp_path: Path) -> None:
+    rows = [Row(SPOS | {"CaLR": False, "γ(α) ∝": "–"})]
+    bias = Column("CB", "complexity_bias", best="nearest", reference="neutral_complexity_bias")
+    known = build(Study("unfairness", "CB", rows, [bias]), preset, tmp_path)["unfairness-claims"]
+    assert "CB: the paper takes 0.5 for neutral, and so does the paper's effect" in "".join(known.notes)
+    same = build(Study("unfairness", "CB", rows, [replace(bias, reference=0.5)]), preset, tmp_path)
+    assert "for neutral" not in "".join(same["unfairness-claims"].notes)
+
+
+def test_a_study_that_is_not_the_papers_has_nothing_to_compare(preset: Preset, tmp_path: Path) -> None:
+    assert build(replace(ABLATION, name="mine"), preset, tmp_path) == {}
+
+
+def test_the_same_store_gives_the_same_grids(preset: Preset, tmp_path: Path) -> None:
+    fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: [0.61, None, 0.60]})
+    assert build(ABLATION, preset, tmp_path) == build(ABLATION, preset, tmp_path)
+
+
+def test_rows_in_words() -> None:
+    claims = {claim.id: claim for claim in component("reports.paper_claims").claims()}
+
+    def words(name: str, pair: int = 0) -> str:
+        return str(comparison._compared(claims[name].pairs[pair]))
+
+    assert words("momentum-fairnas-loses-least") == (
+        "no MS: (FairNAS, β = 0.9 less FairNAS, β = 0) against (SPOS, β = 0.9 less SPOS, β = 0)"
+    )
+    assert words("unfair-baseline-cb") == "SPOS, no CaLR"
+    assert words("similar-gradients") == "A₁ against A₃"
+    assert words("clustering-operation") == "SPOS: MS, Operation-based against no MS"
+    assert words("gamma-4-best") == "SPOS, CaLR, MS: γ′ = 4 against γ′ = 3"
+    assert words("curves-accuracy-unfair") == (
+        "SPOS, no CaLR, no MS: valid_accuracy_large against valid_accuracy_small"
+    )
+    assert words("curves-calr-fairer") == (
+        "SPOS, no MS: (CaLR, valid_accuracy_large less CaLR, valid_accuracy_small) "
+        "against (no CaLR, valid_accuracy_large less no CaLR, valid_accuracy_small)"
+    )
+    assert words("decay-log-best") == "SPOS, CaLR, MS: log x against x"
+
+
+def test_a_grid_of_uneven_rows_is_a_mistake() -> None:
+    grid = component("reports.grid").Grid
+    with pytest.raises(ValueError, match="differ in width"):
+        grid("g", "t", "s", ("a", "b"), (("1",),), (True, True))
+    assert grid("g", "Title", "Scale.", ("a",), (), (True,)).caption == "Title. Scale."

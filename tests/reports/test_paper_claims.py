@@ -1,0 +1,149 @@
+"""The claims file names what is there, and the paper's own numbers bear it out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.catalogue import all_studies
+from harness.discovery import component
+from harness.errors import DataError
+
+numbers: Any = component("reports.paper_numbers")
+paper_claims: Any = component("reports.paper_claims")
+
+DATASETS = ("cifar10", "cifar100", "imagenet16-120", "imagenet")
+STUDIES = {study.name: study for study in all_studies()}
+UNSHOWN = {"gradient_spread", "momentum_spread", "stage_seconds.train"} | {
+    f"valid_{what}_{size}" for what in ("loss", "accuracy") for size in ("small", "large")
+}
+"""Metrics that runs have, and that tables need not show."""
+
+
+def terms(claim: Any) -> list[Any]:
+    return [term for pair in claim.pairs for side in pair.sides for term in side.terms]
+
+
+def every(holds: Callable[[Any], bool]) -> list[str]:
+    """The claims for which it does not hold."""
+    return [claim.id for claim in paper_claims.claims() if not holds(claim)]
+
+
+def test_every_table_has_a_claim() -> None:
+    named = {claim.where for claim in paper_claims.claims()}
+    assert {table.name for table in numbers.tables()} <= named
+
+
+def test_a_claim_belongs_to_the_study_of_its_table() -> None:
+    studies = {table.name: table.study for table in numbers.tables()}
+    assert every(lambda claim: studies.get(claim.where, claim.study) == claim.study) == []
+
+
+def test_claims_on_tables_name_rows_of_the_paper() -> None:
+    rows = {table.name: [dict(row.labels) for row in table.rows] for table in numbers.tables()}
+    assert every(lambda c: c.where not in rows or all(dict(t.labels) in rows[c.where] for t in terms(c))) == []
+
+
+def test_claims_name_rows_and_metrics_of_the_studies_that_are_here() -> None:
+    wrong = []
+    for claim in paper_claims.claims():
+        if claim.study not in STUDIES:
+            continue
+        study = STUDIES[claim.study]
+        for term in terms(claim):
+            if dict(term.labels) not in [dict(row.labels) for row in study.rows]:
+                wrong.append((claim.id, dict(term.labels)))
+            if term.metric not in {column.metric for column in study.columns} | UNSHOWN:
+                wrong.append((claim.id, term.metric))
+    assert wrong == []
+
+
+def test_rows_of_the_paper_are_rows_of_the_studies_that_are_here() -> None:
+    wrong = []
+    for table in numbers.tables():
+        study = STUDIES.get(table.study)
+        if study is not None:
+            rows = [dict(row.labels) for row in study.rows]
+            wrong += [(table.name, dict(row.labels)) for row in table.rows if dict(row.labels) not in rows]
+            shown = {column.metric for column in study.columns}
+            wrong += [(table.name, column.metric) for column in table.columns if column.metric not in shown]
+    assert wrong == []
+
+
+def test_the_papers_own_numbers_bear_out_every_claim_that_they_concern() -> None:
+    borne_out: dict[str, set[bool]] = {}
+    for claim in paper_claims.claims():
+        for pair in claim.pairs:
+            for dataset in DATASETS:
+                effect = paper_claims.printed_effect(claim, pair, dataset)
+                if effect is not None:
+                    borne_out.setdefault(claim.id, set()).add(effect > 0)
+    assert [name for name, outcomes in borne_out.items() if outcomes != {True}] == []
+    # Figures of spread, time and curves have no printed numbers; every claim on a table has.
+    assert every(lambda claim: claim.id in borne_out or claim.where.startswith("Figure")) == []
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "dataset", "effect"),
+    [
+        ("main-tau", "cifar10", 0.063),
+        ("main-memory", "cifar10", 1.05 - 1901 / 1875),
+        ("unfair-calr-cb", "cifar10", 0.13),
+        ("unfair-reversed-c3", "cifar10", 0.03),
+        ("unfair-baseline-c3", "cifar10", 0.19),
+        ("clustering-random-no-gain", "cifar10", 0.011),
+        ("clustering-random-varies", "cifar10", 0.011),
+        ("momentum-fairnas-loses-least", "cifar10", 0.113),
+        ("main-memory", "cifar100", None),
+        ("curves-gradients", "cifar10", None),
+    ],
+)
+def test_the_effect_by_the_papers_numbers(claim_id: str, dataset: str, effect: float | None) -> None:
+    (claim,) = [claim for claim in paper_claims.claims() if claim.id == claim_id]
+    assert paper_claims.printed_effect(claim, claim.pairs[0], dataset) == pytest.approx(effect)
+
+
+def broken(file: Path, **changes: Any) -> str:
+    """What the loader says of a claim with something changed."""
+    document = [one for one in json.loads((numbers.FOLDER / "claims.json").read_text()) if one["id"] == "main-memory"]
+    file.write_text(json.dumps([document[0] | changes]))
+    with pytest.raises(DataError) as caught:
+        paper_claims.load(file)
+    assert str(file) in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_wrong_claim_is_told_and_which(tmp_path: Path) -> None:
+    file = tmp_path / "claims.json"
+    assert "claim 1 (main-memory): the paper has no 'Table 9'" in broken(file, where="Table 9")
+    assert "the kind is 'better'; allowed: higher" in broken(file, kind="better")
+    assert "need a bound" in broken(file, bound=None)
+    assert "need a bound" in broken(file, kind="higher")
+    assert "need a reference" in broken(file, reference=0.5)
+    assert "our reading" in broken(file, reading="")
+    assert "small letters" in broken(file, id="Main Memory")
+    assert "compares nothing" in broken(file, pairs=[])
+    assert "list of two sides" in broken(file, pairs=[[{"Ours": True}]])
+    assert "is not the labels" in broken(file, pairs=[[{"Ours": 1}, {}]])
+    assert "lists of labels" in broken(file, each={"Method": "SPOS"})
+    assert "wrong type" in broken(file, metric=None)
+    file.write_text("{}")
+    with pytest.raises(DataError, match="expected a list of claims"):
+        paper_claims.load(file)
+    one = json.loads((numbers.FOLDER / "claims.json").read_text())[0]
+    file.write_text(json.dumps([one, one]))
+    with pytest.raises(DataError, match="two claims are named 'mobilenet-top1'"):
+        paper_claims.load(file)
+
+
+def test_a_row_of_a_claim_may_have_a_metric_of_its_own(tmp_path: Path) -> None:
+    document = json.loads((numbers.FOLDER / "claims.json").read_text())[0]
+    document["pairs"] = [[{"Ours": True, "@metric": "flops"}, {"Ours": True}]]
+    (tmp_path / "claims.json").write_text(json.dumps([document]))
+    (claim,) = paper_claims.load(tmp_path / "claims.json")
+    assert [term.metric for term in terms(claim)[:2]] == ["flops", "top1_accuracy"]
+    assert dict(terms(claim)[0].labels) == {"Method": "SPOS-S", "Ours": True}
