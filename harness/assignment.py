@@ -42,6 +42,8 @@ class Assignment:
     checkpoint_every: float = 60.0
     again: bool = False
     """Whether a ranking that is there is made anew, for what is computed from predictions has changed."""
+    found: list[int] | None = None
+    """What the search that the cell starts from has found, where that is known; else the store is asked."""
     timeout: float | None = None
     """Only to be told with the failure: the executor keeps the time."""
 

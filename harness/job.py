@@ -147,6 +147,8 @@ def _found_by_parent(cell: Cell, job: Assignment) -> Architecture | None:
     start = cell.start
     if start is None:
         return None
+    if job.found is not None:
+        return tuple(job.found)
     run = job.reader.done(start.key)
     ranking = None if run is None else run.rankings.get(start.ranking_key)
     if run is None or ranking is None:

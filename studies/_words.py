@@ -20,7 +20,7 @@ MEMORY = Column(
     best=None,
     scale=2**-20,
     each_dataset=False,
-    remark="Peak memory: that of the training steps, without what is held to measure them; allocated on the device, or "
+    remark="That of the training steps, without what is held to measure them; allocated on the device, or "
     "on a CPU the growth of the process's resident set. MB are 2²⁰ bytes.",
 )
 HOURS = Column(
@@ -30,7 +30,7 @@ HOURS = Column(
     best=None,
     scale=1 / 3600,
     each_dataset=False,
-    remark="Training (h): wall time of supernet training alone, on whatever the runs ran on.",
+    remark="Wall time of supernet training alone, on whatever the runs ran on.",
 )
 
 

@@ -38,7 +38,7 @@ study = Study(
             "MGCS",
             "mgcs",
             digits=2,
-            remark="MGCS: the first parameter of the network, every step of the last epoch. A₀ and the edges in which "
+            remark="The first parameter of the network, every step of the last epoch. A₀ and the edges in which "
             "A₁, A₃ and A₅ differ from it are drawn by the seed.",
         )
     ],

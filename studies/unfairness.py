@@ -32,7 +32,7 @@ study = Study(
             digits=3,
             best="nearest",
             reference="neutral_complexity_bias",
-            remark="CB: pairs that prediction or truth ties are not wrongly ordered, and of two equally large subnets "
+            remark="Pairs that prediction or truth ties are not wrongly ordered, and of two equally large subnets "
             "none is the larger. A predictor whose errors have nothing to do with size has the neutral value, not 0.5.",
         ),
         Column(
@@ -41,7 +41,7 @@ study = Study(
             digits=3,
             best="nearest",
             reference=0.0,
-            remark="C³: τ-b, in which ties count for neither side, of the number of parameters and predicted over "
+            remark="τ-b, in which ties count for neither side, of the number of parameters and predicted over "
             "looked-up test accuracy.",
         ),
     ],

@@ -51,6 +51,8 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
         "overrides": found.overrides,
         "threads": threads or cost.get("threads", 1),
         "device": device or str(cost.get("device", "")).partition(":")[0] or None,
+        # Only this run is made again, not the search that it started from.
+        "found": (found.result or {}).get("top1") if cell.start is not None else None,
     }
     with _folder(into, cell) as folder:
         interrupted = _execute(document | {"store": str(folder.absolute())}, f"run {found.id} again")

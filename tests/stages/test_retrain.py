@@ -194,3 +194,27 @@ def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -
         f"{label} retraining seed 0 stays waiting: the search that it starts from is not there"
         for label in ("cosine", "calr")
     ]
+
+
+def test_a_job_retrains_what_the_stored_search_found_and_fails_without_it(toy_project: Path, tmp_path: Path) -> None:
+    from harness.job import run_job
+
+    child = Cell.of(toy(retrain=RETRAIN))
+    assert child.start is not None
+
+    def run(cell: Cell, **more: Any) -> dict[str, Any]:
+        job = {"kind": "train", "cell": cell.json(), "store": str(tmp_path), "preset": "tiny", "overrides": {}}
+        return run_job({**job, "threads": 1, "device": "cpu", **more}, lambda report: None)
+
+    refused = run(child)
+    assert refused["status"] == "failed" and "no done search of cell" in refused["error"]
+    assert DirectoryStore(tmp_path).runs() == []  # nothing was begun
+    search = run(child.start)
+    retrained = run(child)
+    assert retrained["status"] == "done" and retrained["result"]["top1"] == search["result"]["top1"]
+    assert retrained["result"]["retrained_accuracy"] is not None
+    stored = DirectoryStore(tmp_path).done(child.key)
+    assert stored is not None and stored.counts and child.ranking_key in stored.rankings
+    assert run(child)["already"]
+    told = run(Cell.of(toy(retrain={**RETRAIN, "epochs": 1})), found=[2, 0, 1])
+    assert told["result"]["top1"] == [2, 0, 1]
