@@ -10,6 +10,7 @@ import pytest
 
 from harness import discovery
 from harness.benchmarks.table import TableBenchmark
+from harness.catalogue import find_studies
 from harness.config import Component, Observe, Ranking, RunConfig
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.presets import Preset, get_preset
@@ -196,3 +197,30 @@ def test_an_edited_component_of_the_users_is_another_one(tmp_path: Path, monkeyp
         with discovery.fresh():
             keys.append(Cell(RunConfig(method=Component("mine"))).key)
     assert keys[0] == keys[2] != keys[1]
+
+
+def test_runs_that_were_stored_keep_their_cells_and_rankings() -> None:
+    """Keys of another day: an option that is added must not change what it means not to use it."""
+    (study,) = find_studies("ablation_calr_ms")
+    first, second, third = (request.cell for request in expand(study, get_preset("demo"), 1)[::5])
+    assert first.key == "2ba877558b6b2a668fcb003f1bdcdf6f3959457730f2c1905ac27a843c964581"
+    assert second.key == "9d004c9d258c6042caab114212858820dbe506e5a34e23e7b3d93d851b4d93a5"
+    assert third.key == "94161569cb70bae77aae798c4f16e6c145e46a7d119649f9f81c90b08d91fb26"
+    assert first.ranking_key == second.ranking_key == third.ranking_key == "1cacc4c1af71abbf"
+
+
+def test_what_cb_is_taken_over_is_another_ranking_of_the_same_cell() -> None:
+    plain = Cell(RunConfig())
+    rankings = [Ranking(top_share=0.3), Ranking(top_share=0.3, top_sample=50), Ranking(top_share=0.2)]
+    asked = [Cell(RunConfig(rank=ranking)) for ranking in rankings]
+    assert {cell.key for cell in asked} == {plain.key}
+    assert len({cell.ranking_key for cell in (*asked, plain)}) == 4
+    # A sample of nothing is nothing.
+    assert Cell(RunConfig(rank=Ranking(top_sample=50))).ranking_key == plain.ranking_key
+
+
+def test_curves_are_asked_for_at_evenly_spaced_epochs_up_to_the_last() -> None:
+    study = Study("c", "C", [Row({"": ""}, points={"observe.kendall_tau_every": 10})], [])
+    for epochs, every in ((250, 25), (20, 2), (4, 1), (60, 6), (7, 1)):
+        (request,) = expand(study, get_preset("demo"), 1, {"train.epochs": epochs})
+        assert request.cell.config.observe.kendall_tau_every == every

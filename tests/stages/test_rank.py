@@ -19,7 +19,15 @@ from harness.errors import UnknownName
 from harness.method import Part
 from harness.registries import BENCHMARKS, DATASETS, SPACES
 from harness.space import Architecture
-from harness.stages.rank import Found, Predictions, candidate_architectures, judge, predict, selected_architectures
+from harness.stages.rank import (
+    Found,
+    Predictions,
+    candidate_architectures,
+    judge,
+    predict,
+    selected_architectures,
+    top_architectures,
+)
 from harness.stages.train import Supernets, train
 
 
@@ -241,3 +249,32 @@ def test_tau_is_taken_over_the_selected(toy_project: Path) -> None:
 def test_another_data_set_than_the_benchmarks_is_refused(toy_project: Path) -> None:
     with pytest.raises(UnknownName, match="no data set of benchmark made up is named 'digits'"):
         selected_architectures(benchmark(RISING), "digits", Ranking())
+
+
+def test_the_top_are_the_best_by_truth_with_ties_to_the_lowest_numbers(toy_project: Path) -> None:
+    space = SPACES.get("toy")()
+    made = benchmark([60.0, 20, 30, 50, 50, 50, 40, 10, 10])  # numbers 0 to 3 are one network
+    numbers = [space.index(one) for one in top_architectures(made, "toy", Ranking(top_share=0.5))]
+    assert numbers == [0, 1, 2, 3, 6, 7]  # six of twelve: 8 ties with 6 and 7
+    assert top_architectures(made, "toy", Ranking()) == []
+    assert len(top_architectures(made, "toy", Ranking(top_share=1.0))) == 12
+    some = top_architectures(made, "toy", Ranking(top_share=0.5, top_sample=3))
+    assert len(some) == 3 and {space.index(one) for one in some} < set(numbers)
+    assert some == top_architectures(made, "toy", Ranking(top_share=0.5, top_sample=3, images=7))
+    assert len(top_architectures(made, "toy", Ranking(top_share=0.5, top_sample=100))) == 6
+
+
+def test_thirty_percent_of_the_embedded_benchmark_are_4688() -> None:
+    digits = BENCHMARKS.get("digits")()
+    assert len(top_architectures(digits, "digits", Ranking(top_share=0.3))) == 4688
+
+
+def test_cb_and_c3_are_judged_where_they_are_asked_for(toy_project: Path) -> None:
+    space = SPACES.get("toy")()
+    predictions = {architecture: float(-space.complexity(architecture)) for architecture in space}
+    plain = judged(predictions, RISING)
+    assert plain.complexity_bias is plain.complexity_convergence is plain.neutral_complexity_bias is None
+    biased = judged(predictions, RISING, top_share=1.0)
+    assert biased.complexity_bias == 1.0  # whoever is ranked too low is larger: the prediction is that
+    assert 0.5 < biased.neutral_complexity_bias < 1.0 and biased.complexity_convergence < 0
+    assert (biased.kendall_tau, biased.top1) == (plain.kendall_tau, plain.top1)
