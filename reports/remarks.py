@@ -16,8 +16,11 @@ def title(text: str, paper: str) -> str:
     return text + (f" ({paper} of the paper)" if paper else "")
 
 
-def scale(findings: Findings) -> str:
-    """What a caption must say, so that no table can pass for one of another scale."""
+def scale(findings: Findings, spread: str = "Mean ± sample standard deviation over the seeds.") -> str:
+    """What a caption must say, so that no table can pass for one of another scale.
+
+    `spread` says how several seeds are shown.
+    """
     requests = findings.requests
     seeds = len({request.seed for request in requests})
     configs = [request.cell.config for request in requests]
@@ -33,7 +36,7 @@ def scale(findings: Findings) -> str:
         text += f", {_settings(findings.overrides)}"
     if findings.where:
         text += f", only where {findings.where}"
-    return text + (". Mean ± sample standard deviation over the seeds." if seeds > 1 else ".")
+    return f"{text}. {spread}" if seeds > 1 and spread else f"{text}."
 
 
 def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
@@ -75,16 +78,15 @@ def column_notes(asked: Sequence[Column], columns: Sequence[ValueColumn], found:
     several = len({column.dataset for column in columns}) > 1
     for column in asked:
         mine = [one for one in columns if (one.label, one.metric) == (column.label, column.metric)]
-        text = ""
         if column.reference is not None and mine:
             varies = several and isinstance(column.reference, str)
             neutral = [_neutral(one, found) + (f" on {one.dataset}" if varies else "") for one in mine]
-            text += f" The neutral value is {', '.join(dict.fromkeys(neutral))}."
-        if several and any(one.once for one in mine):
-            text += f" Shown for {mine[0].dataset}."
-        text += f" {column.remark}" if column.remark and mine else ""
-        if text:
-            lines.append(f"{column.label}:{text}")
+            lines.append(f"{column.label}: the neutral value is {', '.join(dict.fromkeys(neutral))}.")
+        if column.remark and mine:
+            lines.append(column.remark)
+    once = [column for column in columns if column.once]
+    if several and once:
+        lines.append(f"{', '.join(column.label for column in once)}: of {once[0].dataset}.")
     return lines
 
 
@@ -115,7 +117,7 @@ def _neutral(column: ValueColumn, found: Sequence[Evidence]) -> str:
     """The reference as shown; from lowest to highest where runs differ in it."""
     if not isinstance(column.reference, str):
         # As the study wrote it: rounding it to the column's digits could make it another value.
-        return str(column.reference)
+        return f"{float(column.reference):g}" if column.reference is not None else ""
     numbers = [column.neutral(one.metrics) for one in found if one.request.dataset == column.dataset]
     known = [shown(number, column.digits) for number in sorted(one for one in numbers if one is not None)]
     if not known:

@@ -1,4 +1,4 @@
-"""What a report holds: for every study its table. Knows no format."""
+"""What a report holds: for every study its table, its figures, and how it compares with the paper. Knows no format."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from harness.presets import Preset
 from harness.study import Study
 
 from .evidence import Findings, find
+from .figure_values import FigureValue
+from .figures import build as build_figures
+from .grid import Grid
 from .tables import lay_out
 from .values import Table
 
@@ -34,6 +37,8 @@ class Asked:
     overrides: Mapping[str, Any] | None = None
     where: str | None = None
     references: bool = False
+    figures: bool = False
+    compare: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,18 +46,28 @@ class Section:
     """One study's part of a report."""
 
     table: Table
+    figures: tuple[FigureValue, ...]
+    grids: tuple[Grid, ...]
     findings: Findings
 
     @property
     def missing(self) -> list[str]:
-        return list(self.table.missing)
+        """What the table and the figures should show and cannot."""
+        drawn = [f"figure {one.name}: {text}" for one in self.figures for text in one.missing]
+        return [*self.table.missing, *drawn]
 
 
 def section(study: Study, store: Store, asked: Asked) -> Section:
     """All that is reported of a study. Raises `InvalidConfiguration`."""
     findings = find(study, asked.preset, store, asked.seeds, asked.overrides, asked.where)
     table = lay_out(findings, store if asked.references else None)
-    return Section(table, findings)
+    figures = tuple(build_figures(findings)) if asked.figures else ()
+    grids: tuple[Grid, ...] = ()
+    if asked.compare:
+        from .comparison import build
+
+        grids = tuple(build(study, asked.preset, store, asked.seeds, asked.overrides, asked.where))
+    return Section(table, figures, grids, findings)
 
 
 def require_complete(sections: Sequence[Section], store: str) -> None:

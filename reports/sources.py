@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.benchmarks import benchmark_for
-from harness.errors import DataError, UnknownName
+from harness.errors import UserError
 from harness.layout import Row
 from harness.study import Request, Study
 
@@ -70,7 +70,7 @@ def _truth(row: Row, column: ValueColumn, requests: Sequence[Request], missing: 
     try:
         benchmark = benchmark_for(config.benchmark, config.space)
         best = float(benchmark.accuracies(config.rank.truth_of(config.dataset)).max())
-    except (DataError, UnknownName) as error:
+    except UserError as error:  # it is not here, or about something else
         missing.append(f"{row_name(row.labels)}, {column.dataset}: {column.label}: {error}")
         return Value((Measurement(None, None, f"benchmark {config.benchmark}", "not here"),), column.digits)
     measurement = Measurement(None, column.scaled(best), f"benchmark {config.benchmark}", "truth")

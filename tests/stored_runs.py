@@ -31,13 +31,18 @@ def store_run(
     cost: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
     observed: Mapping[str, Any] | None = None,
+    made: Mapping[str, Any] | None = None,
 ) -> StoredRun:
-    """Store a run of the request's cell, as it would stand there with that status."""
+    """Store a run of the request's cell, as it would stand there with that status.
+
+    `more` is added to its result, `observed` are its curves, `made` is added to Sacred's record.
+    """
     opened = DirectoryStore(store)
     directory = opened.create(request.cell, preset, overrides or {})
     for step, value in (curve or {}).items():
         directory.log_metric("kendall_tau", step, value)
-    record = {"start_time": "2026-01-01T10:00:00.000000", "stop_time": "2026-01-01T10:00:02.500000"}
+    record: dict[str, Any] = {"start_time": "2026-01-01T10:00:00.000000", "stop_time": "2026-01-01T10:00:02.500000"}
+    record |= dict(made or {})
     if status == "lost":
         cell = read_small(directory.path / CELL)
         directory.write(CELL, cell | {"owner": cell["owner"] | {"started": -1}})

@@ -1,8 +1,8 @@
-"""`harness report`: studies' tables from stored runs."""
+"""`harness report`: studies' tables and figures from stored runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ FORMATS = {
     "latex": "reports.latex",
     "csv": "reports.tidy",
     "parquet": "reports.parquet",
+    "html": "reports.html",
 }
 
 
@@ -32,7 +33,9 @@ FORMATS = {
 @click.option("--where", metavar="EXPR", help="Only runs for which this holds, e.g. \"method.name == 'spos'\".")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="markdown", show_default=True)
 @click.option("--references", is_flag=True, help="Add rows for predictors that trained nothing.")
+@click.option("--compare", is_flag=True, help="Add ours against the paper's numbers, and the paper's claims.")
 @click.option("--strict", is_flag=True, help="Report nothing, and exit 1, when anything is missing.")
+@click.option("--figures/--no-figures", default=True, help="Figures: in the page, and as files where --out is given.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write files into this folder.")
 @store_option
 def command(
@@ -42,15 +45,18 @@ def command(
     where: str | None,
     form: str,
     references: bool,
+    compare: bool,
     strict: bool,
+    figures: bool,
     out: Path | None,
     store: Places,
     updates: tuple[str, ...],
 ) -> None:
-    """Print the tables of the studies, or write them into a folder, one file a study.
+    """Print the tables of the studies, or write them into a folder: one file a study, one page for all with html.
 
     STUDY is a name or a file; without any, all studies that the store has runs of. Everything after
     `with` is what the runs were made with besides the preset: without it, runs with overrides do not count.
+    Figures are written as SVG and PDF.
     """
     from harness.discovery import component
     from harness.presets import get_preset
@@ -58,20 +64,22 @@ def command(
 
     if out is None and form == "parquet":
         raise UserError("a Parquet file is not for the screen: say --out DIR")
+    if out is None and form == "csv" and compare:
+        raise UserError("tables and their comparison have different columns, and go into two files: say --out DIR")
     report, renderer = component("reports.report"), component(FORMATS[form])
     scale, opened = get_preset(preset), store.open()
     overrides = parse_updates(updates)
     chosen = _chosen(studies, scale, opened, overrides)
-    asked = report.Asked(scale, seeds, overrides, where, references)
+    drawn = figures and (out is not None or form == "html")
+    asked = report.Asked(scale, seeds, overrides, where, references, drawn, compare)
     sections = [report.section(study, opened, asked) for study in _told(chosen)]
     if strict:
         report.require_complete(sections, opened.name)
     if out is None:
-        click.echo(renderer.render([section.table for section in sections]), nl=False)
+        click.echo(_printed(renderer, sections, opened, form), nl=False)
         return
-    for section in sections:
-        place = out / f"{section.table.study}.{renderer.SUFFIX}"
-        _write(place, _encoded(renderer, [section.table]))
+    for name, content in _files(renderer, sections, opened, form):
+        _write(out / name, content)
 
 
 def _chosen(names: tuple[str, ...], preset: Preset, store: Store, overrides: dict[str, Any]) -> list[Study]:
@@ -91,7 +99,7 @@ def _chosen(names: tuple[str, ...], preset: Preset, store: Store, overrides: dic
     return found
 
 
-def _told(studies: Sequence[Study]) -> Iterable[Study]:
+def _told(studies: Sequence[Study]) -> Iterator[Study]:
     """The studies, one after the other; where there are several, each is named when its turn comes."""
     for number, study in enumerate(studies, 1):
         if len(studies) > 1:
@@ -99,9 +107,32 @@ def _told(studies: Sequence[Study]) -> Iterable[Study]:
         yield study
 
 
-def _encoded(renderer: Any, tables: Sequence[Any]) -> bytes:
-    content: bytes = renderer.encode(tables) if hasattr(renderer, "encode") else renderer.render(tables).encode()
-    return content
+def _printed(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> str:
+    if form == "html":
+        return str(renderer.page(sections, store))
+    grids = [grid for section in sections for grid in section.grids]
+    text = renderer.render([section.table for section in sections])
+    return f"{text}\n{renderer.render_grids(grids)}" if grids else str(text)
+
+
+def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> Iterator[tuple[str, bytes]]:
+    """What is written: names, and contents that are made when it is their turn."""
+    from harness.discovery import component
+
+    if form == "html":
+        yield "index.html", renderer.page(sections, store, files=True).encode()
+    else:
+        for section in sections:
+            content = renderer.encode([section.table]) if form == "parquet" else renderer.render([section.table])
+            yield f"{section.table.study}.{renderer.SUFFIX}", content if form == "parquet" else content.encode()
+            if section.grids:
+                # Grids are text for readers: the typed table is the other file.
+                texts = component(FORMATS["csv"]) if form == "parquet" else renderer
+                yield f"{section.table.study}-compared.{texts.SUFFIX}", texts.render_grids(section.grids).encode()
+    drawing = component("reports.drawing")
+    for figure in (figure for section in sections for figure in section.figures):
+        for kind in drawing.FORMATS:
+            yield f"{figure.file}.{kind}", drawing.draw(figure, kind)
 
 
 def _write(path: Path, content: bytes) -> None:

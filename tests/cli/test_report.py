@@ -73,6 +73,44 @@ def test_report_takes_conditions_and_settings(capsys: pytest.CaptureFixture[str]
     assert {row["state"] for row in rows} == {"missing"}
 
 
+def test_report_makes_one_page_of_several_studies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from harness.study import Bars, Column, Figure, Row, Study\n"
+        "tau = Column('τ', 'kendall_tau')\n"
+        "bars = [Figure('bars', 'Bars', [Bars('', tau)])]\n"
+        "study = Study('mine', 'Mine', [Row({'M': 'a'}, {'method.name': 'spos'})], [tau], figures=bars)\n"
+    )
+    report = ["report", "ablation_calr_ms", str(tmp_path / "mine.py"), "--preset", "tiny", "--seeds", "1"]
+    assert main([*report, "--format", "html", "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == "1 of 2: ablation_calr_ms\n2 of 2: mine\n"
+    files = ["index.html", "mine-bars.pdf", "mine-bars.svg"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert 'id="table-ablation_calr_ms"' in page and 'id="figure-mine-bars"' in page
+    assert main([*report, "--format", "html"]) == 0
+    assert 'id="figure-mine-bars"' in capsys.readouterr().out
+    # Tables with figures beside them, or without.
+    for more, suffixes in ([], {".md", ".svg", ".pdf"}), (["--no-figures"], {".md"}):
+        out = tmp_path / "-".join(["tables", *more])
+        assert main([*report, "--out", str(out), *more]) == 0
+        assert {path.suffix for path in out.iterdir()} == suffixes
+    capsys.readouterr()
+
+
+def test_report_compares_with_the_paper(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = ["report", "ablation_calr_ms", "--preset", "tiny", "--seeds", "1", "--compare"]
+    assert main(report) == 0
+    assert "0.772" in capsys.readouterr().out
+    assert main([*report, "--format", "csv", "--out", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("ablation_calr_ms-compared.csv", "ablation_calr_ms.csv")
+    ]
+    assert "0.772" in (tmp_path / "ablation_calr_ms-compared.csv").read_text()
+    assert main([*report, "--format", "html"]) == 0
+    assert "0.772" in capsys.readouterr().out
+
+
 def test_strict_reports_all_or_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = ["report", "ablation_calr_ms", "--preset", "tiny", "--seeds", "1", "--strict"]
     assert main([*report, "--out", str(tmp_path)]) == 1
@@ -88,6 +126,7 @@ def test_strict_reports_all_or_nothing(tmp_path: Path, capsys: pytest.CaptureFix
     ("arguments", "message"),
     [
         (["report", "--format", "parquet"], "say --out"),
+        (["report", "--format", "csv", "--compare"], "say --out"),
         (["report", "ablation"], "did you mean 'ablation_calr_ms'"),
         (["report", "--preset", "tny"], "did you mean 'tiny'"),
         (["report"], "no study has a run under preset demo"),

@@ -20,6 +20,8 @@ from harness.stores.directory import DirectoryStore
 from harness.study import Column, Row, Study, expand
 from tests.stored_runs import store_run
 
+RENDERERS = [("markdown", "md"), ("latex", "tex"), ("tidy", "csv"), ("html", "html")]
+
 STUDY = Study(
     name="sota",  # whose rows the paper has
     title="Everything",
@@ -89,7 +91,7 @@ def shown(table: Any) -> list[list[str]]:
     return [[value.mean + value.mark for value in row.values] for block in table.blocks for row in block]
 
 
-@pytest.mark.parametrize(("renderer", "suffix"), [("markdown", "md"), ("latex", "tex"), ("tidy", "csv")])
+@pytest.mark.parametrize(("renderer", "suffix"), RENDERERS)
 def test_renders_all_that_a_layout_can_say(
     renderer: str, suffix: str, both: Preset, store: Path, names: dict[str, str], golden: Callable[[str, str], None]
 ) -> None:
@@ -97,7 +99,28 @@ def test_renders_all_that_a_layout_can_say(
         names[run.id] = f"run-{run.cell['config']['schedule']['name']}-{run.cell['config']['seed']}"
         assert number < 3
     table = build(STUDY, both, store)
-    golden(f"layout.{suffix}", component(f"reports.{renderer}").render([table]))
+    module = component(f"reports.{renderer}")
+    golden(f"layout.{suffix}", (module.render_tables if suffix == "html" else module.render)([table]))
+
+
+@pytest.mark.parametrize(("renderer", "suffix"), RENDERERS)
+def test_renders_grids(renderer: str, suffix: str, golden: Callable[[str, str], None]) -> None:
+    grid = component("reports.grid").Grid
+    long = "CaLR raises Kendall's τ over the baseline <at 50 %> | on *every* data set & with every method"
+    grids = [
+        grid("one", "Claims", "Preset tiny.", ("Claim", "Effect"), ((long, "−0.012"), ("Short", "—")), (False, True)),
+        grid("two", "Numbers", "Preset tiny.", ("γ′", "Effect"), (("2", "0.5 ± 0.1"),), (True, True), ("One seed.",)),
+        grid("three", "Nothing", "Preset tiny.", ("Claim",), (), (False,)),
+    ]
+    golden(f"grids.{suffix}", component(f"reports.{renderer}").render_grids(grids))
+
+
+def test_a_long_grid_is_several_floats_in_latex() -> None:
+    latex = component("reports.latex")
+    rows = tuple((str(number),) for number in range(latex.PART + 1))
+    text = latex.render_grids([component("reports.grid").Grid("g", "G", "S", ("N",), rows, (True,), ("Note.",))])
+    assert text.count("\\begin{table}") == 2 and text.count("Note.") == 1
+    assert "\\label{tab:g}" in text and "\\label{tab:g-2}" in text and "(continued)" in text
 
 
 def test_sources_scales_substitutes_and_dotted_metrics(both: Preset, store: Path) -> None:
@@ -118,7 +141,7 @@ def test_sources_scales_substitutes_and_dotted_metrics(both: Preset, store: Path
     # One seed of two does not compete with two of two, nor does what was not measured with anything.
     assert not any(value.best for block in table.blocks for row in block for value in row.values)
     text = "\n".join(table.notes)
-    assert "CB: The neutral value is 0.512 to 0.513 on digits, not known on cifar10. Ties count one half." in text
+    assert "CB: the neutral value is 0.512 to 0.513 on digits, not known on cifar10.\nTies count one half.\n" in text
     assert "† Quoted from the paper (Table A); not measured here." in text
     assert "Optimal: the best accuracy that the ground truth holds, no run." in text
 

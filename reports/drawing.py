@@ -1,0 +1,215 @@
+"""Figures as SVG and PDF, by matplotlib. The same figure gives the same bytes. Knows no study.
+
+Colours are those of Okabe and Ito, which colour-blind readers can tell apart; line styles, markers and
+hatches differ too. Letters are drawn as paths in SVG: every reader sees the same figure, whatever fonts it has.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .figure_values import BarPanel, FigureValue, GraphPanel, LinePanel, Panel, PointPanel
+from .wirings import draw_wiring
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("svg", "pdf")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+HATCHES = ("", "//", "..", "xx", "\\\\", "--")
+MOST_COLUMNS = 3
+PANEL = (3.7, 2.7)
+"""Inches."""
+
+_STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": "#dddddd",
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "hatch.linewidth": 0.5,
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,
+}
+
+
+def draw(figure: FigureValue, form: str) -> bytes:
+    """The figure in one of `FORMATS`."""
+    with _style(figure.file):
+        canvas = _compose(figure)
+        file = io.BytesIO()
+        # No dates and no versions: the same store gives the same bytes.
+        unsaid = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}[form]
+        canvas.savefig(file, format=form, metadata=dict.fromkeys(unsaid))
+    return file.getvalue()
+
+
+@contextmanager
+def _style(salt: str) -> Iterator[None]:
+    """Our own settings over matplotlib's defaults, whatever the reader has set."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        settings: dict[Any, Any] = {**_STYLE, "svg.hashsalt": salt}
+        matplotlib.rcParams.update(settings)
+        yield
+
+
+def _compose(figure: FigureValue) -> Figure:
+    from matplotlib.figure import Figure
+
+    count = max(1, len(figure.panels))
+    columns = min(MOST_COLUMNS, count)
+    if count == 4:
+        columns = 2
+    rows = -(-count // columns)
+    # Where all panels have the same legend, it stands there once.
+    shared = count > 1 and len({tuple(_labels(panel)) for panel in figure.panels}) == 1
+    canvas = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows + 0.4), layout="constrained")
+    places = canvas.subplots(rows, columns, squeeze=False).flat
+    for place in places[count:]:
+        place.set_axis_off()
+    # One colour an operation in all drawings of the figure.
+    edges = [edge for panel in figure.panels if isinstance(panel, GraphPanel) for edge in panel.wiring.edges]
+    operations = sorted({operation for _, _, operation in edges})
+    colours = {operation: COLOURS[number % len(COLOURS)] for number, operation in enumerate(operations)}
+    for panel, place in zip(figure.panels, places, strict=False):
+        _draw_panel(place, panel, colours)
+        handles, labels = place.get_legend_handles_labels()
+        if labels and not shared:
+            place.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=_ncols(labels, 1))
+    if shared and figure.panels:
+        handles, labels = places[0].get_legend_handles_labels()
+        if labels:
+            canvas.legend(handles, labels, loc="outside lower center", ncols=_ncols(labels, columns))
+    return canvas
+
+
+def _ncols(labels: Sequence[str], columns: int) -> int:
+    """As many legend entries side by side as fit under so many panels."""
+    longest = max(map(len, labels)) + 6
+    return max(1, min(len(labels), 52 * columns // longest))
+
+
+def _labels(panel: Panel) -> list[str]:
+    match panel:
+        case LinePanel():
+            return [curve.label for curve in panel.curves]
+        case PointPanel():
+            return [point.label for point in panel.points]
+        case BarPanel():
+            return list(dict.fromkeys(bar.member for bar in panel.bars))
+        case GraphPanel():
+            return []
+
+
+def _draw_panel(axes: Axes, panel: Panel, colours: Mapping[str, str]) -> None:
+    axes.set_title(panel.title)
+    if isinstance(panel, GraphPanel):
+        draw_wiring(axes, panel.wiring, colours)
+        return
+    axes.set_xlabel(panel.x)
+    axes.set_ylabel(panel.y)
+    match panel:
+        case LinePanel():
+            empty = _draw_lines(axes, panel)
+        case PointPanel():
+            empty = _draw_points(axes, panel)
+        case BarPanel():
+            empty = _draw_bars(axes, panel)
+    if empty:
+        axes.text(0.5, 0.5, "no values yet", ha="center", va="center", transform=axes.transAxes, color="#555555")
+        axes.set_xticks([])
+        axes.set_yticks([])
+
+
+def _draw_lines(axes: Axes, panel: LinePanel) -> bool:
+    for number, curve in enumerate(panel.curves):
+        colour = COLOURS[number % len(COLOURS)]
+        look: dict[str, Any] = {"linestyle": STYLES[number % len(STYLES)], "label": curve.label}
+        if len(curve.x) <= 40:  # measured, or few enough to tell them apart
+            look |= {"marker": MARKERS[number % len(MARKERS)], "markersize": 4, "markevery": -(-len(curve.x) // 12)}
+        axes.plot(curve.x, curve.y, color=colour, linewidth=1.5, **look)
+        if curve.low:
+            axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
+    if panel.log_x:
+        _log_axis(axes, [x for curve in panel.curves for x in curve.x])
+    elif all(step == int(step) for curve in panel.curves for step in curve.x):
+        from matplotlib.ticker import MaxNLocator
+
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))  # there is no epoch one and a half
+    return not panel.curves
+
+
+def _log_axis(axes: Axes, numbers: Sequence[float]) -> None:
+    """A logarithmic axis. Within one power of ten the usual ticks would be none, or one upon the other."""
+    from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
+
+    if not numbers or min(numbers) <= 0:
+        return
+    axes.set_xscale("log")
+    if max(numbers) < 10 * min(numbers):
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _draw_points(axes: Axes, panel: PointPanel) -> bool:
+    for number, point in enumerate(panel.points):
+        colour = COLOURS[number % len(COLOURS)]
+        if point.y is None:
+            continue
+        if point.x is None:
+            style = STYLES[1 + number % (len(STYLES) - 1)]
+            axes.axhline(point.y, color=colour, linestyle=style, linewidth=1.2, label=point.label)
+            continue
+        axes.errorbar(
+            *([point.x], [point.y]),
+            xerr=[point.x_deviation] if point.x_deviation else None,
+            yerr=[point.y_deviation] if point.y_deviation else None,
+            color=colour,
+            marker=MARKERS[number % len(MARKERS)],
+            linestyle="none",
+            capsize=2,
+            label=point.label,
+        )
+    axes.margins(0.12)
+    if panel.log_x:
+        _log_axis(axes, [point.x for point in panel.points if point.x is not None])
+    return not any(point.y is not None for point in panel.points)
+
+
+def _draw_bars(axes: Axes, panel: BarPanel) -> bool:
+    groups = list(dict.fromkeys(bar.group for bar in panel.bars))
+    members = list(dict.fromkeys(bar.member for bar in panel.bars))
+    width = 0.8 / max(1, len(members))
+    for number, member in enumerate(members):
+        own = [bar for bar in panel.bars if bar.member == member and bar.value is not None]
+        axes.bar(
+            [groups.index(bar.group) + (number - (len(members) - 1) / 2) * width for bar in own],
+            [bar.value or 0.0 for bar in own],
+            width,
+            yerr=[bar.deviation for bar in own] if any(bar.deviation for bar in own) else None,
+            color=COLOURS[number % len(COLOURS)],
+            hatch=HATCHES[number % len(HATCHES)],
+            edgecolor="white",
+            error_kw={"ecolor": "#333333", "capsize": 2, "linewidth": 1},
+            label=member or "_",
+        )
+    axes.set_xticks(range(len(groups)), groups, rotation=30 if sum(map(len, groups)) > 36 else 0)
+    for text in axes.get_xticklabels():
+        text.set_horizontalalignment("right" if text.get_rotation() else "center")
+    axes.grid(visible=False, axis="x")
+    return not any(bar.value is not None for bar in panel.bars)

@@ -1,0 +1,104 @@
+"""What a figure is made of: panels of plain numbers, with the runs behind them. Knows no study and no drawing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.layout import Wiring
+
+Numbers = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line, and the span around it; the span is empty where there is only one of it."""
+
+    label: str
+    x: Numbers
+    y: Numbers
+    low: Numbers = ()
+    high: Numbers = ()
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point with its deviations; without an x it is a level, without a y there is nothing to see."""
+
+    label: str
+    x: float | None
+    y: float | None
+    x_deviation: float = 0.0
+    y_deviation: float = 0.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a group, or its empty place. Members of equal name look alike in every group."""
+
+    group: str
+    member: str
+    value: float | None
+    deviation: float = 0.0
+
+
+@dataclass(frozen=True)
+class LinePanel:
+    title: str
+    x: str
+    y: str
+    curves: tuple[Curve, ...]
+    log_x: bool = False
+
+
+@dataclass(frozen=True)
+class PointPanel:
+    title: str
+    x: str
+    y: str
+    points: tuple[Point, ...]
+    log_x: bool = False
+
+
+@dataclass(frozen=True)
+class BarPanel:
+    title: str
+    x: str
+    y: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class GraphPanel:
+    """An architecture under its name."""
+
+    title: str
+    wiring: Wiring
+
+
+Panel = LinePanel | PointPanel | BarPanel | GraphPanel
+
+
+@dataclass(frozen=True)
+class FigureValue:
+    """A whole figure."""
+
+    study: str
+    name: str
+    title: str
+    scale: str
+    """What every caption must say; see `values.Table.scale`."""
+    panels: tuple[Panel, ...]
+    notes: tuple[str, ...]
+    runs: tuple[str, ...]
+    """The ids of the runs behind it."""
+    missing: tuple[str, ...] = ()
+    """What it should show and cannot, one line each."""
+
+    @property
+    def file(self) -> str:
+        """What its files are called, without the ending."""
+        return f"{self.study}-{self.name}"
+
+    @property
+    def caption(self) -> str:
+        return f"{self.title}. {self.scale}"

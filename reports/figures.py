@@ -1,0 +1,198 @@
+"""A study's figures from what is stored, as plain values. Knows no drawing and no particular study.
+
+Curves are means over the seeds at the steps that all have, with their span. As in a table, what is missing
+is told and never averaged away.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness import layout
+from harness.errors import InvalidConfiguration
+from harness.layout import Labels
+from harness.study import Study
+
+from .evidence import Evidence, Findings
+from .figure_values import Bar, BarPanel, Curve, FigureValue, GraphPanel, LinePanel, Panel, Point, PointPanel
+from .remarks import scale, title
+from .sources import given_row
+from .tables import value_columns, value_of
+from .values import Value, ValueColumn, row_name
+
+SPREADS: dict[type, str] = {
+    layout.Curves: "Lines are means over the seeds, bands span them.",
+    layout.Scatter: "Mean ± sample standard deviation over the seeds.",
+    layout.Bars: "Mean ± sample standard deviation over the seeds.",
+}
+"""How each kind of panel shows several seeds; the others have none."""
+PLAIN = "baseline"
+"""What a member of a group is called that has nothing added."""
+
+
+def build(findings: Findings) -> list[FigureValue]:
+    """All figures of the study. Raises `InvalidConfiguration` for one that names a row which is not there."""
+    return [_Making(findings).figure(figure) for figure in findings.study.figures]
+
+
+def find_row(study: Study, labels: Labels) -> int:
+    """The number of the one row that has these labels. Raises `InvalidConfiguration`."""
+    found = [n for n, row in enumerate(study.rows) if all(row.labels.get(name) == one for name, one in labels.items())]
+    if len(found) != 1:
+        raise InvalidConfiguration(
+            f"study {study.name}: {len(found)} rows are labelled {dict(labels)}; a line of a figure needs exactly one"
+        )
+    return found[0]
+
+
+def legend_name(labels: Labels) -> str:
+    """A row as legends call it: its words, and what was added to them."""
+    words = ", ".join(label for label in labels.values() if isinstance(label, str) and label not in ("", "–"))
+    added = [name for name, label in labels.items() if label is True]
+    return " + ".join([*([words] if words else []), *added])
+
+
+@dataclass
+class _Making:
+    """A figure in the making: whose runs are behind it, and what is missing, come up on the way."""
+
+    findings: Findings
+    runs: dict[str, None] = field(default_factory=dict)
+    missing: dict[str, None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def figure(self, figure: layout.Figure) -> FigureValue:
+        makers: dict[type, Callable[[Any], list[Panel]]] = {
+            layout.Curves: self.curves,
+            layout.Scatter: self.scatter,
+            layout.Bars: self.bars,
+            layout.Computed: self.computed,
+            layout.Drawings: self.drawings,
+        }
+        panels = [made for panel in figure.panels for made in makers[type(panel)](panel)]
+        spreads = dict.fromkeys(SPREADS[type(panel)] for panel in figure.panels if type(panel) in SPREADS)
+        return FigureValue(
+            study=self.findings.study.name,
+            name=figure.name,
+            title=title(figure.title, figure.paper),
+            scale=scale(self.findings, " ".join(spreads)),
+            panels=tuple(panels),
+            notes=(*self.notes, *(f"Missing: {text}" for text in self.missing)),
+            runs=tuple(self.runs),
+            missing=tuple(self.missing),
+        )
+
+    def curves(self, panel: layout.Curves) -> list[Panel]:
+        panels: list[Panel] = []
+        for dataset in self.findings.preset.datasets:
+            name = self.on(panel.title, dataset)
+            found = [self.curve(name, line, dataset) for line in panel.lines]
+            panels.append(LinePanel(name, panel.x, panel.y, tuple(one for one in found if one)))
+        return panels
+
+    def curve(self, panel: str, line: layout.Line, dataset: str) -> Curve | None:
+        """The mean over seeds at the steps that all of them have; None without any."""
+        row = find_row(self.findings.study, line.row)
+        asked = [one for one in self.findings.counted if (one.request.row, one.request.dataset) == (row, dataset)]
+        seeds = {one.run.id: points for one in asked if one.run and (points := observed(one, line.metric))}
+        self.runs |= dict.fromkeys(seeds)
+        label = line.label
+        if len(seeds) < len(asked) or not asked:
+            count = f"{len(seeds)} of {len(asked)} seed{'s' * (len(asked) != 1)}"
+            self.missing[f"{panel}: {line.label} ({count} with {line.metric})"] = None
+            label += f" ({count})"
+        steps = sorted(set.intersection(*map(set, seeds.values()))) if seeds else []
+        values = [[points[step] for points in seeds.values()] for step in steps]
+        if not values:
+            return None
+        span = [tuple(limit(at) for at in values) if len(seeds) > 1 else () for limit in (min, max)]
+        return Curve(label, tuple(steps), tuple(map(statistics.fmean, values)), *span)
+
+    def scatter(self, panel: layout.Scatter) -> list[Panel]:
+        across = value_columns([panel.x], self.findings.preset)
+        panels: list[Panel] = []
+        for y in value_columns([panel.y], self.findings.preset):
+            x = next((one for one in across if one.dataset == y.dataset), across[0])
+            points = [
+                Point(legend_name(labels) + high.mark, _mean(wide), _mean(high), _deviation(wide), _deviation(high))
+                for labels, (wide, high) in self.rows(x, y)
+                if high.mean
+            ]
+            panels.append(PointPanel(self.on(panel.title, y.dataset), x.label, y.label, tuple(points), panel.log_x))
+        return panels
+
+    def bars(self, panel: layout.Bars) -> list[Panel]:
+        group = self.findings.study.group
+        panels: list[Panel] = []
+        for column in value_columns([panel.column], self.findings.preset):
+            bars = []
+            for labels, (value,) in self.rows(column):
+                rest = {name: label for name, label in labels.items() if name != group}
+                block = legend_name({group: labels[group]}) if group else legend_name(labels)
+                member = (legend_name(rest) or PLAIN) if group else ""
+                bars.append(Bar(block + value.mark, member, _mean(value), _deviation(value)))
+            panels.append(BarPanel(self.on(panel.title, column.dataset), group or "", column.label, tuple(bars)))
+        return panels
+
+    def computed(self, panel: layout.Computed) -> list[Panel]:
+        series = [Curve(one.label, tuple(one.x), tuple(one.y)) for one in panel.series(self.findings.requests)]
+        return [LinePanel(panel.title, panel.x, panel.y, tuple(series), panel.log_x)]
+
+    def drawings(self, panel: layout.Drawings) -> list[Panel]:
+        panels: list[Panel] = []
+        for name, (space, architecture) in panel.architectures(self.findings.requests).items():
+            wiring = space.wiring(architecture)
+            if wiring is not None:
+                panels.append(GraphPanel(name, wiring))
+            no_drawing = "" if wiring else f" ({space.name} has no drawing)"
+            self.notes.append(f"{name}: {space.format(architecture)}{no_drawing}")
+        return panels
+
+    def rows(self, *columns: ValueColumn) -> list[tuple[Labels, tuple[Value, ...]]]:
+        """The study's rows, and what they have in these columns; who is missing is remembered."""
+        study, found = self.findings.study, self.findings.counted
+        rows = []
+        for number, row in enumerate(study.rows):
+            if row.source != "runs":
+                lacking: list[str] = []
+                values = given_row(study, number, columns, self.findings.requests, lacking).values
+                self.missing |= dict.fromkeys(lacking)
+            else:
+                values = tuple(value_of(found, number, column, row.metrics) for column in columns)
+                for column, value in zip(columns, values, strict=True):
+                    self.runs |= dict.fromkeys(one.run_id for one in value.measurements if one.value is not None)
+                    if value.count:
+                        place = f"{row_name(row.labels)}, {column.dataset}: {column.label}"
+                        self.missing[f"{place} ({value.count})"] = None
+            if row.source == "runs" or any(value.mean for value in values):
+                rows.append((row.labels, values))
+        return rows
+
+    def on(self, text: str, dataset: str) -> str:
+        """A panel's title; it names the data set where there are several."""
+        if len(self.findings.preset.datasets) == 1:
+            return text
+        return f"{text} ({dataset})" if text else dataset
+
+
+def observed(evidence: Evidence, metric: str) -> dict[float, float]:
+    """The points of a run's curve that are numbers, by step; none unless the run is done."""
+    if evidence.run is None or evidence.state != "done":
+        return {}
+    curves = (evidence.run.result or {}).get("observed") or {}
+    return {step: float(value) for step, value in curves.get(metric, ()) if value is not None}
+
+
+def _mean(value: Value) -> float | None:
+    if value.quotation:
+        return float(value.quotation.mean)
+    return statistics.fmean(value.numbers) if value.numbers else None
+
+
+def _deviation(value: Value) -> float:
+    if value.quotation:
+        return float(value.quotation.deviation or 0)
+    return statistics.stdev(value.numbers) if len(value.numbers) > 1 else 0.0

@@ -1,0 +1,97 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const dialog = document.getElementById("provenance");
+  const body = document.getElementById("provenance-body");
+
+  // Sorting: upwards, downwards, and back to the order of the report. What has no value stands last.
+  const key = (row, column) => row.cells[column].dataset.sort;
+  const number = (text) => {
+    const found = String(text).replace("−", "-").match(/[-+]?\d+(\.\d+)?(e[-+]?\d+)?/i);
+    return found ? Number(found[0]) : NaN;
+  };
+  const compare = (one, other, numeric) =>
+    numeric ? number(one) - number(other) : one.localeCompare(other, "en", { numeric: true });
+
+  function sort(button) {
+    const heading = button.closest("th");
+    const table = button.closest("table");
+    const rows = [...table.tBodies[0].rows];
+    rows.forEach((row, place) => { row.dataset.order ??= place; });
+    const next = { none: "ascending", ascending: "descending", descending: "none" }[heading.getAttribute("aria-sort")];
+    table.querySelectorAll("th[aria-sort]").forEach((one) => one.setAttribute("aria-sort", "none"));
+    heading.setAttribute("aria-sort", next);
+    table.classList.toggle("sorted", next !== "none");
+    const column = Number(button.dataset.column);
+    const numeric = heading.classList.contains("number");
+    const lacks = (row) => { const text = key(row, column); return numeric ? Number.isNaN(number(text)) : text === ""; };
+    rows.sort((one, other) => {
+      const order = Number(one.dataset.order) - Number(other.dataset.order);
+      if (next === "none") return order;
+      if (lacks(one) || lacks(other)) return lacks(one) - lacks(other) || order;
+      const sign = next === "ascending" ? 1 : -1;
+      return sign * compare(key(one, column), key(other, column), numeric) || order;
+    });
+    table.tBodies[0].append(...rows);
+  }
+
+  // Provenance: all text is set as text, never as markup.
+  function element(name, text, ...children) {
+    const made = document.createElement(name);
+    if (text !== null && text !== undefined) made.textContent = String(text);
+    made.append(...children);
+    return made;
+  }
+  const shown = (value) => (value === null ? "null" : typeof value === "object" ? JSON.stringify(value) : String(value));
+
+  function pairs(entries) {
+    const table = element("table");
+    table.className = "pairs";
+    for (const [name, value] of entries) {
+      const heading = element("th", name);
+      heading.scope = "row";
+      table.append(element("tr", null, heading, element("td", shown(value))));
+    }
+    return table;
+  }
+
+  function details(id) {
+    const run = data.runs[id];
+    const overrides = Object.entries(run.overrides).map(([name, value]) => `${name}=${shown(value)}`).join(" ");
+    const made = element("details", null, element("summary", null, element("code", id), ` ${run.status}`));
+    const about = { cell: run.cell, attempt: run.attempt, preset: run.preset, with: overrides || "no overrides",
+      "started (UTC)": run.started ?? "", "stopped (UTC)": run.stopped ?? "", ...data.machines[run.machine] };
+    const config = Object.entries({ ...data.common, ...run.config }).sort(([one], [other]) => (one < other ? -1 : 1));
+    made.append(pairs(Object.entries(about)), element("h3", "Configuration"), pairs(config));
+    if (Object.keys(run.cost).length) made.append(element("h3", "Cost"), pairs(Object.entries(run.cost)));
+    return made;
+  }
+
+  function open(button) {
+    const place = data.places[Number(button.dataset.place)];
+    document.getElementById("provenance-title").textContent = place.where;
+    body.replaceChildren(element("p", place.title), element("p", place.row));
+    const listed = place.measured.some(([seed, value]) => seed !== null || value !== null);
+    if (listed) {
+      const table = element("table");
+      table.className = "runs";
+      table.append(element("tr", null, ...["Seed", "Value", "State", "Run"].map((text) => element("th", text))));
+      for (const [seed, value, state, run] of place.measured) {
+        table.append(element("tr", null, ...[seed ?? "–", value ?? "—", state, run].map((text) => element("td", text))));
+      }
+      body.append(table);
+    }
+    const ids = [...new Set(place.measured.map(([, , , run]) => run))].filter((id) => id in data.runs);
+    body.append(...ids.map(details));
+    if (ids.length === 1) body.querySelector("details").open = true;
+    dialog.showModal();
+    dialog.scrollTop = 0;
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (button?.classList.contains("sort")) sort(button);
+    else if (button?.classList.contains("value")) open(button);
+    else if (event.target === dialog) dialog.close();
+  });
+})();

@@ -1,0 +1,73 @@
+"""What is behind the values of a report, for pages: runs with commit, host, dates and configuration. Plain JSON types.
+
+Runs of one report have most of their configuration and their machine in common: that is kept once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import HarnessError
+from harness.stores.run_directory import RUN
+from harness.syntax import flatten
+
+if TYPE_CHECKING:
+    from harness.stores import Store
+    from harness.stores.stored import StoredRun
+
+_MISSING = object()
+
+
+def describe(runs: Iterable[StoredRun], store: Store) -> dict[str, Any]:
+    """All runs by id: what is common to all, the machines, and what is each run's own."""
+    ordered = sorted({run.id: run for run in runs}.values(), key=lambda run: run.id)
+    configs = {run.id: flatten(run.cell["config"]) for run in ordered}
+    common = _common(list(configs.values()))
+    machines: dict[str, int] = {}
+    described = {}
+    for run in ordered:
+        machine = json.dumps(_machine(run, store), sort_keys=True)
+        own = {key: value for key, value in configs[run.id].items() if key not in common}
+        described[run.id] = {
+            "status": run.status + (", declared invalid" if run.invalid else ""),
+            "cell": run.key,
+            "attempt": run.attempt,
+            "preset": run.preset,
+            "overrides": dict(sorted(run.overrides.items())),
+            "started": run.start_time,
+            "stopped": run.stop_time,
+            "cost": flatten(run.cost or {}),
+            "machine": machines.setdefault(machine, len(machines)),
+            "config": own,
+        }
+    return {"common": common, "machines": [json.loads(text) for text in machines], "runs": described}
+
+
+def _common(configs: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """The entries that all configurations have alike."""
+    if len(configs) < 2:
+        return {}
+    first, *others = configs
+    return {key: value for key, value in first.items() if all(one.get(key, _MISSING) == value for one in others)}
+
+
+def _machine(run: StoredRun, store: Store) -> dict[str, Any]:
+    """What the run was made on and from: empty where its record says nothing, or cannot be read."""
+    record: Any = {}
+    with contextlib.suppress(HarnessError, ValueError):
+        record = json.loads(store.read(run, RUN))
+    host, experiment = record.get("host") or {}, record.get("experiment") or {}
+    repositories = experiment.get("repositories") or [{}]
+    commit, dirty = repositories[0].get("commit"), repositories[0].get("dirty")
+    found = {
+        "commit": f"{commit} (with changes)" if commit and dirty else commit,
+        "host": host.get("hostname"),
+        "system": (host.get("os") or [None])[-1],
+        "python": host.get("python_version"),
+        "cpu": host.get("cpu"),
+        "gpus": ", ".join((host.get("gpus") or {}).get("gpus") or []),
+    }
+    return {name: value for name, value in found.items() if value}
