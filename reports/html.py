@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 SUFFIX = "html"
 FOLDER = Path(__file__).with_name("page")
 MISSING = "—"
+LONG = 32
+"""Letters from which on a grid's cell is broken into lines."""
 
 
 def page(sections: Sequence[Section], store: Store, files: bool = False) -> str:
@@ -157,12 +159,21 @@ def _figure(figure: FigureValue, places: list[dict[str, Any]], files: bool) -> d
 
 
 def _grid(grid: Grid) -> dict[str, Any]:
+    """A grid as the template takes it. What stands first, and again in the next row, is shown once."""
+    kinds = [
+        "number" if numeric else "words long" if max([0, *(len(row[place]) for row in grid.rows)]) > LONG else "words"
+        for place, numeric in enumerate(grid.numeric)
+    ]
+    firsts = [None, *(row[0] for row in grid.rows)]
     return {
         "name": grid.name,
         "title": grid.title,
         "scale": grid.scale,
-        "headings": list(zip(grid.headings, grid.numeric, strict=True)),
-        "rows": [list(zip(row, grid.numeric, strict=True)) for row in grid.rows],
+        "headings": list(zip(grid.headings, kinds, strict=True)),
+        "rows": [
+            {"cells": list(zip(row, kinds, strict=True)), "again": row[0] == before}
+            for before, row in zip(firsts, grid.rows, strict=False)
+        ],
         "notes": grid.notes,
     }
 
