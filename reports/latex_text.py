@@ -43,6 +43,8 @@ _SPECIAL = {
 def escape(text: str) -> str:
     """Plain text as LaTeX; neighbouring formulae are made one."""
     whole = "".join(_letter(letter) for letter in " ".join(text.split()))
+    # Two superscripts of one letter are an error: the second gets nothing as its own.
+    whole = re.sub(r"\}\$\$(?=['^_])", "}{}", whole)
     return re.sub(r"(?<!\\)\$\$", "", whole)
 
 

@@ -82,4 +82,5 @@ def test_latex_escapes_every_special_character() -> None:
         r"\textbackslash{}a\{b\}\$c\&d\#e\textasciicircum{}f\_g\%h\textasciitilde{}i"
     )
     assert escape("γ′ ± τ\nC³ –") == r"$\gamma'$ $\pm$ $\tau$ C$^{3}$ --"
+    assert escape("2²⁰ x²′") == r"2$^{2}{}^{0}$ x$^{2}{}'$"
     assert escape("eˣ A₁ $γ 中é") == r"e$^{x}$ A$_{1}$ \$$\gamma$ [U+4E2D]é"
