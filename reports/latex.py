@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -18,8 +19,8 @@ HEAD = (
 SHADE = "\\cellcolor{gray!20}"
 COLUMN = 56
 """Letters that stand side by side in one column of a two-column article; what is wider gets both."""
-PART = 40
-"""Rows of a grid that fit on a page."""
+PART = 50
+"""Lines of a grid that fit on a page, with its caption and notes."""
 PARAGRAPH = 32
 """Letters from which on a grid's cell is broken into lines."""
 
@@ -31,7 +32,12 @@ def render(tables: Sequence[Table]) -> str:
 
 def render_grids(grids: Sequence[Grid]) -> str:
     """All grids as floats, long ones in several."""
-    return HEAD + "\n".join(_grid(grid, start) for grid in grids for start in range(0, max(1, len(grid.rows)), PART))
+    return HEAD + "\n".join(
+        _grid(grid, part, number, last=number == len(parts) - 1)
+        for grid in grids
+        for parts in [_parts(grid)]
+        for number, part in enumerate(parts)
+    )
 
 
 def _table(table: Table) -> str:
@@ -50,24 +56,43 @@ def _table(table: Table) -> str:
     )
 
 
-def _grid(grid: Grid, start: int) -> str:
+def _parts(grid: Grid) -> list[list[tuple[str, ...]]]:
+    """The grid's rows by page. Within a part, what stands first and again in the next row is shown once."""
+    parts: list[list[tuple[str, ...]]] = [[]]
+    lines, before = 0, None
+    for row in grid.rows:
+        if lines >= PART:
+            parts.append([])
+            lines, before = 0, None
+        shown = ("" if row[0] == before else row[0], *row[1:])
+        before = row[0]
+        parts[-1].append(shown)
+        lines += max(1, *(-(-len(cell) // PARAGRAPH) for cell in shown))
+    return parts
+
+
+def _grid(grid: Grid, rows: Sequence[tuple[str, ...]], number: int, last: bool) -> str:
     lengths = [
         max([len(heading), *(len(row[place]) for row in grid.rows)]) for place, heading in enumerate(grid.headings)
     ]
     kinds = [
-        "r" if numeric else f"p{{{PARAGRAPH // 2}em}}" if length > PARAGRAPH else "l"
+        "r" if numeric else f">{{\\raggedright\\arraybackslash}}p{{{PARAGRAPH // 2}em}}" if length > PARAGRAPH else "l"
         for numeric, length in zip(grid.numeric, lengths, strict=True)
     ]
-    rows = [_line([escape(cell) for cell in row]) for row in grid.rows[start : start + PART]]
     return _float(
-        escape(grid.caption) + (" (continued)" if start else ""),
-        grid.name + (f"-{start // PART + 1}" if start else ""),
+        escape(grid.caption) + (" (continued)" if number else ""),
+        grid.name + (f"-{number + 1}" if number else ""),
         "".join(kinds),
         [_line([escape(heading) for heading in grid.headings])],
-        rows,
-        grid.notes if start + PART >= len(grid.rows) else (),
+        [_line([escape(_with_minus(cell)) for cell in row]) for row in rows],
+        grid.notes if last else (),
         wide=sum(min(length, PARAGRAPH) + 2 for length in lengths) > COLUMN,
     )
+
+
+def _with_minus(text: str) -> str:
+    """Numbers below zero with a minus, not with a hyphen."""
+    return re.sub(r"(?<!\S)-(?=[\d.])", "−", text)
 
 
 def _float(
@@ -83,7 +108,7 @@ def _float(
     lines = [
         f"\\begin{{{environment}}}[t]",
         "  \\centering",
-        f"  \\caption{{{caption}}}",
+        f"  \\caption{{{caption}}}\\smallskip",
         f"  \\label{{tab:{name}}}",
         # Shrunk to the line if it is wider, and never stretched.
         "  \\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",

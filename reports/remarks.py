@@ -78,12 +78,14 @@ def column_notes(asked: Sequence[Column], columns: Sequence[ValueColumn], found:
     several = len({column.dataset for column in columns}) > 1
     for column in asked:
         mine = [one for one in columns if (one.label, one.metric) == (column.label, column.metric)]
-        if column.reference is not None and mine:
+        told = []
+        if column.reference is not None:
             varies = several and isinstance(column.reference, str)
             neutral = [_neutral(one, found) + (f" on {one.dataset}" if varies else "") for one in mine]
-            lines.append(f"{column.label}: the neutral value is {', '.join(dict.fromkeys(neutral))}.")
-        if column.remark and mine:
-            lines.append(column.remark)
+            told.append(f"The neutral value is {', '.join(dict.fromkeys(neutral))}.")
+        told += [column.remark] if column.remark else []
+        if mine and told:
+            lines.append(f"{column.label}: {' '.join(told)}")
     once = [column for column in columns if column.once]
     if several and once:
         lines.append(f"{', '.join(column.label for column in once)}: of {once[0].dataset}.")

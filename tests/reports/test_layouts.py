@@ -141,7 +141,7 @@ def test_sources_scales_substitutes_and_dotted_metrics(both: Preset, store: Path
     # One seed of two does not compete with two of two, nor does what was not measured with anything.
     assert not any(value.best for block in table.blocks for row in block for value in row.values)
     text = "\n".join(table.notes)
-    assert "CB: the neutral value is 0.512 to 0.513 on digits, not known on cifar10.\nTies count one half.\n" in text
+    assert "CB: The neutral value is 0.512 to 0.513 on digits, not known on cifar10. Ties count one half.\n" in text
     assert "† Quoted from the paper (Table A); not measured here." in text
     assert "Optimal: the best accuracy that the ground truth holds, no run." in text
 
