@@ -19,8 +19,10 @@ HEAD = (
 SHADE = "\\cellcolor{gray!20}"
 COLUMN = 56
 """Letters that stand side by side in one column of a two-column article; what is wider gets both."""
-PART = 50
+PART = 40
 """Lines of a grid that fit on a page, with its caption and notes."""
+NOTES = 16
+"""Lines that are said under a float."""
 PARAGRAPH = 32
 """Letters from which on a grid's cell is broken into lines."""
 
@@ -200,6 +202,8 @@ def _width(value: Value) -> int:
 def _notes(notes: Sequence[str]) -> list[str]:
     if not notes:
         return []
+    if len(notes) > NOTES:  # a float must fit on a page
+        notes = [*notes[: NOTES - 1], f"… and {len(notes) - NOTES + 1} more: the other formats list them all."]
     return [
         "  \\par\\smallskip",
         "  \\begin{minipage}{\\linewidth}\\footnotesize\\raggedright",

@@ -45,15 +45,17 @@ def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
     rows = findings.study.rows
     reasons: dict[tuple[int, str, str], list[int]] = {}
     for one in found:
-        texts = [one.reason] if one.state != "done" else []
-        texts += [
-            f"{column.label} is undefined (run {one.run.id})"
+        row, dataset = one.request.row, one.request.dataset
+        lacking = [
+            column.label
             for column in columns
-            if one.run and one.state == "done" and column.dataset == one.request.dataset
-            if column.of(one.metrics, rows[one.request.row].metrics) is None
+            if column.dataset == dataset and column.of(one.metrics, rows[row].metrics) is None
         ]
-        for text in texts:
-            reasons.setdefault((one.request.row, one.request.dataset, text), []).append(one.request.seed)
+        reason = one.reason
+        if one.run and one.state == "done":
+            reason = f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} undefined (run {one.run.id})"
+        if one.state != "done" or lacking:
+            reasons.setdefault((row, dataset, reason), []).append(one.request.seed)
     lines = []
     if len(found) < asked:
         lines.append(f"The condition leaves out {asked - len(found)} of {asked} runs.")

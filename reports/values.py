@@ -67,6 +67,8 @@ class Value:
     def count(self) -> str:
         """How many seeds are behind the value, if they are fewer than asked for; otherwise empty."""
         n, asked = len(self.numbers), len(self.measurements)
+        if n < asked and all(one.seed is None for one in self.measurements):
+            return self.measurements[0].state  # no seeds: something that is looked up
         return f"{n} of {asked} seed{'s' * (asked > 1)}" if n < asked else ""
 
     @property

@@ -120,6 +120,8 @@ def test_a_long_grid_is_several_floats_in_latex() -> None:
     rows = tuple((str(number),) for number in range(latex.PART + 1))
     text = latex.render_grids([component("reports.grid").Grid("g", "G", "S", ("N",), rows, (True,), ("Note.",))])
     assert text.count("\\begin{table}") == 2 and text.count("Note.") == 1
+    many = latex.render_grids([component("reports.grid").Grid("g", "G", "S", ("N",), (), (True,), ("x",) * 99)])
+    assert "\\dots{} and 84 more: the other formats list them all." in many
     assert "\\label{tab:g}" in text and "\\label{tab:g-2}" in text and "(continued)" in text
 
 
