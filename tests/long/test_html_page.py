@@ -123,6 +123,10 @@ def test_a_missing_value_says_why_and_a_figure_names_its_runs(opened: Browser) -
 def test_nothing_is_wider_than_the_window(opened: Browser) -> None:
     """Tables and figures that are wider scroll by themselves."""
     assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth") is True
+    opened.click("#table-mine tbody tr:nth-child(1) td.number button")
+    opened.evaluate("document.querySelectorAll('dialog details').forEach((one) => { one.open = true; })")
+    assert opened.evaluate("(({scrollWidth, clientWidth}) => scrollWidth <= clientWidth)(provenance)") is True
+    opened.press("Escape")
     assert (
         opened.evaluate("document.querySelector('#figure-mine-bars svg').getBoundingClientRect().width > 300") is True
     )
