@@ -107,7 +107,9 @@ def _table(table: Table, places: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _row(table: Table, row: TableRow, again: bool, places: list[dict[str, Any]]) -> dict[str, Any]:
     name = ", ".join(
-        f"{heading}: {label_text(label)}" for heading, label in zip(table.labels, row.labels, strict=True) if label
+        f"{heading}: {label_text(label)}"
+        for heading, label in zip(table.labels, row.labels, strict=True)
+        if label not in (None, "")
     )
     return {
         "shaded": row.shaded,
