@@ -27,10 +27,13 @@ def scale(findings: Findings, spread: str = "Mean ± sample standard deviation o
     parts = [
         ", ".join(findings.preset.datasets),
         f"{seeds} seed{'s' * (seeds > 1)}",
-        f"{_span([config.train.epochs for config in configs])} epochs",
+        f"{_span(epochs := [config.train.epochs for config in configs])} epoch{'s' * (max(epochs) > 1)}",
         f"width {_span([config.network.width for config in configs])}",
         f"depth {_span([config.network.depth for config in configs])}",
     ]
+    retrained = [config.retrain.epochs for config in configs if config.retrain is not None]
+    if retrained:
+        parts.append(f"retrained for {_span(retrained)} epoch{'s' * (max(retrained) > 1)}")
     text = f"Preset {findings.preset.name}: {', '.join(parts)}"
     if findings.overrides:
         text += f", {_settings(findings.overrides)}"
