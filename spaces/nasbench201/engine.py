@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .networks import Network
 
 Weights = dict[str, nn.Parameter | None]
+Matrices = dict["Layer", Tensor]
+"""Those of small convolutions, made once for many batches; only as long as the weights stay."""
 
 
 class Layer:
@@ -47,10 +49,17 @@ class Layer:
             self._ways[height, width] = found
         return self._ways[height, width]
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Any]:
-        """The result, and what `backward` needs."""
+    def forward(self, x: Tensor, matrices: Matrices | None = None) -> tuple[Tensor, Any]:
+        """The result, and what `backward` needs. Matrices that are made go into `matrices` and are taken from there."""
         how = self.way(x)
-        y, saved = how.forward(x, self.weights["weight"], self.weights["bias"])  # type: ignore[arg-type]
+        weight, bias = self.weights["weight"], self.weights["bias"]
+        assert weight is not None
+        if matrices is not None and isinstance(how, kernels.Dense):
+            if self not in matrices:
+                matrices[self] = how.matrix(weight)
+            y, saved = how.applied(x, matrices[self], bias)
+        else:
+            y, saved = how.forward(x, weight, bias)
         if not self.normalised:
             return y, (x, saved, None)
         y, statistics = kernels.normalise(y)
@@ -76,7 +85,9 @@ class CellPath:
     def used(self, path: tuple[Step, ...]) -> list[Layer]:
         return [self.layers[step.convolution] for step in path if step.convolution in self.layers]
 
-    def forward(self, x: Tensor, path: tuple[Step, ...], keep: bool) -> tuple[Tensor, Any]:
+    def forward(
+        self, x: Tensor, path: tuple[Step, ...], keep: bool, matrices: Matrices | None = None
+    ) -> tuple[Tensor, Any]:
         nodes: list[Any] = [x] + [None] * (NODES - 1)
         activated: list[Any] = [None] * NODES
         pooled: list[Any] = [None] * NODES
@@ -92,7 +103,7 @@ class CellPath:
             elif operation != SKIP:
                 if activated[source] is None:
                     activated[source] = torch.relu(value)
-                value, record = self.layers[name].forward(activated[source])
+                value, record = self.layers[name].forward(activated[source], matrices)
                 # Where the gradient needs the normalised values themselves, nothing may be added to them.
                 own = not keep or record[2][0] is not value
             records.append(record)
@@ -164,12 +175,14 @@ class ReductionPath:
     def used(self, path: tuple[Step, ...]) -> list[Layer]:
         return [self.first, self.second, self.shortcut]
 
-    def forward(self, x: Tensor, path: tuple[Step, ...], keep: bool) -> tuple[Tensor, Any]:
+    def forward(
+        self, x: Tensor, path: tuple[Step, ...], keep: bool, matrices: Matrices | None = None
+    ) -> tuple[Tensor, Any]:
         active = torch.relu(x)
-        inner, first = self.first.forward(active)
+        inner, first = self.first.forward(active, matrices)
         inner = torch.relu(inner)
-        main, second = self.second.forward(inner)
-        other, shortcut = self.shortcut.forward(kernels.halve(x))
+        main, second = self.second.forward(inner, matrices)
+        other, shortcut = self.shortcut.forward(kernels.halve(x), matrices)
         return other.add_(main), (x, active, inner, first, second, shortcut) if keep else None
 
     def backward(self, gradient: Tensor, path: tuple[Step, ...], saved: Any, found: dict[Layer, Any]) -> Tensor:
@@ -199,8 +212,8 @@ class Engine:
         self.classifier = Layer(network.classifier, normalised=False)
         self._used: dict[Architecture, list[Layer]] = {}
 
-    def fits(self, x: Tensor, architecture: Architecture) -> bool:
-        """Whether this is made for such images and such a path."""
+    def fits(self, x: Tensor) -> bool:
+        """Whether this is made for such images. Paths that lead nowhere are not for it."""
         weight = self.stem.weights["weight"]
         return (
             x.device.type == "cpu"
@@ -210,7 +223,6 @@ class Engine:
             and type(weight) is nn.Parameter  # a functional call may stand other tensors in its place
             and weight.dtype == torch.float32
             and not torch.is_autocast_enabled("cpu")
-            and bool(steps(architecture))
         )
 
     def logits(self, x: Tensor, architecture: Architecture) -> Tensor:

@@ -12,7 +12,7 @@ a supernet without memory (the default) is run by `engine`, which computes the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ from harness.space import Architecture, NetworkSettings
 
 from .cell import CONV1X1, CONV3X3, EDGES, NODES, POOL, SKIP, live_edges
 from .engine import Engine
+from .evaluation import Evaluation
+from .path import steps
 
 KERNELS = {CONV1X1: 1, CONV3X3: 3}
 
@@ -156,9 +158,25 @@ class Supernet(Network):
         self._engine: Engine | None = None
 
     def forward(self, x: Tensor, architecture: Architecture) -> Tensor:
-        if self.swift and self.engine.fits(x, architecture):
+        if self.swift and steps(architecture) and self.engine.fits(x):
             return self.engine.logits(x, architecture)
         return self.run(x, architecture)
+
+    def evaluation(self, batches: Sequence[Tensor]) -> Callable[[int, Architecture], Tensor]:
+        """Logits of many paths on these batches, by number: what paths share is computed once.
+
+        The weights must stay as they are as long as it is used.
+        """
+        if not self.swift or not all(self.engine.fits(images) for images in batches):
+            return lambda number, architecture: self(batches[number], architecture)
+        shared = Evaluation(self.engine, batches)
+
+        def logits(number: int, architecture: Architecture) -> Tensor:
+            if not steps(architecture):
+                return self.run(batches[number], architecture)
+            return shared.logits(number, architecture)
+
+        return logits
 
     @property
     def engine(self) -> Engine:

@@ -17,7 +17,8 @@ from harness.discovery import component
 from harness.registries import SPACES
 from harness.space import Architecture, NetworkSettings
 
-engine = component("spaces.nasbench201.engine")
+cell = component("spaces.nasbench201.cell")
+evaluation = component("spaces.nasbench201.evaluation")
 kernels = component("spaces.nasbench201.kernels")
 SPACE = SPACES.get("nasbench201")()
 
@@ -221,3 +222,42 @@ def test_frozen_weights_get_no_gradient(network: Any) -> None:
     network(torch.randn(4, 3, 8, 8), WHOLE).sum().backward()
     assert network.stem.weight.grad is None
     assert network.classifier.weight.grad is not None
+
+
+# --- many paths on the same images --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_paths_share_changes_no_bit(depth: int) -> None:
+    torch.manual_seed(0)
+    shared: Any = SPACE.supernet(NetworkSettings(width=4, depth=depth, image_size=8))
+    batches = [torch.randn(40, 3, 8, 8), torch.randn(7, 3, 8, 8)]
+    chance = random.Random(0)
+    asked = [SPACE.sample(chance) for _ in range(60)] + [(0,) * 6, (1,) * 6, (4,) * 6]
+    with torch.no_grad():
+        logits = shared.evaluation(batches)
+        for architecture in asked:
+            for number, x in enumerate(batches):
+                assert torch.equal(logits(number, architecture), shared(x, architecture)), architecture
+
+
+@pytest.mark.parametrize("room", [0, 1, 17, 40])
+def test_little_room_changes_nothing(network: Any, room: int) -> None:
+    batches = [torch.randn(16, 3, 8, 8) for _ in range(2)]
+    value = 4 * 16 * 4 * 8 * 8 * len(batches)
+    small = evaluation.Evaluation(network.engine, batches, budget=room * value)
+    chance = random.Random(0)
+    with torch.no_grad():
+        for architecture in [SPACE.sample(chance) for _ in range(30)]:
+            if cell.live_edges(architecture):
+                for number, x in enumerate(batches):
+                    assert torch.equal(small.logits(number, architecture), network(x, architecture))
+    assert len(small._kept) <= room * len(batches)
+
+
+def test_supernets_with_memory_are_evaluated_one_path_at_a_time() -> None:
+    torch.manual_seed(0)
+    tracked: Any = SPACE.supernet(NetworkSettings(width=4, depth=1, image_size=8, batch_norm="tracked")).eval()
+    x = torch.randn(16, 3, 8, 8)
+    with torch.no_grad():
+        assert torch.equal(tracked.evaluation([x])(0, WHOLE), tracked(x, WHOLE))
