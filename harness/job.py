@@ -28,6 +28,7 @@ from harness.data import fingerprint
 from harness.errors import DataError, HarnessError, UnknownName, Unreachable
 from harness.experiment import Report, now, numbered, one_line, sacred_run, seed_globals, throttled
 from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
+from harness.memory import keep_freed_memory
 from harness.plan import state_of
 from harness.space import Architecture
 from harness.stages.retrain import best_found
@@ -80,6 +81,7 @@ def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
     try:
         with terminable():
             torch.set_num_threads(job.threads)
+            keep_freed_memory()
             cell = Cell.from_json(job.cell)
             reply["key"] = cell.key
             if cell.images != (now_there := fingerprint(cell.config.dataset)):

@@ -1,8 +1,12 @@
 """Momentum separation: one `torch.optim.SGD` per cluster over the same parameters, made when first needed.
 
 Weights are shared, momentum buffers are not: a step updates only the buffer of its cluster (Eq. 8).
-With one cluster this is plain SGD. SGD itself skips parameters without gradient, so parameters of
-inactive operations are left alone, and each optimiser allocates buffers only for what it has touched.
+With one cluster this is plain SGD. Parameters without gradient, those of inactive operations, are left
+alone, and each optimiser allocates buffers only for what it has touched.
+
+The optimisers hold the buffers and their settings; the update is made here, by the same operations in the
+same order as theirs, over the parameters that have a gradient: their own step looks at all of them, again
+and again, and with a small network that takes longer than the arithmetic.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from harness.config import Optimiser as Optimiser
 from harness.spread import Spread
@@ -50,19 +55,52 @@ class SeparatedMomentum:
                 else:
                     parameter.grad.zero_()
 
+    @torch.no_grad()
     def step(self, cluster: int, learning_rate: float, weight_decay: float | None = None) -> None:
         """Clip the gradients and update weights and the cluster's momentum."""
         if self.spread is not None:
             self.spread.before_update()
-        if self.settings.clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip, foreach=True)
         optimiser = self.of(cluster)
         (group,) = optimiser.param_groups
         group["lr"] = learning_rate
         group["weight_decay"] = self.settings.weight_decay if weight_decay is None else weight_decay
-        optimiser.step()
+        active: list[Tensor] = []
+        gradients: list[Tensor] = []
+        for parameter in self.parameters:
+            if (gradient := parameter.grad) is not None:
+                active.append(parameter)
+                gradients.append(gradient)
+        if not active:
+            return
+        if self.settings.clip is not None:
+            clip_norm(gradients, self.settings.clip)
+        if group["weight_decay"]:
+            gradients = list(torch._foreach_add(gradients, active, alpha=group["weight_decay"]))
+        if momentum := group["momentum"]:
+            buffers = self._advanced(optimiser.state, active, gradients, momentum)
+            gradients = list(torch._foreach_add(gradients, buffers, alpha=momentum)) if group["nesterov"] else buffers
+        torch._foreach_add_(active, gradients, alpha=-learning_rate)
         if self.spread is not None:
             self.spread.after_update(optimiser)
+
+    @staticmethod
+    def _advanced(
+        state: dict[Any, Any], active: list[Tensor], gradients: list[Tensor], momentum: float
+    ) -> list[Tensor]:
+        """The cluster's buffers with the gradients in them; a parameter's first gradient is its first buffer."""
+        buffers: list[Tensor | None] = [own["momentum_buffer"] if (own := state.get(p)) else None for p in active]
+        known = [buffer for buffer in buffers if buffer is not None]
+        if known:
+            torch._foreach_mul_(known, momentum)
+            of_known = [gradient for gradient, buffer in zip(gradients, buffers, strict=True) if buffer is not None]
+            torch._foreach_add_(known, of_known)
+        whole = []
+        for parameter, buffer, gradient in zip(active, buffers, gradients, strict=True):
+            if buffer is None:
+                buffer = torch.clone(gradient)
+                state[parameter] = {"momentum_buffer": buffer}
+            whole.append(buffer)
+        return whole
 
     def state(self) -> dict[str, Any]:
         """All momentum buffers, and which parameters have had a gradient (matters for "decay").
@@ -81,3 +119,12 @@ class SeparatedMomentum:
             self.of(int(cluster)).load_state_dict(copy.deepcopy(stored))
         for parameter, touched in zip(self.parameters, state["touched"], strict=True):
             parameter.grad = torch.zeros_like(parameter) if touched else None
+
+
+def clip_norm(gradients: list[Tensor], most: float) -> None:
+    """Scale the gradients so that their common norm is at most that: `torch.nn.utils.clip_grad_norm_`, bit for bit."""
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    factor = torch.clamp(most / (norm + 1e-6), max=1.0)
+    # A factor of 1 changes nothing. Only on a CPU is the question free: elsewhere it would wait for the device.
+    if factor.device.type != "cpu" or factor.item() != 1.0:
+        torch._foreach_mul_(gradients, factor)

@@ -78,7 +78,8 @@ class SupernetTraining:
         factors = self.rate_factors(paths, step)
         weighted = len(paths) > 1 and self.factor_depends_on_path
         similarity = self.similarity if self.similarity and step >= self.similarity.first_step else None
-        self.network.train()
+        if not self.network.training:  # it visits every module, hundreds of them
+            self.network.train()
         self.momentum.clear_gradients()
         if similarity is not None:
             similarity.begin()

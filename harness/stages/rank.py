@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -32,6 +32,18 @@ Predictions = dict[Architecture, float]
 
 Found = Callable[[], Predictions]
 """Gives the predictions made so far. Waits for the device, so it is called only when they are needed."""
+
+
+Logits = Callable[[int, Architecture], torch.Tensor]
+"""Of an architecture for the batch of a number."""
+
+
+def evaluation(network: torch.nn.Module, batches: Sequence[torch.Tensor]) -> Logits:
+    """The network on these batches. One that can share work between architectures says so by a method of this name."""
+    shared: Callable[[Sequence[torch.Tensor]], Logits] | None = getattr(network, "evaluation", None)
+    if shared is not None:
+        return shared(batches)
+    return lambda number, architecture: network(batches[number], architecture)
 
 
 @torch.no_grad()
@@ -61,6 +73,7 @@ def predict(
         network.eval()
     accuracies = {key: known[one] for key, members in groups.items() for one in members if one in known}
     correct: dict[tuple[int, Architecture], torch.Tensor] = {}
+    logits: dict[int, Logits] = {}  # of one supernet at a time, for what is shared takes memory
 
     def found() -> Predictions:
         if correct:
@@ -70,12 +83,14 @@ def predict(
         meter.stage(stage)
         return {one: accuracies[key] for key, members in groups.items() if key in accuracies for one in members}
 
-    for key in groups:
+    for key in sorted(groups, key=lambda key: key[0]):  # a supernet's architectures one after the other
         if key in accuracies:
             continue
         number, representative = key
-        network = supernets.networks[number]
-        hits = [(network(images, representative).argmax(1) == labels).sum() for images, labels in batches]
+        if number not in logits:
+            logits = {number: evaluation(supernets.networks[number], [images for images, _ in batches])}
+        guesses = [logits[number](place, representative).argmax(1) for place in range(len(batches))]
+        hits = [(guess == labels).sum() for guess, (_, labels) in zip(guesses, batches, strict=True)]
         correct[key] = torch.stack(hits).sum()
         meter.evaluations += 1
         report(len(accuracies) + len(correct), len(groups))

@@ -6,12 +6,14 @@ BN-ReLU, global average, classifier. Channels double and the image halves at eac
 Both networks leave out edges that cannot carry anything from input to output, so the parameters there
 get no gradient, and with affine batch normalisation a convolution of a zero node adds no bias.
 `settings.copies` networks run stacked: grouped convolutions over the channels of all copies, which is
-one network to PyTorch and so costs little more than one. Activations are in channels_last order.
+one network to PyTorch and so costs little more than one. Activations are in channels_last order. On a CPU
+a supernet without memory (the default) is run by `engine`, which computes the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +22,9 @@ from torch.nn import functional
 from harness.space import Architecture, NetworkSettings
 
 from .cell import CONV1X1, CONV3X3, EDGES, NODES, POOL, SKIP, live_edges
+from .engine import Engine
+from .evaluation import Evaluation
+from .path import steps
 
 KERNELS = {CONV1X1: 1, CONV3X3: 3}
 
@@ -147,9 +152,41 @@ class Supernet(Network):
             return tracked, tracked
 
         super().__init__(settings, everywhere, norm)
+        self.swift = settings.batch_norm == "batch-statistics" and settings.copies == 1
+        """Whether `Engine` runs it where it can, past the modules and their hooks. Set it to False for these, and for
+        gradients of gradients."""
+        self._engine: Engine | None = None
 
     def forward(self, x: Tensor, architecture: Architecture) -> Tensor:
+        if self.swift and steps(architecture) and self.engine.fits(x):
+            return self.engine.logits(x, architecture)
         return self.run(x, architecture)
+
+    def evaluation(self, batches: Sequence[Tensor]) -> Callable[[int, Architecture], Tensor]:
+        """Logits of many paths on these batches, by number: what paths share is computed once.
+
+        The weights must stay as they are as long as it is used.
+        """
+        if not self.swift or not all(self.engine.fits(images) for images in batches):
+            return lambda number, architecture: self(batches[number], architecture)
+        shared = Evaluation(self.engine, batches)
+
+        def logits(number: int, architecture: Architecture) -> Tensor:
+            if not steps(architecture):
+                return self.run(batches[number], architecture)
+            return shared.logits(number, architecture)
+
+        return logits
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            self._engine = Engine(self)
+        return self._engine
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy makes an engine of its own, over its own weights.
+        return {**self.__dict__, "_engine": None}
 
 
 class StandaloneNetwork(Network):
