@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from harness.memory import return_freed_memory
+
 
 @dataclass
 class Meter:
@@ -80,6 +82,8 @@ class Meter:
     def observed(self) -> None:
         """Training goes on: what others needed until now is not its peak."""
         self._earlier_peak = self.peak_memory
+        if self.device.type == "cpu":
+            return_freed_memory()
         self._reset_peak()
 
     def state(self) -> dict[str, Any]:

@@ -18,14 +18,28 @@ LARGEST = 1 << 30
 
 def keep_freed_memory() -> bool:
     """Have this process use freed memory again. Whether it could: only glibc is asked, and others do without."""
-    if not sys.platform.startswith("linux"):
+    library = _glibc()
+    if library is None:
         return False
-    try:
-        library = ctypes.CDLL(None)
-        library.gnu_get_libc_version  # noqa: B018  # raises where it is another library
-        mallopt = library.mallopt
-    except (OSError, AttributeError):
-        return False
+    mallopt = library.mallopt
     mallopt.argtypes, mallopt.restype = [ctypes.c_int, ctypes.c_int], ctypes.c_int
     # glibc grows its own limits only while nobody has set one: both are set, or neither.
     return bool(mallopt(_MMAP_THRESHOLD, LARGEST) and mallopt(_TRIM_THRESHOLD, LARGEST))
+
+
+def return_freed_memory() -> None:
+    """Give back to the system what is free now: what is resident afterwards is in use."""
+    library = _glibc()
+    if library is not None:
+        library.malloc_trim(ctypes.c_size_t(0))
+
+
+def _glibc() -> ctypes.CDLL | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        library = ctypes.CDLL(None)
+        library.gnu_get_libc_version  # noqa: B018  # raises where it is another library
+    except (OSError, AttributeError):
+        return None
+    return library

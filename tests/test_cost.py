@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 
 import pytest
@@ -69,3 +71,26 @@ def test_costs_are_plain_json() -> None:
     assert (document["passes"], document["images"], document["evaluations"]) == (1, 2, 3)
     assert document["stage_seconds"] == counts.stages and document["device"] == "cpu"
     assert document["wall_seconds"] == pytest.approx(counts.seconds, abs=0.5)
+
+
+RETURNED = """
+import torch
+from harness.cost import Meter
+from harness.memory import keep_freed_memory
+keep_freed_memory()
+meter = Meter(torch.device("cpu"))
+held = torch.ones(8 << 20)  # 32 MB that training holds
+meter.steps_done(0)
+evaluated = torch.ones(64 << 20)  # 256 MB that an observation needs for a moment
+del evaluated
+meter.observed()
+step = torch.ones(4 << 20)
+meter.steps_done(8 << 20)
+print(meter.training_memory >> 20, meter.peak_memory >> 20)
+"""
+
+
+def test_what_an_observation_needed_is_no_memory_of_training() -> None:
+    done = subprocess.run([sys.executable, "-c", RETURNED], capture_output=True, text=True, check=True)
+    training, peak = map(int, done.stdout.split())
+    assert 32 <= training < 80 and 280 <= peak < 340

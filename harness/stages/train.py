@@ -231,7 +231,8 @@ def train(
             progress = Progress(number, len(trainings), epoch + 1, config.train.epochs, mean, training.measured())
             meter.steps_done(training.observers_bytes())
             observe(supernets, progress)
-            meter.observed()
+            if config.observe.judges:
+                meter.observed()
             report(progress)
             course.losses = []
         course.end_part()
