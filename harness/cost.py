@@ -35,7 +35,7 @@ class Meter:
     evaluations: int = 0
     """Architectures evaluated."""
     started: float = field(default_factory=time.perf_counter)
-    resident: int = field(default_factory=lambda: _status("VmRSS"))
+    resident: int = field(default_factory=lambda: _in_use())
     stages: dict[str, float] = field(default_factory=dict)
     """Wall seconds by stage."""
     resumed: int = 0
@@ -121,6 +121,12 @@ class Meter:
             "device": str(self.device),
             "resumed": self.resumed,
         }
+
+
+def _in_use() -> int:
+    """The resident set without what is free and only kept: that would be taken again unseen."""
+    return_freed_memory()
+    return _status("VmRSS")
 
 
 def _status(field_name: str) -> int:
