@@ -117,7 +117,8 @@ def make_plan(
     requests = [
         request for study in studies for request in expand_stored(study, preset, lambda: runs, seeds, overrides)
     ]
-    requests = [*_parents(requests), *requests]
+    parents = _parents(requests)
+    requests = [*parents, *requests]
     chosen = matching([request.cell.config.json() for request in requests], only or {})
     by_key: dict[str, list[Request]] = {}
     for request in sorted((r for r, fits in zip(requests, chosen, strict=True) if fits), key=lambda r: r.seed):
@@ -129,7 +130,9 @@ def make_plan(
     checks = _Checks()
     work = []
     for key, same in by_key.items():
-        label = _label(rows[same[0].study][same[0].row].labels, same[0], preset)
+        # Named after who asks for it itself, if anybody does.
+        named = next((request for request in same if all(request is not one for one in parents)), same[0])
+        label = _label(rows[named.study][named.row].labels, named, preset)
         if check:
             checks.check(label, same[0].cell.config)
         work.append(_work(label, same, attempts.get(key, [])))

@@ -80,6 +80,7 @@ def test_all_together_share_their_cells() -> None:
     plan = make_plan(all_studies(), get_preset("demo"), [], seeds=1)
     kinds = Counter("retraining" if work.cell.start else work.cell.config.method.name for work in plan.work)
     assert kinds == {"spos": 16, "fairnas": 10, "fsnas": 10, "retraining": 6, "related": 1}
+    assert "SPOS CaLR MS seed 0" in {work.label for work in plan.work}  # not after the retraining that needs it
     baseline = next(work for work in plan.work if work.label == "SPOS seed 0")
     assert len({request.study for request in baseline.requests}) == 9
     observe = baseline.cell.config.observe
