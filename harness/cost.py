@@ -10,6 +10,7 @@ import contextlib
 import resource
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ class Meter:
     """Architectures evaluated."""
     started: float = field(default_factory=time.perf_counter)
     resident: int = field(default_factory=lambda: _in_use())
+    """Bytes of the process that are not the cell's."""
     stages: dict[str, float] = field(default_factory=dict)
     """Wall seconds by stage."""
     resumed: int = 0
@@ -76,15 +78,20 @@ class Meter:
         return _peak() - self.resident
 
     def steps_done(self, held_by_observers: int) -> None:
-        """Some training steps were made since the last call of `observed`: their peak counts as that of training."""
+        """Some training steps were made since the start or an observation: their peak counts as that of training."""
         self.training_memory = max(self.training_memory, self._present_peak() - held_by_observers)
 
-    def observed(self) -> None:
-        """Training goes on: what others needed until now is not its peak."""
+    @contextlib.contextmanager
+    def observation(self) -> Iterator[None]:
+        """What is needed within, or stays afterwards (an imported library), is no memory of training."""
+        before = self._in_use()
+        yield
         self._earlier_peak = self.peak_memory
-        if self.device.type == "cpu":
-            return_freed_memory()
+        self.resident += max(0, self._in_use() - before)
         self._reset_peak()
+
+    def _in_use(self) -> int:
+        return _in_use() if self.device.type == "cpu" else 0
 
     def state(self) -> dict[str, Any]:
         """What was counted so far, to be stored."""

@@ -9,7 +9,7 @@ from harness.errors import UserError
 from harness.layout import Row
 from harness.study import Request, Study
 
-from .paper_numbers import quoted
+from .paper_numbers import beside, datasets, quoted
 from .values import MARK, Measurement, Quotation, TableRow, Value, ValueColumn, row_name
 
 BEST_KNOWN = ("top1_accuracy",)
@@ -22,9 +22,11 @@ def given_row(
     """The row as its source has it, with a dash where that has nothing. What should be there is told to `missing`."""
     row = study.rows[number]
     values = []
+    # Beside a data set that the paper has, no other needs its numbers.
+    known = any(column.dataset in datasets() for column in columns)
     for column in columns:
         if row.source == "paper":
-            values.append(_quoted(study, row, column))
+            values.append(_quoted(study, row, column, column.dataset if known else beside(column.dataset)))
         else:
             values.append(_truth(row, column, requests, missing))
     return TableRow(tuple(row.labels.values()), tuple(values), number, shaded=row.shaded, source=row.source)
@@ -36,7 +38,9 @@ def remarks(study: Study, rows: Sequence[TableRow]) -> list[str]:
     quotations = [value.quotation for row in rows for value in row.values if value.quotation]
     if quotations:
         places = ", ".join(dict.fromkeys(one.place for one in quotations))
-        lines.append(f"{MARK} Quoted from the paper ({places}); not measured here.")
+        others = any(", on " in one.place for one in quotations)
+        warning = ", and not comparable with other data sets" if others else ""
+        lines.append(f"{MARK} Quoted from the paper ({places}); not measured here{warning}.")
     empty = [_name(study, row) for row in rows if row.source == "paper" and not any(v.quotation for v in row.values)]
     if empty:
         lines.append(f"The paper has no value for {', '.join(empty)} on these data sets.")
@@ -51,15 +55,16 @@ def _name(study: Study, row: TableRow) -> str:
     return row_name({name: label for name, label in study.rows[row.number].labels.items() if isinstance(label, str)})
 
 
-def _quoted(study: Study, row: Row, column: ValueColumn) -> Value:
+def _quoted(study: Study, row: Row, column: ValueColumn, dataset: str) -> Value:
     metric = row.metrics.get(column.metric, column.metric)
-    number = quoted(study.name, row.labels, metric, column.dataset)
+    number = quoted(study.name, row.labels, metric, dataset)
     if number is None and column.once:
         number = quoted(study.name, row.labels, metric, None)
     if number is None:
         return Value((), column.digits)
-    quotation = Quotation(number.mean, number.deviation or "", number.table)
-    measurement = Measurement(None, float(number.mean), number.table, "quoted")
+    place = number.table if dataset == column.dataset else f"{number.table}, on {dataset}"
+    quotation = Quotation(number.mean, number.deviation or "", place)
+    measurement = Measurement(None, float(number.mean), place, "quoted")
     return Value((measurement,), column.digits, quotation=quotation)
 
 

@@ -7,6 +7,7 @@ comes from the configuration's seed by name: initial weights, data order, paths,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -230,9 +231,8 @@ def train(
             mean = check_finite(course.losses, epoch * steps_per_epoch)
             progress = Progress(number, len(trainings), epoch + 1, config.train.epochs, mean, training.measured())
             meter.steps_done(training.observers_bytes())
-            observe(supernets, progress)
-            if config.observe.judges:
-                meter.observed()
+            with meter.observation() if config.observe.judges else nullcontext():
+                observe(supernets, progress)
             report(progress)
             course.losses = []
         course.end_part()

@@ -175,6 +175,15 @@ def test_what_is_missing_is_told_line_by_line(both: Preset, store: Path) -> None
     report.require_complete([one], "runs")
 
 
+def test_where_the_paper_has_no_such_data_set_its_cifar10_is_quoted_and_named(both: Preset, store: Path) -> None:
+    table = build(STUDY, replace(both, datasets=("digits",)), store)
+    assert [row[0] for row in shown(table)][2:4] == ["86.23†", "93.26†"]
+    (note,) = [note for note in table.notes if note.startswith("†")]
+    assert note == (
+        "† Quoted from the paper (Table A, on cifar10); not measured here, and not comparable with other data sets."
+    )
+
+
 def test_parquet_holds_what_csv_holds(both: Preset, store: Path, tmp_path: Path) -> None:
     import pandas
 
