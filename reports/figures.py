@@ -119,7 +119,8 @@ class _Making:
             points = [
                 Point(legend_name(labels) + high.mark, _mean(wide), _mean(high), _deviation(wide), _deviation(high))
                 for labels, (wide, high) in self.rows(x, y)
-                if high.mean
+                # A level of another data set would only stretch the axis.
+                if high.mean and not (high.quotation and high.quotation.elsewhere)
             ]
             panels.append(PointPanel(self.on(panel.title, y.dataset), x.label, y.label, tuple(points), panel.log_x))
         return panels

@@ -38,7 +38,7 @@ def remarks(study: Study, rows: Sequence[TableRow]) -> list[str]:
     quotations = [value.quotation for row in rows for value in row.values if value.quotation]
     if quotations:
         places = ", ".join(dict.fromkeys(one.place for one in quotations))
-        others = any(", on " in one.place for one in quotations)
+        others = any(one.elsewhere for one in quotations)
         warning = ", and not comparable with other data sets" if others else ""
         lines.append(f"{MARK} Quoted from the paper ({places}); not measured here{warning}.")
     empty = [_name(study, row) for row in rows if row.source == "paper" and not any(v.quotation for v in row.values)]
@@ -62,8 +62,9 @@ def _quoted(study: Study, row: Row, column: ValueColumn, dataset: str) -> Value:
         number = quoted(study.name, row.labels, metric, None)
     if number is None:
         return Value((), column.digits)
-    place = number.table if dataset == column.dataset else f"{number.table}, on {dataset}"
-    quotation = Quotation(number.mean, number.deviation or "", place)
+    elsewhere = dataset != column.dataset
+    place = f"{number.table}, on {dataset}" if elsewhere else number.table
+    quotation = Quotation(number.mean, number.deviation or "", place, elsewhere)
     measurement = Measurement(None, float(number.mean), place, "quoted")
     return Value((measurement,), column.digits, quotation=quotation)
 

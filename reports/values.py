@@ -34,6 +34,8 @@ class Quotation:
     mean: str
     deviation: str
     place: str
+    elsewhere: bool = False
+    """Whether it is about another data set than the column's."""
 
 
 @dataclass(frozen=True)
