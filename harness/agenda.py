@@ -58,6 +58,8 @@ class Agenda:
         self._silent_since: float | None = None
         self._told_of_others = False
         self._not_before: dict[int, float] = {}
+        self.given_up: list[Work] = []
+        """What stays waiting, because what it starts from is not there."""
         self.error: HarnessError | None = None
         """Why nothing more is given out, unless because all is done."""
 
@@ -138,6 +140,7 @@ class Agenda:
         return start.key in here or self.claims.holder(start.key) is not None
 
     def _give_up(self, work: Work) -> bool:
+        self.given_up.append(work)
         self.say(f"{work.label} stays waiting: the search that it starts from is not there")
         return False
 

@@ -100,12 +100,14 @@ class CellState:
             self.predictions.update(unpacked(state["predictions"]))
             self.points.restore(state["points"])
             set_random_state(state["random"], self.meter.device)
-            self.meter.restore(state["meter"])
+            counted = state["meter"]
         except (LookupError, RuntimeError, TypeError, ValueError) as error:  # the code changed, its version did not
             raise DataError(
                 f"the checkpoint {self.checkpoint.path} does not fit the cell as it is built now; remove it to begin "
                 f"anew. {' '.join(str(error).split())}"
             ) from error
+        del state  # what was loaded is no memory of training
+        self.meter.restore(counted)
         self.restored(self.points.json())
 
     def between_steps(self) -> None:

@@ -113,6 +113,8 @@ class Meter:
         self.resumed = state["resumed"] + 1
         self._earlier_seconds, self._earlier_peak = state["seconds"], state["peak_memory"]
         self.training_memory = state["training_memory"]
+        if self.device.type == "cpu":
+            return_freed_memory()
         self._reset_peak()
 
     def json(self) -> dict[str, object]:

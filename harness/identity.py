@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 _BESIDE_THE_ENGINE = Path(__file__).resolve().parents[1]
 
 TRAINING_VERSION = 1
-"""Changes when the engine's training gives other weights for the same configuration."""
+"""Changes when the engine's training means something else for the same configuration.
+
+It need not when sums are only made in another order, as on another kind of machine: then weights differ as between
+two such machines, and a run is repeated byte for byte by the commit that made it, which stands in its record.
+"""
 
 RETRAINING_VERSION = 1
 """The same for the retraining of what was found."""

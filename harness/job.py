@@ -30,7 +30,6 @@ from harness.experiment import Report, now, numbered, one_line, sacred_run, seed
 from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
 from harness.memory import keep_freed_memory
 from harness.plan import state_of
-from harness.space import Architecture
 from harness.stages.retrain import best_found
 from harness.stores import supersede
 from harness.stores.claims import ClaimLost, Lease
@@ -109,12 +108,12 @@ def _claimed_train(cell: Cell, job: Assignment, progress: Report) -> dict[str, A
             return {"status": "done", "already": True, "run_id": done.id, "result": done.result, "cost": done.cost}
         if state == "rank":
             return {"status": "elsewhere"}
-        found = _found_by_parent(cell, job)
+        ranking = _parents_ranking(cell, job)
         directory = job.directory.create(cell, job.preset, job.overrides, claim.attempt)
         mirror = job.mirror(directory)
         reply: dict[str, Any] = {}
         try:
-            reply = {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror, found)
+            reply = {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror, ranking)
             return reply
         finally:
             # Before the claim is released: whoever claims next must find the run in the database.
@@ -144,21 +143,18 @@ def _runs(cell: Cell, job: Assignment) -> list[StoredRun]:
     return [run for run in supersede(job.reader.load({cell.key[:16]}, []), []) if run.key == cell.key]
 
 
-def _found_by_parent(cell: Cell, job: Assignment) -> Architecture | None:
-    """What the search that the cell starts from has found; None for a cell that starts from nothing."""
+def _parents_ranking(cell: Cell, job: Assignment) -> dict[str, Any] | None:
+    """What the search that the cell starts from has given; None for a cell that starts from nothing."""
     start = cell.start
     if start is None:
         return None
     if job.found is not None:
-        return tuple(job.found)
+        return {"top1": job.found}
     run = job.reader.done(start.key)
     ranking = None if run is None else run.rankings.get(start.ranking_key)
     if run is None or ranking is None:
         raise DataError(f"no done search of cell {start.key[:16]} in {job.reader.name} to retrain the best of")
-    found = best_found(ranking)
-    if found is None:
-        raise DataError(f"run {run.id} has found nothing to retrain: it diverged, or top-1 was not asked for")
-    return found
+    return ranking
 
 
 def _train(
@@ -168,7 +164,7 @@ def _train(
     progress: Report,
     lease: Lease,
     mirror: Mirror | None,
-    found: Architecture | None = None,
+    ranking: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     progress({"event": "start", "run_id": directory.id})
     directory.write_sources(cell)
@@ -182,6 +178,9 @@ def _train(
             with output_to(directory.path / LOG) as log:
                 try:
                     observers = [observer] if mirror is None else [observer, mirror]
+                    found = None if ranking is None else best_found(ranking)
+                    if ranking is not None and found is None:
+                        raise DataError("the search has found nothing to retrain: it diverged")
                     with asked_first(checkpoint.request_stop):
                         outcome = sacred_run(
                             cell, directory, observers, log, device, job.threads, progress, checkpoint, found

@@ -47,6 +47,13 @@ class SeparatedMomentum:
             )
         return self.optimisers[cluster]
 
+    def release(self) -> None:
+        """Forget all but the parameters."""
+        self.optimisers.clear()
+        self.spread = None
+        for parameter in self.parameters:
+            parameter.grad = None
+
     def clear_gradients(self) -> None:
         for parameter in self.parameters:
             if parameter.grad is not None:

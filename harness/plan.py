@@ -117,11 +117,11 @@ def make_plan(
     requests = [
         request for study in studies for request in expand_stored(study, preset, lambda: runs, seeds, overrides)
     ]
-    parents = _parents(requests)
-    requests = [*parents, *requests]
     chosen = matching([request.cell.config.json() for request in requests], only or {})
+    requests = [request for request, fits in zip(requests, chosen, strict=True) if fits]
+    parents = _parents(requests)
     by_key: dict[str, list[Request]] = {}
-    for request in sorted((r for r, fits in zip(requests, chosen, strict=True) if fits), key=lambda r: r.seed):
+    for request in sorted([*parents, *requests], key=lambda request: request.seed):
         by_key.setdefault(request.cell.key, []).append(request)
     attempts: dict[str, list[StoredRun]] = {}
     for run in runs:
@@ -132,7 +132,9 @@ def make_plan(
     for key, same in by_key.items():
         # Named after who asks for it itself, if anybody does.
         named = next((request for request in same if all(request is not one for one in parents)), same[0])
-        label = _label(rows[named.study][named.row].labels, named, preset)
+        label = _label(
+            rows[named.study][named.row].labels, named, preset, "search" if any(named is one for one in parents) else ""
+        )
         if check:
             checks.check(label, same[0].cell.config)
         work.append(_work(label, same, attempts.get(key, [])))
@@ -218,13 +220,15 @@ def _ranks_the_same(run: StoredRun, cell: Cell) -> bool:
     return all(run.cell["config"][key] == now[key] for key in ("rank", "benchmark"))
 
 
-def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset) -> str:
-    """How a reader knows the cell: "SPOS CaLR seed 0"."""
+def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset, kind: str) -> str:
+    """How a reader knows the cell: "SPOS CaLR seed 0"; `kind` where that alone would say something else."""
     words = [name if value is True else value for name, value in labels.items() if value is not False]
     if len(preset.datasets) > 1:
         words.append(request.dataset)
     if request.cell.start is not None:
         words.append("retraining")
+    if kind:
+        words.append(kind)
     return " ".join([*map(str, words), f"seed {request.seed}"])
 
 
@@ -247,6 +251,8 @@ class _Checks:
             raise InvalidConfiguration(f"{label}: {error}") from error
 
     def _check_components(self, config: RunConfig) -> None:
+        if config.retrain is not None and not config.rank.top1:
+            raise InvalidConfiguration("what is best-ranked cannot be retrained where rank.top1 is false")
         # One for all cells: it remembers what took long to find out.
         space = self.spaces.setdefault(config.space, SPACES.get(config.space)())
         method: Method = config.method.build(COMPONENTS["method"], "method")
@@ -267,6 +273,9 @@ class _Checks:
 
 def _check_ranking(config: RunConfig) -> None:
     """Refuse what could not be measured of the cell, before it is trained; as far as that can be told here."""
+    counts = SPACES.get(config.space)().complexity_counts
+    if config.rank.complexity not in counts:
+        raise InvalidConfiguration(f"rank.complexity is {config.rank.complexity!r}; allowed: {', '.join(counts)}")
     if can_be_judged(config.benchmark):
         benchmark = benchmark_for(config.benchmark, config.space)
         benchmark.accuracies(config.rank.truth_of(config.dataset))

@@ -140,7 +140,7 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
     """One run as flat columns; the metrics are those of the ranking asked for, or of the run's own."""
     result = run.result or {}
     if ranking_key is not None:
-        judged = {key: None for key in _RESULT if key in result and not key.startswith("diverged")}
+        judged = {key: None for key in result if key not in ("diverged", "observed")}
         result = {**result, **judged, **run.rankings.get(ranking_key, {})}
     diverged = result.get("diverged")
     columns = {

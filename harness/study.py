@@ -106,8 +106,11 @@ def expand(
     default = RunConfig().json()
     for number, settings in kept:
         for dataset in preset.datasets:
+            if preset.trained_on not in (None, dataset) and any(key.startswith("retrain.") for key in settings):
+                continue  # what is trained on one data set has no accuracy on another
             config, fitting = _configured(copy.deepcopy(default), preset, dataset, settings, overrides)
-            config = _with_curves(config, study.rows[number].points)
+            points = study.rows[number].points
+            config = _with_curves(config, {key: count for key, count in points.items() if key not in overrides})
             unused -= fitting
             first = Cell.of(config)
             for seed in range(preset.seeds if seeds is None else seeds):
@@ -135,6 +138,9 @@ def _configured(
         section, _, option = key.partition(".")
         if section == "retrain" and document.get("retrain") is None:
             return False
+        if key.startswith("retrain.schedule.") and not key.endswith(".name"):
+            schedule = merged.get("retrain.schedule.name", "cosine")
+            return key.rpartition(".")[2] in _options(COMPONENTS["schedule"], schedule)
         return not _component_option(key) or option in _options(COMPONENTS[section], names[section])
 
     def meant(key: str) -> bool:
@@ -181,11 +187,17 @@ def expand_stored(
     Images and tables of ground truth that are not here are taken to be those of the stored runs.
     """
     requests = expand(study, preset, seeds, overrides)
+    complete = True
     if not all(map(can_be_judged, {request.cell.config.benchmark for request in requests})):
         remember_rankings(runs())
+        complete = False
     if not all(map(are_here, {request.cell.config.dataset for request in requests})):
         remember_images(run.cell for run in runs())
-    return requests
+        complete = False
+    # A cell that starts from another is known by that one's images and ranking: now that these are.
+    return (
+        requests if complete or not any(one.cell.start for one in requests) else expand(study, preset, seeds, overrides)
+    )
 
 
 def _explain(study: Study, overrides: Mapping[str, Any]) -> None:

@@ -117,6 +117,11 @@ class SupernetTraining:
         """By name, what was measured of the epoch so far."""
         return {name: value for meter in self._meters().values() for name, value in meter.measured().items()}
 
+    def release(self) -> None:
+        """It is trained: what only training needs (gradients, momenta, what was measured) takes no memory any more."""
+        self.momentum.release()
+        self.similarity = None
+
     def observers_bytes(self) -> int:
         """Memory that is held only to measure."""
         return 0 if self.momentum.spread is None else self.momentum.spread.bytes()

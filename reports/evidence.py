@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from harness.stores.stored import Problem, StoredRun
 
 
+JUDGED = ("kendall_tau", "valid_")
+"""How the names of curves begin that are measured by a ranking."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What the store holds for one request. Metrics are there only when the state is "done"."""
@@ -101,14 +105,19 @@ def _judge(request: Request, candidates: Sequence[StoredRun]) -> Evidence:
     if ranking not in run.rankings:
         reason = f"trained, but not ranked as asked (run {run.id}); `harness run` does that from its weights"
         return Evidence(request, run, "unranked", reason)
-    metrics = {**last_values(run), **(run.cost or {}), **run.rankings[ranking]}
-    return Evidence(request, run, "done", metrics=metrics)
+    last = {name: points[-1][1] for name, points in curves(run, ranking).items() if points}
+    return Evidence(request, run, "done", metrics={**last, **(run.cost or {}), **run.rankings[ranking]})
 
 
-def last_values(run: StoredRun) -> dict[str, Any]:
-    """Where the curves that were observed while the run trained ended, by name."""
-    curves = (run.result or {}).get("observed") or {}
-    return {name: points[-1][1] for name, points in curves.items() if points}
+def curves(run: StoredRun, ranking: str) -> dict[str, list[list[Any]]]:
+    """What was observed while the run trained, by name: steps and values.
+
+    Curves that depend on how the run is ranked and judged are those of its own ranking, and of no other.
+    """
+    found: dict[str, list[list[Any]]] = (run.result or {}).get("observed") or {}
+    if run.own_ranking == ranking:
+        return found
+    return {name: points for name, points in found.items() if not name.startswith(JUDGED)}
 
 
 def _last_line(trace: Sequence[str] | None) -> str:

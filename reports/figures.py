@@ -16,7 +16,7 @@ from harness.errors import InvalidConfiguration
 from harness.layout import Labels
 from harness.study import Study
 
-from .evidence import Evidence, Findings
+from .evidence import Evidence, Findings, curves
 from .figure_values import Bar, BarPanel, Curve, FigureValue, GraphPanel, LinePanel, Panel, Point, PointPanel
 from .remarks import scale, title
 from .sources import given_row
@@ -97,10 +97,12 @@ class _Making:
         """The mean over seeds at the steps that all of them have; None without any."""
         row = find_row(self.findings.study, line.row)
         asked = [one for one in self.findings.counted if (one.request.row, one.request.dataset) == (row, dataset)]
+        if not asked:  # a condition or an override has left the row out
+            return None
         seeds = {one.run.id: points for one in asked if one.run and (points := observed(one, line.metric))}
         self.runs |= dict.fromkeys(seeds)
         label = line.label
-        if len(seeds) < len(asked) or not asked:
+        if len(seeds) < len(asked):
             count = f"{len(seeds)} of {len(asked)} seed{'s' * (len(asked) != 1)}"
             self.missing[f"{panel}: {line.label} ({count} with {line.metric})"] = None
             label += f" ({count})"
@@ -183,8 +185,8 @@ def observed(evidence: Evidence, metric: str) -> dict[float, float]:
     """The points of a run's curve that are numbers, by step; none unless the run is done."""
     if evidence.run is None or evidence.state != "done":
         return {}
-    curves = (evidence.run.result or {}).get("observed") or {}
-    return {step: float(value) for step, value in curves.get(metric, ()) if value is not None}
+    known = curves(evidence.run, evidence.request.cell.ranking_key)
+    return {step: float(value) for step, value in known.get(metric, ()) if value is not None}
 
 
 def _mean(value: Value) -> float | None:

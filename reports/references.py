@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from harness.config import COMPONENTS
@@ -34,11 +35,16 @@ def reference_rows(
     place: int,
     seeds: int | None = None,
     overrides: Mapping[str, Any] | None = None,
+    ranking: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[TableRow]:
-    """One row a reference, its name in label column `place` of `labels`. Metrics it has not are left empty."""
+    """One row a reference, its name in label column `place` of `labels`. Metrics it has not are left empty.
+
+    `ranking` is how the study's rows are ranked and judged, as far as they agree.
+    """
     # Components' options concern what is trained, and here nothing is.
-    plain = {key: value for key, value in (overrides or {}).items() if key.partition(".")[0] not in COMPONENTS}
-    asked = expand(Study("references", "", [Row({"": ""})], []), preset, seeds, plain)
+    trains = (*COMPONENTS, "retrain")
+    plain = {key: value for key, value in (overrides or {}).items() if key.partition(".")[0] not in trains}
+    asked = expand(Study("references", "", [Row({"": ""}, ranking)], []), preset, seeds, plain)
     rows = []
     for number, (name, label) in enumerate(LABELS.items()):
         results = {(one.dataset, one.seed): _result(one.cell, name, store) for one in asked}

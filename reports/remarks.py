@@ -21,7 +21,7 @@ def scale(findings: Findings, spread: str = "Mean ± sample standard deviation o
 
     `spread` says how several seeds are shown.
     """
-    requests = findings.requests
+    requests = [one.request for one in findings.counted] or findings.requests
     seeds = len({request.seed for request in requests})
     configs = [request.cell.config for request in requests]
     parts = [

@@ -42,7 +42,7 @@ def remarks(study: Study, rows: Sequence[TableRow]) -> list[str]:
         warning = ", and not comparable with other data sets" if others else ""
         lines.append(f"{MARK} Quoted from the paper ({places}); not measured here{warning}.")
     empty = [_name(study, row) for row in rows if row.source == "paper" and not any(v.quotation for v in row.values)]
-    if empty:
+    if empty and any(row.values for row in rows):
         lines.append(f"The paper has no value for {', '.join(empty)} on these data sets.")
     truths = [_name(study, row) for row in rows if row.source == "truth"]
     if truths:

@@ -69,7 +69,10 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
     if referred is not None:
         from .references import reference_rows
 
-        added = reference_rows(preset, referred, columns, len(labels), group or 0, findings.seeds, findings.overrides)
+        ranked = [{key: value for key, value in row.settings.items() if key.startswith("rank.")} for row in study.rows]
+        common = {key: value for key, value in ranked[0].items() if all(one.get(key) == value for one in ranked)}
+        asked = findings.seeds, findings.overrides, common
+        added = reference_rows(preset, referred, columns, len(labels), group or 0, *asked)
         blocks.append(tuple(added))
     damaged = damage(findings)
     return Table(

@@ -21,7 +21,8 @@ MEMORY = Column(
     scale=2**-20,
     each_dataset=False,
     remark="That of the training steps, without what is held to measure them; allocated on the device, or "
-    "on a CPU the growth of the process's resident set. MB are 2²⁰ bytes.",
+    "on a CPU the growth of the process's resident set, what libraries take at their first use included. MB are 2²⁰ "
+    "bytes.",
 )
 HOURS = Column(
     "Training (h)",
@@ -35,14 +36,19 @@ HOURS = Column(
 
 
 def decay_ratios(requests: Sequence[Request], variants: Mapping[str, Mapping[str, Any]]) -> list[Series]:
-    """γ over millions of parameters, for variants of CaLR: its options, by what the line is called."""
+    """γ over millions of parameters, for variants of CaLR: its options, by what the line is called.
+
+    All else is as the study's own rows with CaLR have it.
+    """
     from harness.registries import SCHEDULES, SPACES
 
     space: Any = SPACES.get(requests[0].cell.config.space)()
+    schedules = [request.cell.config.schedule for request in requests]
+    common = next((schedule.options for schedule in schedules if schedule.name == "calr"), {})
     by_size = {space.complexity(architecture): architecture for architecture in space}
     sizes = sorted(by_size)
     series = []
     for label, options in variants.items():
-        ratio = SCHEDULES.get("calr")(**options).decay_ratio(space)
+        ratio = SCHEDULES.get("calr")(**{**common, **options}).decay_ratio(space)
         series.append(Series(label, [size / 1e6 for size in sizes], [ratio(by_size[size]) for size in sizes]))
     return series

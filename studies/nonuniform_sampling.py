@@ -7,6 +7,9 @@ from harness.study import Row, Study
 
 from ._words import CALR, METHODS, MS, TAU
 
+COSINE = {"schedule.name": "cosine"}
+"""Said here, since a preset may have another baseline for FairNAS."""
+
 study = Study(
     name="nonuniform_sampling",
     title="Sampling in proportion to parameters against CaLR, with MS",
@@ -19,8 +22,8 @@ study = Study(
         )
         for method, label in METHODS
         for sampling, schedule, settings in [
-            ("Uniform", "CS", {}),
-            ("#Params", "CS", {"sampler.name": "by-complexity"}),
+            ("Uniform", "CS", COSINE),
+            ("#Params", "CS", COSINE | {"sampler.name": "by-complexity"}),
             ("Uniform", "CaLR", CALR),
         ]
     ],

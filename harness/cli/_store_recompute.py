@@ -114,8 +114,8 @@ def _rankings(plan: Plan, again: bool) -> list[tuple[Cell, str]]:
     """The cells with the rankings that can be made now, and their labels: those that are missing, or all."""
     found = []
     for work in plan.work:
-        if work.run is None or work.state not in ("rank", "done"):
-            continue
+        if work.run is None or work.state not in ("rank", "done") or work.cell.start is not None:
+            continue  # what is retrained ranks nothing
         wanted = {request.cell.ranking_key: request.cell for request in work.requests}
         found += [(cell, work.label) for key, cell in wanted.items() if again or key not in work.run.rankings]
     return found

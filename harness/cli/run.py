@@ -137,6 +137,8 @@ def command(
             server = None  # ended with its jobs
             errors |= _follow(events, agenda, stopping, store.directory)
             gave_up = agenda.gave_up
+            if len(agenda.given_up) < len(todo):  # others got on: what was missing may be there in the next round
+                attempted -= {_what(work) for work in agenda.given_up}
             if agenda.error is not None:
                 raise agenda.error
             # Read again: what counts is what is stored. A cell may now need one more ranking.

@@ -79,6 +79,7 @@ class Course:
         return self._order[1]
 
     def end_part(self) -> None:
+        self.trainings[self.part].release()
         self.part, self.step, self._order = self.part + 1, 0, None
 
     def state(self) -> dict[str, Any]:
