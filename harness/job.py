@@ -63,6 +63,9 @@ def warm_up() -> Iterator[None]:
     import scipy.stats  # noqa: F401  # for τ; most of a second
 
     yield
+    import torch._dynamo  # noqa: F401  # for the first step of torch's own optimisers, in retraining; two seconds
+
+    yield
     import pymongo  # noqa: F401
 
     yield

@@ -22,6 +22,22 @@ from harness.config import Optimiser as Optimiser
 from harness.spread import Spread
 
 
+def _undecorated(method: Any) -> Any:
+    return getattr(method, "__wrapped__", method)
+
+
+class Buffers(torch.optim.SGD):
+    """The SGD of one cluster, as the holder of its buffers and settings.
+
+    Torch decorates these three methods so that its compiler leaves them alone, and imports the compiler for it
+    when one is first called: two seconds before the first step.
+    """
+
+    add_param_group = _undecorated(torch.optim.Optimizer.add_param_group)
+    state_dict = _undecorated(torch.optim.Optimizer.state_dict)
+    load_state_dict = _undecorated(torch.optim.Optimizer.load_state_dict)
+
+
 class SeparatedMomentum:
     """The optimisers of one supernet, by cluster."""
 
@@ -36,7 +52,7 @@ class SeparatedMomentum:
         """The cluster's optimiser."""
         if cluster not in self.optimisers:
             settings = self.settings
-            self.optimisers[cluster] = torch.optim.SGD(
+            self.optimisers[cluster] = Buffers(
                 self.parameters,
                 lr=settings.learning_rate,
                 momentum=settings.momentum,
