@@ -117,12 +117,23 @@ def _claimed_train(cell: Cell, job: Assignment, progress: Report) -> dict[str, A
         mirror = job.mirror(directory)
         reply: dict[str, Any] = {}
         try:
-            reply = {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror, found)
+            with _profiled(cell, directory, job):
+                reply = {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror, found)
             return reply
         finally:
             # Before the claim is released: whoever claims next must find the run in the database.
             if mirror is not None and not mirror.close() and reply.get("status") == "done":
                 _mirror_slowly(directory, job)
+
+
+def _profiled(cell: Cell, directory: RunDirectory, job: Assignment) -> contextlib.AbstractContextManager[None]:
+    """Writes down where the time of the run goes, if that is asked for."""
+    if not job.profile:
+        return contextlib.nullcontext()
+    from harness.profiling import PROFILES, profiled
+
+    title = f"run {directory.id} ({cell.config.method.name}, seed {cell.config.seed}), on {job.computes_on}"
+    return profiled(job.directory.path / PROFILES / directory.id, title, torch.device(job.computes_on))
 
 
 def _mirror_slowly(directory: RunDirectory, job: Assignment) -> None:
