@@ -24,6 +24,7 @@ from harness.agenda import claim_key
 from harness.assignment import Assignment
 from harness.cell import Watch, rank_again
 from harness.checkpoint import Checkpoint
+from harness.compilation import operations_compiled
 from harness.data import fingerprint
 from harness.errors import DataError, HarnessError, UnknownName, Unreachable
 from harness.experiment import Report, now, numbered, one_line, sacred_run, seed_globals, throttled
@@ -90,7 +91,8 @@ def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
             if cell.images != (now_there := fingerprint(cell.config.dataset)):
                 raise DataError(f"the images of {cell.config.dataset} are {now_there} here, the cell's {cell.images}")
             try:
-                return reply | (_claimed_rank if job.kind == "rank" else _claimed_train)(cell, job, progress)
+                with operations_compiled(job.compile):
+                    return reply | (_claimed_rank if job.kind == "rank" else _claimed_train)(cell, job, progress)
             except Unreachable as error:
                 return reply | {"status": "unreachable", "error": one_line(error)}
     except KeyboardInterrupt as interruption:

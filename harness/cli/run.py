@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--device", help="Where cells compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
 @click.option("--retry", type=click.Choice(["failed", "lost", "all"]), help="Run what failed, or died too often.")
 @click.option("--timeout", type=Duration(), help="How long a cell may take (seconds, or 90m, 2h); then it fails.")
+@click.option("--compile", "compiled", is_flag=True, help="Have torch compile operations on GPUs; needs a C compiler.")
 @click.option("--profile", is_flag=True, help="Write where the time of the first cell goes, and a trace of it.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for cells that other processes have.")
 @click.option("--work", type=click.Path(file_okay=False), help="The folder of checkpoints.  [default: STORE/work]")
@@ -52,6 +53,7 @@ def command(
     device: str | None,
     retry: str | None,
     timeout: float | None,
+    compiled: bool,
     profile: bool,
     no_wait: bool,
     work: str | None,
@@ -91,6 +93,7 @@ def command(
         "work": work and str(Path(work).absolute()),
         "checkpoint_every": checkpoint_every,
         "timeout": timeout,
+        "compile": compiled,
     }
 
     to_profile = [profile]  # the first cell that is trained, and no other
