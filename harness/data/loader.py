@@ -96,7 +96,8 @@ class DeviceLoader:
             augment = _generator(self.seed, "augment", epoch)
             offsets = torch.randint(2 * self.padding + 1, (count, 2), generator=augment)
             flips = torch.rand(count, generator=augment) < (0.5 if self.flip else 0.0)
-            self._epoch = epoch, order.to(self.device), offsets.to(self.device), flips.to(self.device)
+            order, offsets, flips = (copied(plan, self.device) for plan in (order, offsets, flips))
+            self._epoch = epoch, order, offsets, flips
         return self._epoch[1:]
 
 
@@ -181,9 +182,16 @@ def in_order(
     """A split once, in its own order and without augmentation, as (images, labels)."""
     normalise = Normalise(dataset, device)
     for start in range(0, len(split), batch_size):
-        images = torch.from_numpy(split.images[start : start + batch_size]).to(device)
-        labels = torch.from_numpy(split.labels[start : start + batch_size]).to(device)
+        images = copied(torch.from_numpy(split.images[start : start + batch_size]), device)
+        labels = copied(torch.from_numpy(split.labels[start : start + batch_size]), device)
         yield normalise(images), labels
+
+
+def copied(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """The tensor on that device. A GPU fetches it from pinned memory while the CPU goes on."""
+    if torch.device(device).type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def _generator(seed: int, *names: str | int) -> torch.Generator:
