@@ -95,6 +95,20 @@ def test_pooling_gives_the_bits_of_torchs_own(channels: int, side: int) -> None:
         assert x.grad is not None and torch.equal(kernels.pool_backward(gradient, x), x.grad)
 
 
+@pytest.mark.parametrize(("channels", "side"), [(4, 8), (8, 16), (16, 32), (8, 4), (3, 9)])
+def test_halving_is_torchs(channels: int, side: int) -> None:
+    torch.manual_seed(0)
+    x = images(5, channels, side).requires_grad_()
+    right = functional.avg_pool2d(x, 2, 2, ceil_mode=True)
+    gradient = torch.randn_like(right)
+    right.backward(gradient)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        found = kernels.halve(x)
+        assert found.is_contiguous(memory_format=torch.channels_last)
+        assert distance(found, right) < ROUNDING
+        assert x.grad is not None and torch.equal(kernels.halve_backward(gradient, x), x.grad)
+
+
 @pytest.mark.parametrize("shape", [(64, 4, 8, 8), (40, 8, 16, 11), (64, 1, 8, 8), (64, 16, 8, 8), (3, 4, 2, 2)])
 def test_normalisation_is_torchs(shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
