@@ -9,7 +9,7 @@ CODE := $(foreach folder,harness methods spaces studies reports tests,\
 # One thread a process: the suite runs its processes side by side, and results depend on thread counts.
 export OMP_NUM_THREADS := 1
 
-.PHONY: setup demo test test-long lint clean
+.PHONY: setup demo test test-long perf lint clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,11 @@ test: setup lint
 LONG ?= tests
 test-long: setup
 	$(BIN)/python -m pytest -m long -n 0 -s $(LONG)
+
+# Ratios against plain code, and how costs grow: a table and a plot in perf/. A part: make perf PERF='--only step data'
+PERF ?=
+perf: setup
+	$(BIN)/python -m tests.perf $(PERF)
 
 lint: setup
 	$(BIN)/ruff check $(CODE)

@@ -44,6 +44,10 @@ class Assignment:
     """Whether a ranking that is there is made anew, for what is computed from predictions has changed."""
     found: list[int] | None = None
     """What the search that the cell starts from has found, where that is known; else the store is asked."""
+    compile: bool = False
+    """Whether torch compiles the operations of networks."""
+    profile: bool = False
+    """Whether it is written down where the time goes; see `harness.profiling`."""
     timeout: float | None = None
     """Only to be told with the failure: the executor keeps the time."""
 

@@ -74,6 +74,8 @@ class Training:
     weighting: str = "algorithm-2"
     """How paths of one step with different learning rates are combined; see `harness.training`."""
     label_smoothing: float = 0.0
+    precision: str = "float32"
+    """What passes are computed in: float32, bfloat16 or float16; see `harness.precision`."""
 
     def __post_init__(self) -> None:
         require(self.epochs >= 1, f"train.epochs must be at least 1, not {self.epochs}")
@@ -84,6 +86,10 @@ class Training:
             f"train.weighting is {self.weighting!r}; allowed: algorithm-2, loss",
         )
         require(0 <= self.label_smoothing < 1, f"train.label_smoothing must be in [0, 1), not {self.label_smoothing}")
+        require(
+            self.precision in ("float32", "bfloat16", "float16"),
+            f"train.precision is {self.precision!r}; allowed: float32, bfloat16, float16",
+        )
 
 
 @dataclass(frozen=True)
@@ -289,11 +295,14 @@ class RunConfig:
     def json(self) -> dict[str, Any]:
         """Plain JSON types, components flattened to their name and all their options.
 
-        Without retraining there is no word of it: configurations that were stored before it existed stay as they are.
+        Without retraining, and in full precision, there is no word of these: configurations that were stored before
+        they existed stay as they are.
         """
         plain = dataclasses.asdict(self)
         for key in COMPONENTS:
             plain[key] = _flat(plain[key])
+        if self.train.precision == Training.precision:
+            del plain["train"]["precision"]
         if self.retrain is None:
             del plain["retrain"]
         else:

@@ -16,7 +16,6 @@ from typing import IO, Any
 
 import numpy as np
 import torch
-import torch._dynamo
 from sacred import SETTINGS, Experiment
 from sacred.observers import RunObserver
 
@@ -31,9 +30,6 @@ from harness.space import Architecture
 from harness.stages.train import Progress
 from harness.stores.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.study import Cell
-
-# Imported here, before the server forks: the first step of torch's optimisers would, and it takes two seconds.
-_FORKED_WITH = torch._dynamo
 
 Report = Callable[[dict[str, Any]], None]
 

@@ -24,6 +24,7 @@ from harness.agenda import claim_key
 from harness.assignment import Assignment
 from harness.cell import Watch, rank_again
 from harness.checkpoint import Checkpoint
+from harness.compilation import operations_compiled
 from harness.data import fingerprint
 from harness.errors import DataError, HarnessError, UnknownName, Unreachable
 from harness.experiment import Report, now, numbered, one_line, sacred_run, seed_globals, throttled
@@ -62,6 +63,9 @@ def warm_up() -> Iterator[None]:
     import scipy.stats  # noqa: F401  # for τ; most of a second
 
     yield
+    import torch._dynamo  # noqa: F401  # for the first step of torch's own optimisers, in retraining; two seconds
+
+    yield
     import pymongo  # noqa: F401
 
     yield
@@ -86,7 +90,8 @@ def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
             if cell.images != (now_there := fingerprint(cell.config.dataset)):
                 raise DataError(f"the images of {cell.config.dataset} are {now_there} here, the cell's {cell.images}")
             try:
-                return reply | (_claimed_rank if job.kind == "rank" else _claimed_train)(cell, job, progress)
+                with operations_compiled(job.compile):
+                    return reply | (_claimed_rank if job.kind == "rank" else _claimed_train)(cell, job, progress)
             except Unreachable as error:
                 return reply | {"status": "unreachable", "error": one_line(error)}
     except KeyboardInterrupt as interruption:
@@ -113,12 +118,23 @@ def _claimed_train(cell: Cell, job: Assignment, progress: Report) -> dict[str, A
         mirror = job.mirror(directory)
         reply: dict[str, Any] = {}
         try:
-            reply = {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror, ranking)
+            with _profiled(cell, directory, job):
+                reply = {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror, ranking)
             return reply
         finally:
             # Before the claim is released: whoever claims next must find the run in the database.
             if mirror is not None and not mirror.close() and reply.get("status") == "done":
                 _mirror_slowly(directory, job)
+
+
+def _profiled(cell: Cell, directory: RunDirectory, job: Assignment) -> contextlib.AbstractContextManager[None]:
+    """Writes down where the time of the run goes, if that is asked for."""
+    if not job.profile:
+        return contextlib.nullcontext()
+    from harness.profiling import PROFILES, profiled
+
+    title = f"run {directory.id} ({cell.config.method.name}, seed {cell.config.seed}), on {job.computes_on}"
+    return profiled(job.directory.path / PROFILES / directory.id, title, torch.device(job.computes_on))
 
 
 def _mirror_slowly(directory: RunDirectory, job: Assignment) -> None:

@@ -19,7 +19,24 @@ import torch
 from torch import Tensor
 
 from harness.config import Optimiser as Optimiser
+from harness.precision import Scaling
 from harness.spread import Spread
+
+
+def _undecorated(method: Any) -> Any:
+    return getattr(method, "__wrapped__", method)
+
+
+class Buffers(torch.optim.SGD):
+    """The SGD of one cluster, as the holder of its buffers and settings.
+
+    Torch decorates these three methods so that its compiler leaves them alone, and imports the compiler for it
+    when one is first called: two seconds before the first step.
+    """
+
+    add_param_group = _undecorated(torch.optim.Optimizer.add_param_group)
+    state_dict = _undecorated(torch.optim.Optimizer.state_dict)
+    load_state_dict = _undecorated(torch.optim.Optimizer.load_state_dict)
 
 
 class SeparatedMomentum:
@@ -31,12 +48,14 @@ class SeparatedMomentum:
         self.optimisers: dict[int, torch.optim.SGD] = {}
         self.spread: Spread | None = None
         """Whoever measures how gradients and momenta vary, if anybody does."""
+        self.scaling: Scaling | None = None
+        """How gradients are scaled, in float16."""
 
     def of(self, cluster: int) -> torch.optim.SGD:
         """The cluster's optimiser."""
         if cluster not in self.optimisers:
             settings = self.settings
-            self.optimisers[cluster] = torch.optim.SGD(
+            self.optimisers[cluster] = Buffers(
                 self.parameters,
                 lr=settings.learning_rate,
                 momentum=settings.momentum,
@@ -65,8 +84,6 @@ class SeparatedMomentum:
     @torch.no_grad()
     def step(self, cluster: int, learning_rate: float, weight_decay: float | None = None) -> None:
         """Clip the gradients and update weights and the cluster's momentum."""
-        if self.spread is not None:
-            self.spread.before_update()
         optimiser = self.of(cluster)
         (group,) = optimiser.param_groups
         group["lr"] = learning_rate
@@ -77,18 +94,41 @@ class SeparatedMomentum:
             if (gradient := parameter.grad) is not None:
                 active.append(parameter)
                 gradients.append(gradient)
+        if active and self.scaling is not None:
+            self.scaling.unscale(gradients)
+        if self.spread is not None:
+            self.spread.before_update()
         if not active:
             return
         if self.settings.clip is not None:
             clip_norm(gradients, self.settings.clip)
+        if self.scaling is not None:
+            names = ("weight_decay", "momentum", "nesterov")
+            buffers = self._zeroed(optimiser.state, active) if group["momentum"] else []
+            options = {name: group[name] for name in names}
+            self.scaling.update(active, gradients, buffers, learning_rate=learning_rate, **options)
+        else:
+            self._update(optimiser.state, group, active, gradients)
+        if self.spread is not None:
+            self.spread.after_update(optimiser)
+
+    def _update(
+        self, state: dict[Any, Any], group: dict[str, Any], active: list[Tensor], gradients: list[Tensor]
+    ) -> None:
         if group["weight_decay"]:
             gradients = list(torch._foreach_add(gradients, active, alpha=group["weight_decay"]))
         if momentum := group["momentum"]:
-            buffers = self._advanced(optimiser.state, active, gradients, momentum)
+            buffers = self._advanced(state, active, gradients, momentum)
             gradients = list(torch._foreach_add(gradients, buffers, alpha=momentum)) if group["nesterov"] else buffers
-        torch._foreach_add_(active, gradients, alpha=-learning_rate)
-        if self.spread is not None:
-            self.spread.after_update(optimiser)
+        torch._foreach_add_(active, gradients, alpha=-group["lr"])
+
+    @staticmethod
+    def _zeroed(state: dict[Any, Any], active: list[Tensor]) -> list[Tensor]:
+        """The cluster's buffers; those of parameters that had none are zeros."""
+        for parameter in active:
+            if not state.get(parameter):
+                state[parameter] = {"momentum_buffer": torch.zeros_like(parameter)}
+        return [state[parameter]["momentum_buffer"] for parameter in active]
 
     @staticmethod
     def _advanced(
@@ -117,6 +157,7 @@ class SeparatedMomentum:
         return {
             "optimisers": {cluster: optimiser.state_dict() for cluster, optimiser in self.optimisers.items()},
             "touched": [parameter.grad is not None for parameter in self.parameters],
+            **({"scaling": self.scaling.state()} if self.scaling is not None else {}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -126,6 +167,8 @@ class SeparatedMomentum:
             self.of(int(cluster)).load_state_dict(copy.deepcopy(stored))
         for parameter, touched in zip(self.parameters, state["touched"], strict=True):
             parameter.grad = torch.zeros_like(parameter) if touched else None
+        if self.scaling is not None:
+            self.scaling.restore(state["scaling"])
 
 
 def clip_norm(gradients: list[Tensor], most: float) -> None:

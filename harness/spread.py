@@ -41,9 +41,11 @@ class Deviation:
         if not places:
             return
         means, squares = [self.means[place] for place in places], [self.squares[place] for place in places]
+        # The difference from the new mean is that from the old one without its share in the new: three passes, not 5.
+        shares = [1 / self.counts[place] for place in places]
         before = torch._foreach_sub(values, means)
-        torch._foreach_add_(means, torch._foreach_mul(before, [1 / self.counts[place] for place in places]))
-        torch._foreach_addcmul_(squares, before, torch._foreach_sub(values, means))
+        torch._foreach_lerp_(means, values, shares)
+        torch._foreach_addcmul_(squares, before, before, [1 - share for share in shares])
 
     def mean(self) -> float | None:
         """The mean over all elements with at least two values; None without any."""

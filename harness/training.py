@@ -19,6 +19,7 @@ from harness.data.loader import Batch
 from harness.errors import InvalidConfiguration
 from harness.method import Clustering, Factor, Part, PathSource, one_cluster
 from harness.momentum import SeparatedMomentum
+from harness.precision import autocast
 from harness.similarity import GradientSimilarity
 from harness.space import Architecture, Space
 from harness.spread import Spread
@@ -48,6 +49,7 @@ class SupernetTraining:
     """What t is at the first step: 1 in the paper's algorithms, 0 in the released code."""
     weighting: str = "algorithm-2"
     label_smoothing: float = 0.0
+    precision: str = "float32"
     similarity: GradientSimilarity | None = None
     """Whoever compares the gradients of a step's paths, if anybody does."""
     memory: dict[str, Any] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class SupernetTraining:
         cluster = one_cluster(self.clustering, paths)
         factors = self.rate_factors(paths, step)
         weighted = len(paths) > 1 and self.factor_depends_on_path
+        scaling = self.momentum.scaling
         similarity = self.similarity if self.similarity and step >= self.similarity.first_step else None
         if not self.network.training:  # it visits every module, hundreds of them
             self.network.train()
@@ -88,7 +91,8 @@ class SupernetTraining:
             loss = self.loss(batch, path)
             losses.append(loss.detach())
             if loss.requires_grad:  # a path that is zero throughout may train nothing
-                (loss * factor if weighted else loss).backward()  # type: ignore[no-untyped-call]
+                loss = loss * factor if weighted else loss
+                (loss if scaling is None else loss * scaling.scale).backward()  # type: ignore[no-untyped-call]
             if similarity is not None:
                 similarity.path_done()
         if similarity is not None:
@@ -104,9 +108,9 @@ class SupernetTraining:
 
     def loss(self, batch: Batch, path: Architecture) -> Tensor:
         """The training loss of one path."""
-        return functional.cross_entropy(
-            self.network(batch.images, path), batch.labels, label_smoothing=self.label_smoothing
-        )
+        with autocast(self.precision, batch.images.device):
+            logits = self.network(batch.images, path)
+            return functional.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
 
     def begin_epoch(self) -> None:
         """What is measured of an epoch is measured anew."""

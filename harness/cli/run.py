@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 @click.option("--device", help="Where cells compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
 @click.option("--retry", type=click.Choice(["failed", "lost", "all"]), help="Run what failed, or died too often.")
 @click.option("--timeout", type=Duration(), help="How long a cell may take (seconds, or 90m, 2h); then it fails.")
+@click.option("--compile", "compiled", is_flag=True, help="Have torch compile operations on GPUs; needs a C compiler.")
+@click.option("--profile", is_flag=True, help="Write where the time of the first cell goes, and a trace of it.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for cells that other processes have.")
 @click.option("--work", type=click.Path(file_okay=False), help="The folder of checkpoints.  [default: STORE/work]")
 @click.option("--checkpoint-every", type=Duration(), default=60.0, show_default=True, help="Seconds between two.")
@@ -50,6 +53,8 @@ def command(
     device: str | None,
     retry: str | None,
     timeout: float | None,
+    compiled: bool,
+    profile: bool,
     no_wait: bool,
     work: str | None,
     checkpoint_every: float,
@@ -88,11 +93,18 @@ def command(
         "work": work and str(Path(work).absolute()),
         "checkpoint_every": checkpoint_every,
         "timeout": timeout,
+        "compile": compiled,
     }
 
-    def document(work: Work, kind: str) -> dict[str, Any]:
-        return {"kind": kind, "cell": work.cell.json(), **shared}
+    to_profile = [profile]  # the first cell that is trained, and no other
 
+    def document(work: Work, kind: str) -> dict[str, Any]:
+        profiled = kind == "train" and any(to_profile)
+        if profiled:
+            to_profile.clear()
+        return {"kind": kind, "cell": work.cell.json(), "profile": profiled, **shared}
+
+    begun = time.time()
     attempted: set[tuple[str, str]] = set()
     errors: dict[str, str] = {}
     stopping = Stopping()
@@ -149,6 +161,8 @@ def command(
                 plan = plan_now()
         left = None if gave_up else place.sync(stopping)
     status = _conclude(plan, {key for key, _ in attempted}, errors, received)
+    if profile:
+        _tell_profiles(store.directory, begun)
     if left:
         click.echo(left, err=True)
     if gave_up:
@@ -213,6 +227,16 @@ def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received:
         return 128 + received[0]
     # Cells that other processes have are theirs to finish, if nobody waited for them.
     return 0 if all(work.state in ("done", "running") for work in plan.work) else 1
+
+
+def _tell_profiles(store: Path, begun: float) -> None:
+    """Show what was profiled now, and where the rest of it is."""
+    written = [path for path in store.glob("profiles/*/breakdown.txt") if path.stat().st_mtime >= begun]
+    for path in written:
+        breakdown, _, _ = path.read_text().partition("\n\nOperations")
+        click.echo(f"{breakdown}\nwritten, with a trace, to {path.parent}")
+    if not written:
+        click.echo("nothing was trained, so there is nothing to profile", err=True)
 
 
 def _what(work: Work) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,11 +61,12 @@ class DeviceLoader:
         self.flip = dataset.flip
         self.own_order = order
         self.labels = torch.from_numpy(split.labels).to(self.device)
-        images = torch.from_numpy(split.images).to(self.device)
-        self.height, self.width = images.shape[2:]
-        # Padded once with black, as torchvision pads before it normalises; crops are windows of this.
-        self.padded = torch.nn.functional.pad(images, (self.padding,) * 4)
-        self.normalise = Normalise(dataset, self.device)
+        self.height, self.width = split.images.shape[2:]
+        # Both pad once with black, as torchvision pads before it normalises; crops are windows of that.
+        if self.device.type == "cpu" and (self.padding or self.flip):
+            self.cut: Cut = RowWindows(split, dataset)
+        else:
+            self.cut = Windows(split, dataset, self.device)
         self._epoch: tuple[int, Tensor, Tensor, Tensor] | None = None
 
     @property
@@ -75,7 +77,8 @@ class DeviceLoader:
         epoch, position = divmod(step, self.steps_per_epoch)
         order, offsets, flips = self._plan(epoch)
         indices = order[position * self.batch_size : (position + 1) * self.batch_size]
-        images = self.normalise(self._cut(indices, offsets, flips))
+        chosen = offsets[indices] if self.padding else None
+        images = self.cut(indices, chosen, flips[indices] if self.flip else None)
         return Batch(images, self.labels[indices], indices)
 
     def _plan(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -93,20 +96,71 @@ class DeviceLoader:
             augment = _generator(self.seed, "augment", epoch)
             offsets = torch.randint(2 * self.padding + 1, (count, 2), generator=augment)
             flips = torch.rand(count, generator=augment) < (0.5 if self.flip else 0.0)
-            self._epoch = epoch, order.to(self.device), offsets.to(self.device), flips.to(self.device)
+            order, offsets, flips = (copied(plan, self.device) for plan in (order, offsets, flips))
+            self._epoch = epoch, order, offsets, flips
         return self._epoch[1:]
 
-    def _cut(self, indices: Tensor, offsets: Tensor, flips: Tensor) -> Tensor:
-        """Each sample's window of its padded image, mirrored where it should be."""
-        if self.padding:
+
+Cut = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
+"""(samples, their crop offsets or None, whether each is mirrored or None) → normalised images."""
+
+
+class Windows:
+    """Each sample's window of its padded image, mirrored where it should be, on any device."""
+
+    def __init__(self, split: Split, dataset: DataSet, device: torch.device) -> None:
+        images = torch.from_numpy(split.images).to(device)
+        self.height, self.width = images.shape[2:]
+        self.padded = torch.nn.functional.pad(images, (dataset.crop_padding,) * 4)
+        self.normalise = Normalise(dataset, device)
+
+    def __call__(self, indices: Tensor, offsets: Tensor | None, flips: Tensor | None) -> Tensor:
+        if offsets is not None:
             windows = self.padded.unfold(2, self.height, 1).unfold(3, self.width, 1)
-            chosen = offsets[indices]
-            images = windows[indices, :, chosen[:, 0], chosen[:, 1]]
+            images = windows[indices, :, offsets[:, 0], offsets[:, 1]]
         else:
             images = self.padded[indices]
-        if self.flip:
-            images = torch.where(flips[indices, None, None, None], images.flip(3), images)
-        return images
+        if flips is not None:
+            images = torch.where(flips[:, None, None, None], images.flip(3), images)
+        return self.normalise(images)
+
+
+class RowWindows:
+    """The same on a CPU, the same bits several times as fast: whole rows of pixels are copied at once.
+
+    A row of a window is one run of bytes where the channels of a pixel lie side by side.
+    """
+
+    def __init__(self, split: Split, dataset: DataSet) -> None:
+        self.count, self.channels, self.height, self.width = split.images.shape
+        around = (dataset.crop_padding, dataset.crop_padding)
+        self.padded = np.pad(split.images.transpose(0, 2, 3, 1), ((0, 0), around, around, (0, 0)))
+        self.padded = np.ascontiguousarray(self.padded)
+        self.row = self.width * self.channels
+        if self.padded.size:
+            starts = self.padded.size // self.channels - self.width + 1
+            self.runs = np.lib.stride_tricks.as_strided(
+                self.padded, (starts, self.row), (self.channels, 1), writeable=False
+            )
+        normalise = Normalise(dataset, "cpu")
+        self.scale, self.shift = (one.flatten().repeat(self.width) for one in (normalise.scale, normalise.shift))
+        pixels = np.arange(self.row).reshape(self.width, self.channels)
+        self.mirrored = pixels[::-1].ravel().copy()
+
+    def __call__(self, indices: Tensor, offsets: Tensor | None, flips: Tensor | None) -> Tensor:
+        _, rows, columns, _ = self.padded.shape
+        first = indices.numpy() * rows
+        if offsets is not None:
+            chosen = offsets.numpy()
+            starts = (first[:, None] + chosen[:, :1] + np.arange(self.height)) * columns + chosen[:, 1:]
+        else:
+            starts = (first[:, None] + np.arange(self.height)) * columns
+        runs = self.runs[starts]
+        if flips is not None:
+            which = flips.numpy()
+            runs[which] = runs[which].take(self.mirrored, axis=2)
+        floats = torch.from_numpy(runs).to(torch.float32).mul_(self.scale).add_(self.shift)
+        return floats.view(len(indices), self.height, self.width, self.channels).permute(0, 3, 1, 2)
 
 
 class Normalise:
@@ -128,9 +182,16 @@ def in_order(
     """A split once, in its own order and without augmentation, as (images, labels)."""
     normalise = Normalise(dataset, device)
     for start in range(0, len(split), batch_size):
-        images = torch.from_numpy(split.images[start : start + batch_size]).to(device)
-        labels = torch.from_numpy(split.labels[start : start + batch_size]).to(device)
+        images = copied(torch.from_numpy(split.images[start : start + batch_size]), device)
+        labels = copied(torch.from_numpy(split.labels[start : start + batch_size]), device)
         yield normalise(images), labels
+
+
+def copied(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """The tensor on that device. A GPU fetches it from pinned memory while the CPU goes on."""
+    if torch.device(device).type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def _generator(seed: int, *names: str | int) -> torch.Generator:

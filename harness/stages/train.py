@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
+from harness.compilation import compile_if_wanted
 from harness.config import COMPONENTS, RunConfig
 from harness.cost import Meter
 from harness.data import DataSet
@@ -20,6 +21,7 @@ from harness.data.loader import DeviceLoader
 from harness.errors import Diverged
 from harness.method import ClusterRule, Method, Part, Sampler, Schedule
 from harness.momentum import SeparatedMomentum
+from harness.precision import Scaling
 from harness.registries import SPACES
 from harness.seeds import chance, derive
 from harness.similarity import GradientSimilarity
@@ -148,7 +150,7 @@ def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | 
     for number in range(len(parts)):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(config.seed, "weights", number))
-            networks.append(space.supernet(settings).to(device))
+            networks.append(compile_if_wanted(space.supernet(settings).to(device)))
     return Supernets(space, parts, tuple(networks))
 
 
@@ -168,6 +170,8 @@ def prepare(config: RunConfig, supernets: Supernets, steps_per_epoch: int) -> tu
         parameters = list(network.parameters())
         momentum = SeparatedMomentum(parameters, config.optimiser)
         momentum.spread = Spread(parameters) if config.observe.spread else None
+        if config.train.precision == "float16":
+            momentum.scaling = Scaling(parameters[0].device)
         alike = config.observe.gradient_similarity
         trainings.append(
             SupernetTraining(
@@ -184,6 +188,7 @@ def prepare(config: RunConfig, supernets: Supernets, steps_per_epoch: int) -> tu
                 first_step=config.train.first_step,
                 weighting=config.train.weighting,
                 label_smoothing=config.train.label_smoothing,
+                precision=config.train.precision,
                 similarity=GradientSimilarity(parameters[0], steps - steps_per_epoch) if alike else None,
             )
         )

@@ -24,7 +24,7 @@ from .path import steps
 BUDGET = 256 << 20
 """Bytes that may be kept. Less than a few values of all batches are not worth keeping."""
 
-LEAST = 16
+LEAST = 8
 """How many values of all batches there should be room for."""
 
 Key = tuple[Any, ...]

@@ -162,6 +162,12 @@ class Supernet(Network):
             return self.engine.logits(x, architecture)
         return self.run(x, architecture)
 
+    def compile_operations(self) -> None:
+        """Have torch compile what the plain way is made of; the engine has nothing that a compiler could fuse."""
+        for module in self.modules():
+            if isinstance(module, Convolution | Reduction):
+                module.compile(dynamic=False)
+
     def evaluation(self, batches: Sequence[Tensor]) -> Callable[[int, Architecture], Tensor]:
         """Logits of many paths on these batches, by number: what paths share is computed once.
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.data import DataSet, Split
-from harness.data.loader import Batch, DeviceLoader, in_order
+from harness.data.loader import Batch, DeviceLoader, RowWindows, Windows, in_order
 from harness.errors import DataError
 from harness.seeds import derive
 
@@ -210,3 +210,18 @@ def test_in_order_gives_a_split_once_as_it_is() -> None:
     middle = data.crop_padding
     for sample in range(11):
         np.testing.assert_allclose(images[sample].numpy(), slow(data, sample, middle, middle, False), atol=1e-5)
+
+
+@pytest.mark.parametrize(("padding", "flip"), [(2, True), (2, False), (0, True)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_whole_rows_give_the_bits_of_single_windows(padding: int, flip: bool, channels: int) -> None:
+    """The quick way on a CPU against the one that runs on every device."""
+    images = dataset(30, channels, 7, 9, padding, flip)
+    quick, plain = DeviceLoader(images.train, images, 8, 5), DeviceLoader(images.train, images, 8, 5)
+    assert isinstance(quick.cut, RowWindows)
+    plain.cut = Windows(images.train, images, torch.device("cpu"))
+    for step in range(8):
+        found, right = quick.batch(step), plain.batch(step)
+        assert torch.equal(found.images, right.images)
+        assert found.images.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(found.labels, right.labels)

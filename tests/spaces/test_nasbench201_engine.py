@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
+from harness.config import RunConfig
+from harness.data import DataSet
+from harness.data.loader import DeviceLoader
 from harness.discovery import component
 from harness.registries import SPACES
 from harness.space import Architecture, NetworkSettings
+from harness.stages.train import build_supernets, prepare
 
 cell = component("spaces.nasbench201.cell")
 evaluation = component("spaces.nasbench201.evaluation")
@@ -95,6 +99,20 @@ def test_pooling_gives_the_bits_of_torchs_own(channels: int, side: int) -> None:
         assert x.grad is not None and torch.equal(kernels.pool_backward(gradient, x), x.grad)
 
 
+@pytest.mark.parametrize(("channels", "side"), [(4, 8), (8, 16), (16, 32), (8, 4), (3, 9)])
+def test_halving_is_torchs(channels: int, side: int) -> None:
+    torch.manual_seed(0)
+    x = images(5, channels, side).requires_grad_()
+    right = functional.avg_pool2d(x, 2, 2, ceil_mode=True)
+    gradient = torch.randn_like(right)
+    right.backward(gradient)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        found = kernels.halve(x)
+        assert found.is_contiguous(memory_format=torch.channels_last)
+        assert distance(found, right) < ROUNDING
+        assert x.grad is not None and torch.equal(kernels.halve_backward(gradient, x), x.grad)
+
+
 @pytest.mark.parametrize("shape", [(64, 4, 8, 8), (40, 8, 16, 11), (64, 1, 8, 8), (64, 16, 8, 8), (3, 4, 2, 2)])
 def test_normalisation_is_torchs(shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
@@ -159,6 +177,20 @@ def test_evaluation_computes_what_training_does() -> None:
         with torch.no_grad():
             found = network(x, architecture)
         assert torch.equal(found, network(x, architecture).detach())
+
+
+def test_a_short_training_stays_with_the_plain_one(few_digits: DataSet) -> None:
+    """Rounding grows from step to step; over ten it stays below a thousandth of the loss."""
+    losses = []
+    for swift in (True, False):
+        config = RunConfig.from_json({"network": {"width": 4, "depth": 1}, "train": {"batch_size": 32}})
+        supernets = build_supernets(config, few_digits)
+        supernets.networks[0].swift = swift  # type: ignore[assignment]
+        loader = DeviceLoader(few_digits.train, few_digits, 32, 0)
+        method, (training,) = prepare(config, supernets, loader.steps_per_epoch)
+        losses.append([float(method.train_step(training, loader.batch(step), step)) for step in range(10)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    assert losses[0][0] == pytest.approx(losses[1][0], rel=1e-5)
 
 
 @pytest.fixture

@@ -1,0 +1,171 @@
+"""Where the time of a cell goes: a breakdown by phase in words, and a trace of a few steps for torch's viewers.
+
+Nothing in the engine knows of it. For as long as a cell is profiled, the functions that make up its phases
+are replaced by ones that keep the time; results stay the same bytes. What is done within another phase
+counts for the inner one only, so the parts add up to the whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PHASES: dict[str, tuple[str, ...]] = {
+    "data": ("harness.data.loader:DeviceLoader.batch", "harness.cell:DATASETS.get"),
+    "forward": ("harness.training:SupernetTraining.loss",),
+    "backward": ("torch:Tensor.backward",),
+    "update": ("harness.momentum:SeparatedMomentum.step", "harness.momentum:SeparatedMomentum.clear_gradients"),
+    "evaluate": ("harness.cell:predict", "harness.observers:predict"),
+    "logging": (
+        "harness.stores.run_directory:RunDirectory.log_metric",
+        "harness.stores.run_directory:RunDirectory.write",
+        "harness.stores.run_directory:RunDirectory.write_weights",
+        "harness.stores.run_directory:RunDirectory.write_sources",
+        "harness.stores.run_directory:RunDirectory.gather_metrics",
+        "harness.stores.run_directory:RunDirectory.complete",
+        "harness.stores.observer:DirectoryObserver.heartbeat_event",
+        "harness.stores.observer:DirectoryObserver.started_event",
+        "harness.checkpoint:Checkpoint.save",
+        "harness.checkpoint:Checkpoint.load",
+    ),
+}
+"""By phase, the functions that belong to it, as "module:name"."""
+
+OTHER = "other"
+"""What belongs to no phase: building networks, planning paths, judging, Sacred itself."""
+
+_ITSELF = "profiling"
+"""The profiler's own time, which would not be there without it."""
+
+SKIPPED, TRACED = 5, 10
+"""How many training steps pass before the trace begins, and how many it shows."""
+
+BREAKDOWN, TRACE = "breakdown.txt", "trace.json.gz"
+PROFILES = "profiles"
+"""The folder of a store beside its runs."""
+
+
+class Phases:
+    """Seconds and calls by phase, without what inner phases took."""
+
+    def __init__(self, synchronise: Callable[[], object] = lambda: None) -> None:
+        self.seconds = dict.fromkeys((*PHASES, OTHER, _ITSELF), 0.0)
+        self.calls = dict.fromkeys((*PHASES, _ITSELF), 0)
+        self._synchronise = synchronise
+        self._open: list[str] = []
+        self._since = time.perf_counter()
+
+    def enter(self, phase: str) -> None:
+        self._book()
+        self.calls[phase] += 1
+        self._open.append(phase)
+
+    def leave(self) -> None:
+        self._book()
+        self._open.pop()
+
+    def _book(self) -> None:
+        self._synchronise()  # a device may still be at work for the phase that ends
+        now = time.perf_counter()
+        self.seconds[self._open[-1] if self._open else OTHER] += now - self._since
+        self._since = now
+
+    def text(self, title: str) -> str:
+        self._book()
+        seconds_of = {phase: seconds for phase, seconds in self.seconds.items() if phase != _ITSELF}
+        whole = sum(seconds_of.values())
+        lines = [title, "", f"{'phase':<10}{'seconds':>10}{'share':>9}{'calls':>9}{'ms a call':>12}"]
+        for phase, seconds in seconds_of.items():
+            calls = self.calls.get(phase, 0)
+            each = f"{seconds / calls * 1e3:.3f}" if calls else ""
+            lines.append(f"{phase:<10}{seconds:>10.3f}{seconds / whole:>9.1%}{calls or '':>9}{each:>12}")
+        return "\n".join([*lines, f"{'all':<10}{whole:>10.3f}"])
+
+
+@contextlib.contextmanager
+def profiled(folder: Path, title: str, device: torch.device) -> Iterator[None]:
+    """Within, the time of this process's cell is kept; at the end it is written into the folder, whatever happened."""
+    phases = Phases(functools.partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None)
+    folder.mkdir(parents=True, exist_ok=True)
+    tracer = _Tracer(folder / TRACE, device)
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: (folder / BREAKDOWN).write_text(f"{phases.text(title)}\n\n{tracer.text()}\n"))
+        stack.callback(tracer.stop)
+        for phase, places in PHASES.items():
+            for place in places:
+                stack.enter_context(_kept(phases, phase, place, tracer))
+        yield
+
+
+@contextlib.contextmanager
+def _kept(phases: Phases, phase: str, place: str, tracer: _Tracer) -> Iterator[None]:
+    """Within, calls of the function are counted for the phase."""
+    module, _, path = place.partition(":")
+    *owners, name = path.split(".")
+    owner: Any = functools.reduce(getattr, owners, importlib.import_module(module))
+    inherited = name not in vars(owner)
+    original = getattr(owner, name)
+    step_ends = place.endswith("SeparatedMomentum.step")
+
+    @functools.wraps(original)
+    def kept(*arguments: Any, **options: Any) -> Any:
+        phases.enter(phase)
+        try:
+            with torch.profiler.record_function(f"harness: {phase}"):
+                return original(*arguments, **options)
+        finally:
+            phases.leave()
+            if step_ends:
+                phases.enter(_ITSELF)
+                tracer.step()
+                phases.leave()
+
+    setattr(owner, name, kept)
+    try:
+        yield
+    finally:
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
+
+
+class _Tracer:
+    """A trace of some training steps."""
+
+    def __init__(self, path: Path, device: torch.device) -> None:
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if device.type == "cuda":
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self.path = path
+        self._table = ""
+        self._steps = 0
+        self._profiler: Any = torch.profiler.profile(activities=activities)
+
+    def step(self) -> None:
+        """A training step is done."""
+        self._steps += 1
+        if self._steps == SKIPPED:
+            self._profiler.start()
+        elif self._steps == SKIPPED + TRACED:
+            self.stop()
+
+    def stop(self) -> None:
+        if self._profiler is None or self._steps < SKIPPED:
+            return
+        profiler, self._profiler = self._profiler, None
+        profiler.stop()
+        profiler.export_chrome_trace(str(self.path))
+        steps = min(self._steps - SKIPPED, TRACED)
+        table = profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=25, max_name_column_width=45)
+        self._table = f"Operations of {steps} training steps, the longest first ({self.path.name} shows each):\n{table}"
+
+    def text(self) -> str:
+        return self._table or f"fewer than {SKIPPED} training steps: no trace"

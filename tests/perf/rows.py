@@ -1,0 +1,149 @@
+"""The rows of the table of speed: what is measured against what, and what should be reached."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+
+from harness.metrics import complexity_bias
+from tests.perf.measuring import Row, Side, in_turns, together
+from tests.perf.sides import RANKED, STEPS
+
+ARCHITECTURES, CLASSES = 15_625, 7_548
+"""Of NAS-Bench-201, and how many of them are different functions of the supernet's weights."""
+
+PLAIN = "a plain NCHW supernet with a DataLoader"
+
+
+def a_step(size: str, wanted: str, turns: int) -> Row:
+    ours, plain = in_turns([Side("step", size), Side("plain_step", size)], turns)
+    return Row(f"training step, {size} size", per(ours, STEPS[size]), per(plain, STEPS[size]), wanted, PLAIN)
+
+
+def a_ranking(size: str, turns: int) -> Row:
+    """Both extrapolated from random samples: of classes here, of architectures there."""
+    ours, plain = in_turns([Side("ranking", size), Side("plain_ranking", size)], turns)
+    whole = per(ours, RANKED[size] / CLASSES), per(plain, RANKED[size] / ARCHITECTURES)
+    return Row(f"ranking all architectures, {size} size, from samples", *whole, "≥ 4.5", "each by itself in NCHW")
+
+
+def the_whole_ranking(turns: int = 1) -> Row:
+    """All classes for real; the other side is a sample, for it would take minutes."""
+    ours, plain = in_turns([Side("ranking", "demo", "everything"), Side("plain_ranking", "demo")], turns)
+    return Row(
+        "ranking all architectures, demo size",
+        ours,
+        plain,
+        "≥ 4.5",
+        f"each by itself in NCHW ({RANKED['demo']} of them)",
+        scale=ARCHITECTURES / RANKED["demo"],
+    )
+
+
+def separation(size: str, turns: int) -> Row:
+    separated, plain = in_turns([Side("step", size, "operation"), Side("step", size)], turns)
+    what = f"step with momentum separation, 5 clusters, {size} size"
+    return Row(what, per(separated, STEPS[size]), per(plain, STEPS[size]), "≤ 1.03", "plain SGD", inverse=True)
+
+
+def spread(size: str, turns: int) -> Row:
+    measured, plain = in_turns([Side("step", size, "none", "spread"), Side("step", size)], turns)
+    what = f"step with gradient and momentum spread measured, {size} size"
+    return Row(what, per(measured, STEPS[size]), per(plain, STEPS[size]), "≤ 1.15", "without", inverse=True)
+
+
+def overhead(turns: int) -> Row:
+    whole, work = in_turns([Side("job"), Side("cell")], turns)
+    what = "a demo cell as the harness runs it"
+    return Row(what, whole, work, "≤ 1.02", "training and ranking alone", inverse=True)
+
+
+def side_by_side(turns: int) -> Row:
+    sides = [Side("cell"), Side("cell")]
+    for side in sides:
+        side.turn()
+    both, after = [], []
+    for _ in range(turns):
+        after.append(sum(side.turn() for side in sides))
+        both.append(together(sides))
+    for side in sides:
+        side.close()
+    return Row("two demo cells side by side", both, after, "≥ 1.8", "one after the other")
+
+
+def data(turns: int, batches: int = 100) -> Row:
+    ours, plain = in_turns([Side("data", str(batches)), Side("plain_data", str(batches))], turns)
+    what = "a batch of 64 augmented images, 32×32"
+    return Row(what, per(ours, batches), per(plain, batches), "≥ 10", "a DataLoader with 2 workers and torchvision")
+
+
+def first_step(turns: int) -> Row:
+    """From the command to the end of the first epoch of its first cell, 24 steps: a little more than to the first."""
+    return Row("from `run` to the first steps (demo)", [_first() for _ in range(turns)], [], "≤ 6 s")
+
+
+def _first() -> float:
+    with tempfile.TemporaryDirectory() as store:
+        command = [sys.executable, "-m", "harness", "run", "ablation_calr_ms", "--preset", "demo", "--seeds", "1"]
+        command += ["--only", "method.name=spos", "--store", store, "with", "train.epochs=1", "rank.candidates=1"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        environment.pop("HARNESS_MONGO", None)
+        begin = time.time()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+        curves = [json.loads(path.read_text())["train_loss"] for path in Path(store).glob("*/metrics.json")]
+        firsts = [curve["timestamps"][0] for curve in curves]
+        return min(datetime.fromisoformat(when).replace(tzinfo=timezone.utc).timestamp() for when in firsts) - begin
+
+
+def bias(turns: int, architectures: int = 4688) -> Row:
+    """CB against all pairs by their definition; the two must be equal."""
+    chance = np.random.default_rng(0)
+    predicted, truth = chance.integers(0, 1000, architectures) / 10, chance.random(architectures) * 100
+    size = chance.integers(0, 28, architectures).astype(np.float64)
+    ours, plain = [], []
+    for _ in range(turns):
+        begin = time.perf_counter()
+        found = complexity_bias(predicted, truth, size)
+        ours.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+        right = _bias_by_definition(predicted, truth, size)
+        plain.append(time.perf_counter() - begin)
+        if found != right:
+            raise SystemExit(f"CB is {found}, by its definition {right}")
+    what = f"CB over {architectures:,} architectures (all pairs in a matrix: {min(plain):.2g} s)"
+    return Row(what, ours, [], "≤ 1 s")
+
+
+def _bias_by_definition(predicted: np.ndarray, truth: np.ndarray, size: np.ndarray) -> float:
+    lower = truth[:, None] < truth[None, :]
+    wrong = lower & (predicted[:, None] > predicted[None, :])
+    return float((wrong & (size[:, None] < size[None, :])).sum() / wrong.sum())
+
+
+def per(times: list[float], parts: float) -> list[float]:
+    return [seconds / parts for seconds in times]
+
+
+ROWS: dict[str, Callable[[], Row]] = {
+    "step": lambda: a_step("paper", "≥ 2.2", 7),
+    "ranking": lambda: the_whole_ranking(2),
+    "ranking-paper": lambda: a_ranking("paper", 3),
+    "step-demo": lambda: a_step("demo", "≥ 1.8", 9),
+    "step-small": lambda: a_step("small", "≥ 1.8", 9),
+    "overhead": lambda: overhead(4),
+    "separation": lambda: separation("small", 15),
+    "spread": lambda: spread("demo", 15),
+    "side-by-side": lambda: side_by_side(2),
+    "data": lambda: data(7),
+    "first-step": lambda: first_step(3),
+    "bias": lambda: bias(3),
+}

@@ -1,0 +1,115 @@
+"""Half precision: an option that changes a cell only where it is used, and a scale that follows the gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from harness.config import Optimiser, RunConfig
+from harness.data import DataSet
+from harness.data.loader import DeviceLoader
+from harness.errors import InvalidConfiguration
+from harness.momentum import SeparatedMomentum
+from harness.precision import FIRST_SCALE, PATIENCE, Scaling
+from harness.stages.train import build_supernets, prepare
+from harness.study import Cell
+
+CPU = torch.device("cpu")
+
+
+def configuration(**training: Any) -> RunConfig:
+    return RunConfig.from_json({"network": {"width": 4, "depth": 1}, "train": {"batch_size": 32, **training}})
+
+
+def test_full_precision_leaves_configurations_and_keys_as_they_were() -> None:
+    plain, named = configuration(), configuration(precision="float32")
+    assert "precision" not in plain.json()["train"]
+    assert Cell(plain).key == Cell(named).key
+
+
+def test_half_precision_is_another_cell_that_can_be_read_back() -> None:
+    half = configuration(precision="bfloat16")
+    assert half.json()["train"]["precision"] == "bfloat16"
+    assert Cell(half).key != Cell(configuration()).key
+    assert RunConfig.from_json(half.json()) == half
+
+
+def test_other_precisions_are_refused() -> None:
+    with pytest.raises(InvalidConfiguration, match="float32, bfloat16, float16"):
+        configuration(precision="float8")
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision_trains_close_to_full(precision: str, few_digits: DataSet) -> None:
+    losses = {}
+    for kind in ("float32", precision):
+        config = configuration(precision=kind)
+        supernets = build_supernets(config, few_digits)
+        loader = DeviceLoader(few_digits.train, few_digits, 32, 0)
+        _, (training,) = prepare(config, supernets, loader.steps_per_epoch)
+        assert (training.momentum.scaling is not None) == (kind == "float16")
+        losses[kind] = [float(training.descend(loader.batch(0), [(3, 2, 1, 3, 4, 2)], step)) for step in range(4)]
+        assert all(parameter.dtype == torch.float32 for parameter in supernets.networks[0].parameters())
+    # Eight bits of mantissa.
+    assert losses[precision] == pytest.approx(losses["float32"], rel=0.03)
+    assert losses[precision] != losses["float32"]
+
+
+def two(settings: Optimiser) -> tuple[SeparatedMomentum, SeparatedMomentum]:
+    """The same parameters twice, once with scaled gradients."""
+    made = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        made.append(SeparatedMomentum([torch.nn.Parameter(torch.randn(3, 4)) for _ in range(3)], settings))
+    made[1].scaling = Scaling(CPU)
+    return made[0], made[1]
+
+
+def give(momentum: SeparatedMomentum, gradients: list[Tensor | None]) -> None:
+    scale = 1.0 if momentum.scaling is None else momentum.scaling.scale
+    for parameter, gradient in zip(momentum.parameters, gradients, strict=True):
+        parameter.grad = None if gradient is None else gradient * scale
+
+
+@pytest.mark.parametrize("beta", [0.9, 0.0])
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_scaled_gradients_make_the_same_steps(beta: float, nesterov: bool) -> None:
+    plain, scaled = two(Optimiser(momentum=beta, nesterov=nesterov, clip=1.0))
+    for step in range(5):
+        torch.manual_seed(step)
+        gradients: list[Tensor | None] = [torch.randn(3, 4), None if step % 2 else torch.randn(3, 4), torch.randn(3, 4)]
+        for one in (plain, scaled):
+            give(one, gradients)
+            one.step(step % 2, 0.1)
+    for left, right in zip(plain.parameters, scaled.parameters, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_that_overflows_is_left_out_and_halves_the_scale() -> None:
+    _, scaled = two(Optimiser())
+    assert scaled.scaling is not None
+    give(scaled, [torch.ones(3, 4)] * 3)
+    scaled.step(0, 0.1)
+    before = [parameter.detach().clone() for parameter in scaled.parameters]
+    buffers = [scaled.of(0).state[parameter]["momentum_buffer"].clone() for parameter in scaled.parameters]
+    give(scaled, [torch.full((3, 4), float("inf")), torch.ones(3, 4), None])
+    scaled.step(0, 0.1)
+    for parameter, weight, buffer in zip(scaled.parameters, before, buffers, strict=True):
+        assert torch.equal(parameter, weight)
+        assert torch.equal(scaled.of(0).state[parameter]["momentum_buffer"], buffer)
+    assert float(scaled.scaling.scale) == FIRST_SCALE / 2
+
+
+def test_good_steps_double_the_scale_and_it_is_part_of_the_state() -> None:
+    _, scaled = two(Optimiser())
+    assert scaled.scaling is not None
+    scaled.scaling.good.fill_(PATIENCE - 1)
+    give(scaled, [torch.ones(3, 4)] * 3)
+    scaled.step(0, 0.1)
+    assert float(scaled.scaling.scale) == 2 * FIRST_SCALE
+    _, again = two(Optimiser())
+    again.restore(scaled.state())
+    assert again.scaling is not None and float(again.scaling.scale) == 2 * FIRST_SCALE

@@ -1,0 +1,94 @@
+"""`run --profile`: a breakdown whose parts add up, a trace that can be opened, and the same result as without."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.cli import main
+from harness.config import RunConfig
+from harness.job import run_job
+from harness.profiling import PHASES, TRACED, Phases, profiled
+from harness.stores.directory import DirectoryStore
+from harness.study import Cell
+
+
+@pytest.fixture(scope="module")
+def cell() -> Cell:
+    return Cell(
+        RunConfig.from_json(
+            {
+                "network": {"width": 2, "depth": 1},
+                "train": {"epochs": 2, "batch_size": 128},
+                "rank": {"images": 32, "candidates": 3, "bins": 5},
+            }
+        )
+    )
+
+
+def run(cell: Cell, store: Path, profile: bool) -> dict[str, Any]:
+    shared = {"store": str(store), "preset": "tiny", "overrides": {}, "threads": 1, "device": "cpu"}
+    return run_job({"kind": "train", "cell": cell.json(), "profile": profile, **shared}, lambda report: None)
+
+
+def test_a_profiled_cell_gives_the_same_result_and_says_where_its_time_went(cell: Cell, tmp_path: Path) -> None:
+    begin = time.perf_counter()
+    answer = run(cell, tmp_path / "profiled", True)
+    took = time.perf_counter() - begin
+    assert answer["status"] == "done"
+    assert answer["result"] == run(cell, tmp_path / "plain", False)["result"]
+    assert not (tmp_path / "plain" / "profiles").exists()
+    folder = tmp_path / "profiled" / "profiles" / answer["run_id"]
+    lines = (folder / "breakdown.txt").read_text().splitlines()
+    seconds = {line.split()[0]: float(line.split()[1]) for line in lines[3 : 3 + len(PHASES) + 2]}
+    assert set(seconds) == {*PHASES, "other", "all"}
+    whole = seconds.pop("all")
+    assert sum(seconds.values()) == pytest.approx(whole, abs=0.01)
+    assert 0 < whole < took
+    assert all(seconds[phase] > 0 for phase in ("forward", "backward", "evaluate"))
+    # 1,536 images in batches of 128, two epochs.
+    assert next(line for line in lines if line.startswith("forward")).split()[3] == "24"
+    with gzip.open(folder / "trace.json.gz") as file:
+        events = json.load(file)["traceEvents"]
+    assert sum(event.get("name") == "harness: forward" and event.get("ph") == "X" for event in events) == TRACED
+
+
+def test_afterwards_everything_is_as_it_was(tmp_path: Path) -> None:
+    before = torch.Tensor.backward, DirectoryStore.__dict__.copy()
+    with pytest.raises(ZeroDivisionError), profiled(tmp_path, "title", torch.device("cpu")):
+        assert torch.Tensor.backward is not before[0]
+        raise ZeroDivisionError
+    assert torch.Tensor.backward is before[0]
+    text = (tmp_path / "breakdown.txt").read_text()
+    assert text.startswith("title\n") and "no trace" in text
+
+
+def test_an_inner_phase_counts_once() -> None:
+    phases = Phases()
+    phases.enter("evaluate")
+    phases.enter("logging")
+    time.sleep(0.02)
+    phases.leave()
+    phases.leave()
+    assert phases.seconds["logging"] >= 0.02 > phases.seconds["evaluate"]
+
+
+def test_the_command_profiles_one_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(tmp_path / "runs")
+    arguments = ["run", "ablation_calr_ms", "--preset", "tiny", "--only", "method.name=spos", "--seeds", "1"]
+    arguments += ["--only", "schedule.name=cosine", "--store", store, "--profile"]
+    more = ["with", "train.epochs=1", "rank.bins=3", "rank.candidates=1"]
+    assert main([*arguments, *more]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^backward +\d", shown, re.MULTILINE)
+    assert len(list(Path(store).glob("profiles/*/breakdown.txt"))) == 1
+    assert len(DirectoryStore(Path(store)).ids()) == 2
+    assert main([*arguments, *more]) == 0
+    assert "nothing to profile" in capsys.readouterr().err
