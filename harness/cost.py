@@ -62,6 +62,13 @@ class Meter:
             torch.cuda.synchronize(self.device)
         self.stages[name] = self.stages.get(name, 0.0) + self.seconds - sum(self.stages.values())
 
+    def measured_in_steps(self, seconds: float) -> None:
+        """So many seconds of the training stage, up to now, were spent on measuring."""
+        self.stage("train")
+        seconds = min(seconds, self.stages["train"])
+        self.stages["train"] -= seconds
+        self.stages["observe"] = self.stages.get("observe", 0.0) + seconds
+
     @property
     def seconds(self) -> float:
         return self._earlier_seconds + time.perf_counter() - self.started

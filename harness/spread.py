@@ -9,6 +9,7 @@ updated, whichever cluster's it is.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,6 +74,8 @@ class Spread:
     def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:
         self.parameters = list(parameters)
         self.gradients, self.momenta = Deviation(len(self.parameters)), Deviation(len(self.parameters))
+        self.seconds = 0.0
+        """What measuring took since somebody last set it to 0: no time of training."""
 
     def clear(self) -> None:
         """An epoch begins."""
@@ -81,14 +84,18 @@ class Spread:
 
     def before_update(self) -> None:
         """The gradients of a step are there."""
+        began = time.perf_counter()
         active = self._active()
         self.gradients.add(active, [gradient for p in active if (gradient := self.parameters[p].grad) is not None])
+        self.seconds += time.perf_counter() - began
 
     def after_update(self, optimiser: torch.optim.SGD) -> None:
         """The step has been made by this optimiser."""
+        began = time.perf_counter()
         buffers = {place: optimiser.state[self.parameters[place]].get("momentum_buffer") for place in self._active()}
         there = {place: buffer for place, buffer in buffers.items() if buffer is not None}
         self.momenta.add(list(there), list(there.values()))
+        self.seconds += time.perf_counter() - began
 
     def measured(self) -> dict[str, float]:
         """By name, what is known of the epoch so far."""

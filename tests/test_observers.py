@@ -15,6 +15,7 @@ import torch
 from harness.benchmarks import benchmark_for
 from harness.cell import run_cell
 from harness.config import Observe, Optimiser, RunConfig
+from harness.cost import Meter
 from harness.data import DataSet
 from harness.data.loader import DeviceLoader
 from harness.discovery import component
@@ -204,6 +205,21 @@ def test_training_memory_leaves_out_what_only_measures() -> None:
     plain, observed = run_cell(config(**more)).cost, run_cell(config(**more, observe=ALL)).cost
     assert isinstance(plain["training_memory_bytes"], int) and isinstance(observed["peak_memory_bytes"], int)
     assert 0 < plain["training_memory_bytes"] <= observed["peak_memory_bytes"] + 2**26
+
+
+def test_time_to_measure_is_no_time_of_training(few_digits: DataSet) -> None:
+    made = training("none", few_digits)
+    made.momentum.spread = Spread(made.momentum.parameters)
+    loader = DeviceLoader(few_digits.train, few_digits, 16, seed=0)
+    meter = Meter(torch.device("cpu"))
+    for step in range(3):
+        made.descend(loader.batch(step), [(3, 3, 3, 3, 3, 3)], step)
+    spent = made.momentum.spread.seconds
+    meter.measured_in_steps(spent)
+    assert 0 < spent == meter.stages["observe"] < meter.stages["train"] + spent
+    assert sum(meter.stages.values()) == pytest.approx(meter.seconds, abs=0.05)
+    assert set(run_cell(config(observe={"spread": True})).cost["stage_seconds"]) == {"train", "observe", "rank"}  # type: ignore[call-overload]
+    assert set(run_cell(config()).cost["stage_seconds"]) == {"train", "rank"}  # type: ignore[call-overload]
 
 
 def test_unions_hold_what_each_wants() -> None:

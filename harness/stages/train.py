@@ -237,6 +237,9 @@ def train(
             mean = check_finite(course.losses, epoch * steps_per_epoch)
             progress = Progress(number, len(trainings), epoch + 1, config.train.epochs, mean, training.measured())
             meter.steps_done(training.observers_bytes())
+            if (spread := training.momentum.spread) is not None:
+                meter.measured_in_steps(spread.seconds)
+                spread.seconds = 0.0
             with meter.observation() if config.observe.judges else nullcontext():
                 observe(supernets, progress)
             report(progress)
