@@ -29,7 +29,10 @@ Matrices = dict["Layer", Tensor]
 
 
 class Layer:
-    """A convolution, and its batch normalisation if it has one."""
+    """A convolution, and its batch normalisation if it has one.
+
+    Normalisation takes a bias away with the mean, so none is added before it, and its gradient is zero.
+    """
 
     def __init__(self, convolution: nn.Conv2d, normalised: bool = True) -> None:
         self.weights: Weights = convolution._parameters
@@ -45,14 +48,15 @@ class Layer:
         if (height, width) not in self._ways:
             weight, bias = self.weights["weight"], self.weights["bias"]
             assert weight is not None
-            found = kernels.way(weight.shape, channels, height, width, self.stride, bias is not None)
+            biased = bias is not None and not self.normalised
+            found = kernels.way(weight.shape, channels, height, width, self.stride, biased)
             self._ways[height, width] = found
         return self._ways[height, width]
 
     def forward(self, x: Tensor, matrices: Matrices | None = None) -> tuple[Tensor, Any]:
         """The result, and what `backward` needs. Matrices that are made go into `matrices` and are taken from there."""
         how = self.way(x)
-        weight, bias = self.weights["weight"], self.weights["bias"]
+        weight, bias = self.weights["weight"], None if self.normalised else self.weights["bias"]
         assert weight is not None
         if matrices is not None and isinstance(how, kernels.Dense):
             if self not in matrices:
@@ -71,8 +75,9 @@ class Layer:
         if statistics is not None:
             gradient = kernels.normalise_backward(gradient, statistics)
         weight = self.weights["weight"]
-        outer, *own = self.way(x).backward(gradient, x, weight, saved, inner)  # type: ignore[arg-type]
-        found[self] = own
+        outer, own, of_bias = self.way(x).backward(gradient, x, weight, saved, inner)  # type: ignore[arg-type]
+        bias = self.weights["bias"]
+        found[self] = own, torch.zeros_like(bias) if of_bias is None and bias is not None else of_bias
         return outer
 
 

@@ -42,7 +42,7 @@ _ONLY_INPUT = [True, False, False]
 
 def flat(x: Tensor) -> Tensor:
     """An image a row, its pixels' channels side by side: a view."""
-    return x.permute(0, 2, 3, 1).reshape(len(x), -1)
+    return x.permute(0, 2, 3, 1).flatten(1)
 
 
 def unflat(rows: Tensor, channels: int, height: int, width: int) -> Tensor:
@@ -52,7 +52,7 @@ def unflat(rows: Tensor, channels: int, height: int, width: int) -> Tensor:
 
 def repeated(values: Tensor, times: int) -> Tensor:
     """The values so many times over: several times as fast as `Tensor.repeat`."""
-    return values.expand(times, len(values)).reshape(-1)
+    return values.expand(times, -1).reshape(-1)
 
 
 Gradients = tuple[Tensor | None, Tensor, Tensor | None]
@@ -80,7 +80,7 @@ class Direct(NamedTuple):
         return torch.conv2d(x, weight, bias, self.stride, self.padding), None
 
     def backward(self, gradient: Tensor, x: Tensor, weight: Tensor, saved: Any, inner: bool) -> Gradients:
-        sizes = [len(weight)] if self.bias else None
+        sizes = [weight.shape[0]] if self.bias else None
         stride, padding = [self.stride] * 2, [self.padding] * 2
         mask = [inner, True, self.bias]
         found = _convolution_backward(gradient, x, weight, sizes, stride, padding, [1, 1], False, [0, 0], 1, mask)
@@ -90,25 +90,28 @@ class Direct(NamedTuple):
 class Pointwise:
     """A 1×1 convolution as a product over pixels."""
 
+    def __init__(self, inner: int, outer: int, height: int, width: int, bias: bool) -> None:
+        self.inner, self.outer, self.height, self.width, self.bias = inner, outer, height, width, bias
+
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Any]:
-        _, channels, height, width = x.shape
-        pixels = x.permute(0, 2, 3, 1).reshape(-1, channels)
-        matrix = weight.view(len(weight), channels).t()
-        y = pixels.mm(matrix) if bias is None else torch.addmm(bias, pixels, matrix)
-        return unflat(y, len(weight), height, width), pixels
+        pixels = x.permute(0, 2, 3, 1).reshape(-1, self.inner)
+        y = functional.linear(pixels, weight.view(self.outer, self.inner), bias)
+        return unflat(y, self.outer, self.height, self.width), pixels
 
     def backward(self, gradient: Tensor, x: Tensor, weight: Tensor, saved: Any, inner: bool) -> Gradients:
-        _, channels, height, width = x.shape
-        rows = gradient.permute(0, 2, 3, 1).reshape(-1, len(weight))
+        rows = gradient.permute(0, 2, 3, 1).reshape(-1, self.outer)
         own = rows.t().mm(saved).view_as(weight)
-        outer = unflat(rows.mm(weight.view(len(weight), channels)), channels, height, width) if inner else None
-        return outer, own, rows.sum(0)
+        if not inner:
+            return None, own, rows.sum(0) if self.bias else None
+        found = unflat(rows.mm(weight.view(self.outer, self.inner)), self.inner, self.height, self.width)
+        return found, own, rows.sum(0) if self.bias else None
 
 
 class Dense:
     """A convolution of a small image as the product with its whole matrix, most of it zeros."""
 
-    def __init__(self, shape: torch.Size, channels: int, height: int, width: int, stride: int) -> None:
+    def __init__(self, shape: torch.Size, channels: int, height: int, width: int, stride: int, bias: bool) -> None:
+        self.bias = bias
         self.inner = channels, height, width
         self.outer = shape[0], -(-height // stride), -(-width // stride)
         self.columns = self.outer[1] * self.outer[2]
@@ -127,6 +130,7 @@ class Dense:
         self.place = place.flatten()
         self.shape = shape
         self.weights = torch.zeros(weights + 1)
+        self.filled = self.weights[:-1].view(shape[0], *shape[2:], channels).permute(0, 3, 1, 2)
         # The same, the other way round: for every weight all its places, filled up with one behind the last.
         order = torch.argsort(self.place, stable=True)
         counts = torch.bincount(self.place, minlength=weights + 1)[:weights]
@@ -140,7 +144,7 @@ class Dense:
 
     def matrix(self, weight: Tensor) -> Tensor:
         """The linear map of flat images."""
-        self.weights[:-1].view(self.shape[0], *self.shape[2:], self.shape[1]).copy_(weight.permute(0, 2, 3, 1))
+        self.filled.copy_(weight)
         return self.weights.index_select(0, self.place).view(self.product.shape)
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Any]:
@@ -158,7 +162,7 @@ class Dense:
         own = self.products.index_select(0, self.places).view(self.turns, -1).sum(0)
         own = own.view(self.shape[0], *self.shape[2:], self.shape[1]).permute(0, 3, 1, 2)
         outer = unflat(outer_rows.mm(matrix.t()), *self.inner) if inner else None
-        return outer, own, outer_rows.sum(0).view(self.columns, -1).sum(0)
+        return outer, own, outer_rows.sum(0).view(self.columns, -1).sum(0) if self.bias else None
 
 
 @cache
@@ -166,10 +170,10 @@ def way(shape: torch.Size, channels: int, height: int, width: int, stride: int, 
     """The quickest way to convolve images of that size with weights of that shape."""
     outputs = shape[0] * -(-height // stride) * -(-width // stride)
     if shape[2:] == (1, 1) and stride == 1 and (channels >= 16 or 64 * height * width <= POINTWISE):
-        return Pointwise()
+        return Pointwise(channels, shape[0], height, width, bias)
     if channels * height * width * outputs <= DENSE:
         with torch.inference_mode(False):
-            return Dense(shape, channels, height, width, stride)
+            return Dense(shape, channels, height, width, stride, bias)
     return Direct(stride, shape[2] // 2, bias)
 
 
