@@ -136,10 +136,10 @@ def per(times: list[float], parts: float) -> list[float]:
 ROWS: dict[str, Callable[[], Row]] = {
     "step": lambda: a_step("paper", "≥ 2.2", 7),
     "ranking": lambda: the_whole_ranking(2),
-    "ranking-paper": lambda: a_ranking("paper", 3),
+    "ranking-paper": lambda: a_ranking("paper", 2),
     "step-demo": lambda: a_step("demo", "≥ 1.8", 9),
     "step-small": lambda: a_step("small", "≥ 1.8", 9),
-    "overhead": lambda: overhead(4),
+    "overhead": lambda: overhead(9),
     "separation": lambda: separation("small", 15),
     "spread": lambda: spread("demo", 15),
     "side-by-side": lambda: side_by_side(2),
