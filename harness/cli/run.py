@@ -234,7 +234,7 @@ def _tell_profiles(store: Path, begun: float) -> None:
     written = [path for path in store.glob("profiles/*/breakdown.txt") if path.stat().st_mtime >= begun]
     for path in written:
         breakdown, _, _ = path.read_text().partition("\n\nOperations")
-        click.echo(f"{breakdown}\nwritten, with a trace, to {path.parent}")
+        click.echo(f"{breakdown}\nwritten to {path.parent}")
     if not written:
         click.echo("nothing was trained, so there is nothing to profile", err=True)
 
