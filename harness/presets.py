@@ -33,7 +33,7 @@ class Preset:
     by_method: ByName = field(default_factory=dict)
     """Settings for the rows of one method only; they come before `settings`."""
     by_dataset: ByName = field(default_factory=dict)
-    """Settings for what is trained on one data set only; they come before all others."""
+    """Settings for what is trained on one data set only; they come before these two."""
     benchmark: str | None = None
     """Where the ground truth comes from; None for the benchmark that has the data set's name."""
     trained_on: str | None = None
@@ -44,8 +44,7 @@ class Preset:
     def places(self, dataset: str) -> dict[str, Any]:
         """What is trained on, and what judges, where `dataset` is reported on."""
         places: dict[str, Any] = {"dataset": self.trained_on or dataset, "benchmark": self.benchmark or dataset}
-        places |= {"rank.truth": dataset} if self.trained_on else {}
-        return {**places, **self.by_dataset.get(places["dataset"], {})}
+        return places | ({"rank.truth": dataset} if self.trained_on else {})
 
 
 TINY = Preset(

@@ -131,7 +131,9 @@ def _configured(
     """
     asked = {**dotted(preset.settings), **settings, **overrides}
     by_method = dotted(preset.by_method.get(asked.get("method.name", document["method"]["name"]), {}))
-    merged = {**preset.places(dataset), **dotted(preset.settings), **by_method, **settings, **overrides}
+    places = preset.places(dataset)
+    by_dataset = dotted(preset.by_dataset.get(places["dataset"], {}))
+    merged = {**places, **dotted(preset.settings), **by_method, **by_dataset, **settings, **overrides}
     names = {section: merged.get(f"{section}.name", document[section]["name"]) for section in COMPONENTS}
 
     def fits(key: str) -> bool:
@@ -187,17 +189,17 @@ def expand_stored(
     Images and tables of ground truth that are not here are taken to be those of the stored runs.
     """
     requests = expand(study, preset, seeds, overrides)
-    complete = True
+    unknown = False
     if not all(map(can_be_judged, {request.cell.config.benchmark for request in requests})):
         remember_rankings(runs())
-        complete = False
+        unknown = True
     if not all(map(are_here, {request.cell.config.dataset for request in requests})):
         remember_images(run.cell for run in runs())
-        complete = False
-    # A cell that starts from another is known by that one's images and ranking: now that these are.
-    return (
-        requests if complete or not any(one.cell.start for one in requests) else expand(study, preset, seeds, overrides)
-    )
+        unknown = True
+    if unknown and any(request.cell.start for request in requests):
+        # A cell that starts from another is known by that one's images and ranking: now these are.
+        return expand(study, preset, seeds, overrides)
+    return requests
 
 
 def _explain(study: Study, overrides: Mapping[str, Any]) -> None:
