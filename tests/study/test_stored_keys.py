@@ -1,0 +1,44 @@
+"""The keys of configurations as earlier versions stored them. A key that changes here loses its users' runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import discovery
+from harness.identity import Cell
+
+STORED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("stored_keys.json").read_text())
+
+TWO_PATHS = '''from harness.method import Method
+from harness.registries import METHODS
+
+@METHODS.register("two-paths")
+class TwoPaths(Method):
+    """Two uniform paths a step, their gradients summed."""
+    def paths_per_step(self, space):
+        return 2
+    def paths(self, training):
+        return [training.source.draw(training.chance) for _ in range(2)]
+'''
+"""A user's method as the README printed it: its text is part of its trials' identity."""
+
+
+@pytest.mark.parametrize("name", list(STORED))
+def test_a_configuration_keeps_the_key_that_it_was_stored_under(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "two_paths.py").write_text(TWO_PATHS)
+    monkeypatch.chdir(tmp_path)
+    stored = STORED[name]
+    with discovery.fresh():
+        document = {"config": stored["config"], "parent": None}
+        cell = Cell.from_json(document | ({"images": stored["images"]} if stored["images"] else {}))
+        cell = Cell.of(cell.config) if cell.config.retrain is not None else cell
+        assert cell.key == stored["key"]
+        if "ranking_key" in stored:
+            assert cell.ranking_key_here() == stored["ranking_key"]
