@@ -21,8 +21,9 @@ from harness.checkpoint import Checkpoint
 from harness.config import RunConfig
 from harness.cost import Meter
 from harness.data import DataSet
+from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
-from harness.observers import Observers, finite
+from harness.observers import Observers
 from harness.registries import DATASETS
 from harness.seeds import chance
 from harness.space import Architecture

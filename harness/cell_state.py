@@ -11,7 +11,6 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ import torch
 
 from harness.checkpoint import Checkpoint
 from harness.cost import Meter
+from harness.documents import utc_text
 from harness.errors import DataError
 from harness.stages.rank import Found, Predictions
 from harness.stages.train import Resumable
@@ -52,7 +52,7 @@ class Points:
     def json(self) -> list[dict[str, Any]]:
         """As a run directory holds them: name, step, value, timestamp (UTC)."""
         return [
-            {"name": name, "step": step, "value": value, "timestamp": _utc(when)}
+            {"name": name, "step": step, "value": value, "timestamp": utc_text(when)}
             for name, step, value, when in zip(self.names, self.steps, self.values, self.times, strict=True)
         ]
 
@@ -172,7 +172,3 @@ def set_random_state(state: dict[str, Any], device: torch.device) -> None:
     torch.set_rng_state(state["torch"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda"], device)
-
-
-def _utc(when: float) -> str:
-    return datetime.fromtimestamp(when, timezone.utc).replace(tzinfo=None).isoformat()

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from harness.documents import canonical
 from harness.errors import HarnessError
+from harness.files import living_writer, make_durable, write
 from harness.interruption import held_back
-from harness.stores.files import living_writer, make_durable, write
-from harness.study import canonical
 
 if TYPE_CHECKING:
     from harness.study import Cell

@@ -11,7 +11,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
 from typing import IO, Any
 
 import numpy as np
@@ -21,9 +20,8 @@ from sacred.observers import RunObserver
 
 from harness.cell import Outcome, Watch, retrain_cell, run_cell
 from harness.checkpoint import Checkpoint
-from harness.errors import HarnessError
+from harness.documents import finite
 from harness.interruption import held_back
-from harness.observers import finite
 from harness.registries import SPACES
 from harness.seeds import derive
 from harness.space import Architecture
@@ -147,13 +145,6 @@ def throttled(progress: Report) -> Callable[[int, int], None]:
     return report
 
 
-def one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    if isinstance(error, HarnessError):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
 def _logger(log: IO[str]) -> logging.Logger:
     """Sacred's messages into the log; by itself it would replace the handlers of all loggers."""
     logger = logging.getLogger("harness.sacred")
@@ -163,8 +154,3 @@ def _logger(log: IO[str]) -> logging.Logger:
     handler.setFormatter(logging.Formatter("%(levelname)s - %(message)s"))
     logger.handlers = [handler]
     return logger
-
-
-def now() -> datetime:
-    """As Sacred tells the time: UTC, without saying so."""
-    return datetime.now(timezone.utc).replace(tzinfo=None)

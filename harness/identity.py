@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from harness import data
 from harness.benchmarks import fingerprint
 from harness.config import COMPONENTS, Observe, Ranking, RunConfig, read
+from harness.documents import canonical
 from harness.errors import DataError, UserError
 from harness.registries import BENCHMARKS, DATASETS, SPACES
 from harness.registry import Registry
@@ -243,11 +243,6 @@ def _asked(rank: Ranking, benchmark: str, dataset: str) -> str:
     asked = {key: value for key, value in vars(rank).items() if key not in _KNOWN_BY_MEANING}
     share = None if rank.top_share is None else [rank.top_share, rank.top_sample, rank.complexity]
     return canonical([asked, benchmark, rank.truth_of(dataset), rank.selects_on(dataset), rank.top1, share])
-
-
-def canonical(document: Any) -> str:
-    """Canonical JSON: equal documents give equal text."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def version(registry: Registry[Any], name: str) -> int | str:

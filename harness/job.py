@@ -26,8 +26,9 @@ from harness.cell import Watch, rank_again
 from harness.checkpoint import Checkpoint
 from harness.compilation import operations_compiled
 from harness.data import fingerprint
+from harness.documents import one_line, utc_now, without_nan
 from harness.errors import DataError, HarnessError, UnknownName, Unreachable
-from harness.experiment import Report, now, numbered, one_line, sacred_run, seed_globals, throttled
+from harness.experiment import Report, numbered, sacred_run, seed_globals, throttled
 from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
 from harness.memory import keep_freed_memory
 from harness.plan import state_of
@@ -35,7 +36,6 @@ from harness.stages.retrain import best_found
 from harness.stores import supersede
 from harness.stores.claims import ClaimLost, Lease
 from harness.stores.directory import StoredRun
-from harness.stores.files import without_nan
 from harness.stores.log import drop_drawings, output_to
 from harness.stores.observer import DirectoryObserver
 from harness.stores.run_directory import LOG, RANKINGS, WEIGHTS, RunDirectory, predictions_document, write_ranking
@@ -207,10 +207,10 @@ def _train(
                 except (Exception, SystemExit) as error:
                     reply = _failed(error, job)
                     if _is_full(error):  # no fault of the cell's: it is not one that failed, for the next `run`
-                        observer.interrupted_event(now(), "INTERRUPTED")
+                        observer.interrupted_event(utc_now(), "INTERRUPTED")
                     traceback.print_exc()
                     if observer.status == "RUNNING":  # it failed outside of Sacred's care
-                        observer.failed_event(now(), traceback.format_exception(error))
+                        observer.failed_event(utc_now(), traceback.format_exception(error))
         finally:
             # A moment only: whatever ended the run, its record is put in order.
             with contextlib.suppress(ValueError):
@@ -223,7 +223,7 @@ def _train(
             with contextlib.suppress(OSError):  # `store clean` finds it
                 checkpoint.remove()
     except ClaimLost as error:
-        observer.interrupted_event(now(), "INTERRUPTED")
+        observer.interrupted_event(utc_now(), "INTERRUPTED")
         return {"status": "elsewhere", "error": str(error)}
     except OSError as error:  # a full disk takes no word about it either: the first error is the one to tell
         return reply if reply["status"] == "failed" else _failed(error, job)
@@ -235,10 +235,10 @@ def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, j
     reason = reason_of(interruption)
     if reason == TIMEOUT:
         text = f"it took longer than {job.timeout:g} s" if job.timeout else "it took too long"
-        observer.failed_event(now(), [f"TimeoutError: {text}\n"])
+        observer.failed_event(utc_now(), [f"TimeoutError: {text}\n"])
         return {"status": "failed", "error": text}
     if observer.status == "RUNNING":
-        observer.interrupted_event(now(), "INTERRUPTED")
+        observer.interrupted_event(utc_now(), "INTERRUPTED")
     return {"status": "elsewhere" if reason == LOST else "interrupted"}
 
 

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError, UserError
+from harness.files import write_json
 from harness.mongod_log import first_errors
+from harness.owner import start_ticks
 from harness.ports import LOOPBACK, await_free, free_port
-from harness.stores.files import write_json
-from harness.stores.owner import start_ticks
 
 if TYPE_CHECKING:
     from pymongo import MongoClient

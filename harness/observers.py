@@ -6,7 +6,6 @@ it is known once the last has come to it; its step is the epochs that all had un
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from harness.config import RunConfig
 from harness.cost import Meter
 from harness.data import DataSet
 from harness.data.loader import in_order
+from harness.documents import finite
 from harness.metrics import kendall_tau
 from harness.space import Architecture
 from harness.stages.rank import Predictions, predict, selected_architectures
@@ -163,8 +163,3 @@ def undisturbed(supernets: Supernets) -> Iterator[None]:
         yield
     for network, mode in zip(supernets.networks, modes, strict=True):
         network.train(mode)
-
-
-def finite(value: float) -> float | None:
-    """Null where it is undefined: NaN is no JSON, and not equal to itself."""
-    return value if math.isfinite(value) else None

@@ -17,6 +17,7 @@ from harness.benchmarks import benchmark_for
 from harness.benchmarks.selection import RULES
 from harness.config import COMPONENTS, Observe, RunConfig, read
 from harness.data import fingerprint
+from harness.documents import canonical
 from harness.errors import InvalidConfiguration
 from harness.identity import are_here, can_be_judged
 from harness.method import ClusterRule, Method, Sampler, Schedule
@@ -25,7 +26,7 @@ from harness.registries import BENCHMARKS, DATASETS, SPACES
 from harness.seeds import chance
 from harness.space import Space
 from harness.stores.stored import StoredRun
-from harness.study import Cell, Request, Study, canonical, expand_stored
+from harness.study import Cell, Request, Study, expand_stored
 from harness.syntax import Filter, matching
 
 STATES = {

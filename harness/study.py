@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.config import COMPONENTS, Retraining, RunConfig
+from harness.documents import canonical
 from harness.errors import InvalidConfiguration
-from harness.identity import Cell, are_here, can_be_judged, canonical, remember_images, remember_rankings
+from harness.identity import Cell, are_here, can_be_judged, remember_images, remember_rankings
 from harness.layout import Bars, Column, Computed, Curves, Drawings, Figure, Line, Row, Scatter, Series
 from harness.method import Method
 from harness.presets import Preset

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from harness.documents import flatten
 from harness.errors import InvalidConfiguration, UnknownName
 
 Filter = Mapping[str, Sequence[str]]
@@ -53,17 +54,6 @@ def parse_only(texts: Iterable[str]) -> dict[str, list[str]]:
             else:
                 values.append(piece.strip())
     return wanted
-
-
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested configuration by dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
 
 
 def matching(configs: Sequence[Mapping[str, Any]], only: Filter) -> list[bool]:

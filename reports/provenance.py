@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from harness.documents import flatten
 from harness.errors import HarnessError
 from harness.stores.run_directory import RUN
-from harness.syntax import flatten
 
 if TYPE_CHECKING:
     from harness.stores import Store

@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from harness.config import COMPONENTS
+from harness.documents import canonical
 from harness.presets import Preset
 from harness.registries import BENCHMARKS
-from harness.study import Cell, Row, Study, canonical, expand
+from harness.study import Cell, Row, Study, expand
 
 from .values import Measurement, TableRow, Value, ValueColumn
 

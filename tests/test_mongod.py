@@ -17,8 +17,8 @@ from pymongo import WriteConcern
 from harness import mongod
 from harness.errors import HarnessError, UserError
 from harness.mongod_log import first_errors
+from harness.owner import start_ticks
 from harness.ports import free_port
-from harness.stores.owner import start_ticks
 from tests.processes import all_gone
 
 REPOSITORY = Path(mongod.__file__).parents[1]

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.documents import flatten
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.syntax import flatten, matching, parse_only, parse_updates
+from harness.syntax import matching, parse_only, parse_updates
 
 CONFIGS: list[dict[str, Any]] = [
     {"method": {"name": "spos"}, "clusters": {"name": "none"}, "seed": 0, "rate": 0.5},

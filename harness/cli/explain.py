@@ -79,7 +79,7 @@ def _changes(point: Point) -> list[str]:
 def _default(key: str) -> Any:
     """What the configuration has where a preset says nothing."""
     from harness.config import RunConfig
-    from harness.syntax import flatten
+    from harness.documents import flatten
 
     return flatten(RunConfig().json())[key]
 

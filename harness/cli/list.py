@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from harness.documents import one_line
 from harness.errors import BrokenComponent, UnknownName, UserError
 
 Row = tuple[str, str, str]
@@ -47,16 +48,12 @@ def _study_rows() -> list[Row]:
             summary = (load_file(file).__doc__ or "").strip().partition("\n")[0]
         except BrokenComponent as error:
             # The message begins with the place: "FILE:LINE does not import: REASON".
-            summary = f"does not import: {_one_line(error).replace(' does not import', '', 1)}"
+            summary = f"does not import: {one_line(error).replace(' does not import', '', 1)}"
         except UserError as error:
-            summary = _one_line(error)
+            summary = one_line(error)
         name = file.parent.name if file.name == "__init__.py" else file.stem
         rows.append((name, summary, _shown(file)))
     return rows
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def _shown(file: Path) -> str:

@@ -136,7 +136,7 @@ def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> I
 
 
 def _write(path: Path, content: bytes) -> None:
-    from harness.stores.files import write
+    from harness.files import write
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

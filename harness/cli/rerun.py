@@ -72,9 +72,9 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
 
 def _same_cell(store: Store, run: StoredRun) -> Cell:
     """The run's cell. Raises `UserError` when its configuration means something else today."""
+    from harness.documents import flatten
     from harness.stores.run_directory import CELL
     from harness.study import Cell
-    from harness.syntax import flatten
 
     cell = Cell.from_json(run.cell)
     if cell.key == run.key:

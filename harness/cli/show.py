@@ -58,7 +58,7 @@ def _heading(run: StoredRun, store: str) -> dict[str, str]:
 
 def _flat(document: Mapping[str, Any]) -> dict[str, str]:
     """Nested keys with dots between them, as `with` takes them."""
-    from harness.syntax import flatten
+    from harness.documents import flatten
 
     return {key: "null" if value is None else str(value) for key, value in flatten(document).items()}
 

@@ -31,6 +31,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from harness.documents import one_line
 from harness.interruption import STOPPED, TIMEOUT, interrupt_main, raise_interruption, reason_of
 
 BOOT = (
@@ -59,7 +60,7 @@ def main(control_number: int, target_name: str) -> None:
         with _ending_with(control, wake, waker):
             target, warm_up = _load(target_name)
     except BaseException as error:
-        _send(control, {"event": "broken", "error": _one_line(error), "traceback": traceback.format_exc()})
+        _send(control, {"event": "broken", "error": one_line(error), "traceback": traceback.format_exc()})
         sys.exit(1)
     wake.setblocking(False)
     waker.setblocking(False)
@@ -176,7 +177,7 @@ def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> 
             if reason_of(interruption) == TIMEOUT:
                 answer = {"status": "failed", "error": "it took too long"}
         except BaseException as error:  # a target that calls sys.exit is one job's failure, too
-            answer = {"status": "failed", "error": _one_line(error), "traceback": traceback.format_exc()}
+            answer = {"status": "failed", "error": one_line(error), "traceback": traceback.format_exc()}
         with lock:
             _send_whole(connection, {"answer": answer})
         code = 0
@@ -215,8 +216,3 @@ def _load(target_name: str) -> tuple[Target, Iterator[None]]:
     name, _, attribute = target_name.partition(":")
     module = importlib.import_module(name)
     return getattr(module, attribute), getattr(module, "warm_up", lambda: iter(()))()
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from harness.documents import canonical
 from harness.errors import DataError, UserError
+from harness.files import write
 from harness.stores import Store
 from harness.stores.directory import RUN_ID
-from harness.stores.files import write
 from harness.stores.run_directory import ABSENT, COMPLETION, RANKINGS, WEIGHTS, declare_absent
 from harness.stores.stored import StoredRun
-from harness.study import canonical
 
 SCHEMA = 1
 """Of the manifest. A newer one is refused."""

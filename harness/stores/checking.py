@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import DataError, UserError
+from harness.files import make_durable, sha256, write
+from harness.owner import describe
 from harness.stores import Store, supersede
 from harness.stores.claims import Claims
 from harness.stores.directory import DirectoryStore
-from harness.stores.files import make_durable, sha256, write
-from harness.stores.owner import describe
 from harness.stores.reading import Damaged, absent_files, read_small, summarise
 from harness.stores.run_directory import COMPLETION, METRICS, POINTS, PREDICTIONS, RANKINGS, read_points
 from harness.stores.stored import Problem, StoredRun

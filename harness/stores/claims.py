@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from harness.errors import HarnessError, Unreachable
-from harness.stores.owner import describe, lives_here
+from harness.owner import describe, lives_here
 
 LEASE = 60.0
 """Seconds that a claim lives without being renewed, unless set."""
@@ -57,7 +57,7 @@ class ClaimRecord:
     attempt: int
     """How often the cell was claimed, or more, if its claimer knew of more attempts."""
     owner: Mapping[str, Any] | None
-    """See `harness.stores.owner`; None when nobody holds it."""
+    """See `harness.owner`; None when nobody holds it."""
     held: bool
     """Whether it was acquired and not released since. Says nothing about whether its owner lives."""
     alive: bool

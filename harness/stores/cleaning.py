@@ -15,10 +15,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.checkpoint import stored_checkpoints
+from harness.files import DAY, is_unfinished, living_writer
 from harness.stores.claims import Claims
 from harness.stores.directory import CLAIMS, RUN_ID, WORK
 from harness.stores.directory_claims import DirectoryClaims
-from harness.stores.files import DAY, is_unfinished, living_writer
 from harness.stores.importing import STAGING
 from harness.stores.index import INDEX
 from harness.stores.stored import StoredRun

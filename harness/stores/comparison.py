@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.documents import flatten
 from harness.errors import DataError
 from harness.stores import Store
 from harness.stores.run_directory import COMPLETION, RUN, WEIGHTS
 from harness.stores.stored import StoredRun
-from harness.syntax import flatten
 
 OUTCOME = ("result", "rankings", "metrics", "predictions", "weights")
 """The sections that are deterministic: equal cells are equal in them."""

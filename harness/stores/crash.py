@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from pathlib import Path
 
+from harness.documents import utc_text
 from harness.stores.reading import Damaged, read_small
 from harness.stores.run_directory import COMPLETION, RUN, RunDirectory
 
@@ -21,5 +21,4 @@ def record_crash(store: Path, run_id: str, error: str) -> None:
         entry = {}  # killed before it wrote a word
     if entry.get("status", "RUNNING") != "RUNNING" or (directory.path / COMPLETION).exists():
         return
-    now = datetime.now(timezone.utc).replace(tzinfo=None).isoformat()
-    directory.write(RUN, entry | {"status": "FAILED", "stop_time": now, "fail_trace": [error]})
+    directory.write(RUN, entry | {"status": "FAILED", "stop_time": utc_text(), "fail_trace": [error]})

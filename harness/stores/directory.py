@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
+from harness.files import write_json
 from harness.stores import Metrics, Store
 from harness.stores.curves import by_metric, from_columns
-from harness.stores.files import write_json
 from harness.stores.index import summaries
 from harness.stores.reading import Damaged, read_small, read_verified
 from harness.stores.run_directory import METRICS, POINTS, RunDirectory, read_points

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import Unreachable, UserError
+from harness.owner import this_process
 from harness.stores.claims import LEASE, SCHEMA, Claim, ClaimLost, ClaimRecord, Claims, is_held
-from harness.stores.owner import this_process
 
 RUBBISH = 3600.0
 """Seconds after which a file that was never linked is what a killed process left behind."""

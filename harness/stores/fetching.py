@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness.errors import DataError
-from harness.stores.files import make_durable, sha256, write
+from harness.files import make_durable, sha256, write
 from harness.stores.mongo_store import MongoStore, is_there
 from harness.stores.reading import read_small, summarise
 from harness.stores.run_directory import ABSENT, CELL, COMPLETION, INVALID, PREDICTIONS, WEIGHTS, declare_absent

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timezone
 from typing import IO, Any
 
 from bson import Binary, ObjectId
@@ -19,6 +18,7 @@ from pymongo import UpdateOne
 from pymongo.database import Database
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
+from harness.documents import utc_now
 from harness.errors import DataError
 
 Document = dict[str, Any]
@@ -81,8 +81,7 @@ def put(
     if digest.hexdigest() != sha256:
         raise Changed(name)
     entry = {"filename": name, "length": size, "chunkSize": CHUNK, "metadata": {**metadata, "sha256": sha256}}
-    now = datetime.now(timezone.utc).replace(tzinfo=None)
-    change = {"$set": entry, "$setOnInsert": {"uploadDate": now}}
+    change = {"$set": entry, "$setOnInsert": {"uploadDate": utc_now()}}
     write_all(database, "fs.files", [UpdateOne({"_id": identifier}, change, upsert=True)])
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.errors import DataError, UserError
+from harness.files import make_durable, write
 from harness.stores.archive import Manifest, unpack
 from harness.stores.checking import examine
-from harness.stores.files import make_durable, write
 from harness.stores.run_directory import ABSENT, INVALID, PREDICTIONS, RANKINGS, WEIGHTS
 
 STAGING = ".import-"

@@ -19,8 +19,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from harness.files import write
 from harness.stores import reading
-from harness.stores.files import write
 from harness.stores.stored import Problem
 
 INDEX = "index"

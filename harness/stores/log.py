@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from harness.stores.files import write
+from harness.files import write
 
 
 @contextlib.contextmanager

@@ -16,9 +16,9 @@ import bson
 from pymongo.database import Database
 
 from harness.errors import DataError, UserError
+from harness.files import sha256
 from harness.stores.checking import Finding, Progress
 from harness.stores.directory import DirectoryStore
-from harness.stores.files import sha256
 from harness.stores.mirror import project
 from harness.stores.mongo import translated
 from harness.stores.mongo_store import MongoStore

@@ -18,9 +18,9 @@ from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
 
 from harness.errors import Unreachable, UserError
+from harness.owner import this_process
 from harness.stores.claims import LEASE, RENEWALS, SCHEMA, Claim, ClaimLost, ClaimRecord, Claims, is_held
 from harness.stores.mongo import Document, translated
-from harness.stores.owner import this_process
 
 COLLECTION = "harness_claims"
 

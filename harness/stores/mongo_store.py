@@ -11,12 +11,13 @@ import hashlib
 import io
 import json
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
 from pymongo.database import Database
 
+from harness.documents import utc_text
 from harness.errors import DataError, HarnessError, UnknownName, UserError
 from harness.stores import Metrics, Store, gridfs
 from harness.stores.curves import by_metric, from_columns
@@ -129,8 +130,7 @@ class MongoStore(Store):
 
     def invalidate(self, run_id: str, reason: str) -> None:
         """Say why a run must not be counted. It is kept as it is."""
-        now = datetime.now(timezone.utc).replace(tzinfo=None)
-        document = {"schema": SCHEMA, "reason": reason, "time": now.isoformat()}
+        document = {"schema": SCHEMA, "reason": reason, "time": utc_text()}
         text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
         content = text.encode()
         entry = {"name": INVALID, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}

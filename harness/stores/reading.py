@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.documents import canonical
 from harness.errors import DataError
-from harness.stores.files import sha256
+from harness.files import sha256
 from harness.stores.run_directory import (
     ABSENT,
     CELL,
@@ -24,7 +25,6 @@ from harness.stores.run_directory import (
     WEIGHTS,
 )
 from harness.stores.stored import Problem, without_curves
-from harness.study import canonical
 
 SMALL = 1 << 20
 """Bytes up to which a file's checksum is verified whenever it is read; that of weights is when they are used."""

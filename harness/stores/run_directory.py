@@ -12,14 +12,14 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from harness.documents import utc_text, without_nan
 from harness.errors import DataError, UserError
+from harness.files import make_durable, sha256, write, write_json
+from harness.owner import this_process
 from harness.stores.curves import to_columns
-from harness.stores.files import make_durable, sha256, without_nan, write, write_json
-from harness.stores.owner import this_process
 
 if TYPE_CHECKING:
     from harness.study import Cell
@@ -92,7 +92,7 @@ class RunDirectory:
 
     def log_metric(self, name: str, step: int, value: float) -> None:
         """Append a point: it outlives the process from now on, however that ends."""
-        point = {"name": name, "step": step, "value": value, "timestamp": _now()}
+        point = {"name": name, "step": step, "value": value, "timestamp": utc_text()}
         line = json.dumps(without_nan(point), allow_nan=False) + "\n"
         with (self.path / POINTS).open("a") as file:
             file.write(line)
@@ -161,7 +161,7 @@ def write_ranking(
 
 def declare_invalid(run: Path, reason: str) -> None:
     """Say why a run must not be counted. It is kept as it is."""
-    write_json(run / INVALID, {"schema": SCHEMA, "reason": reason, "time": _now()})
+    write_json(run / INVALID, {"schema": SCHEMA, "reason": reason, "time": utc_text()})
     make_durable(run)
 
 
@@ -187,11 +187,6 @@ def read_points(path: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     return [json.loads(line) for line in lines[:-1] if line]
-
-
-def _now() -> str:
-    """As Sacred writes times: UTC, without saying so."""
-    return datetime.now(timezone.utc).replace(tzinfo=None).isoformat()
 
 
 def _umask() -> int:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.files import sha256
 from harness.stores.curves import Columns, to_columns
-from harness.stores.files import sha256
 from harness.stores.reading import Damaged, read_small, summarise
 from harness.stores.run_directory import (
     ABSENT,

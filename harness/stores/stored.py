@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.stores.owner import is_alive
+from harness.owner import is_alive
 
 
 @dataclass(frozen=True)

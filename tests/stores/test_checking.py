@@ -15,6 +15,7 @@ from typing import Any
 from pymongo.database import Database
 
 from harness.cli import main
+from harness.files import DAY
 from harness.stores.checking import Finding, check_database, check_directory, examine, orphaned
 from harness.stores.cleaning import (
     OF_DONE,
@@ -27,7 +28,6 @@ from harness.stores.cleaning import (
 )
 from harness.stores.directory import DirectoryStore
 from harness.stores.directory_claims import DirectoryClaims
-from harness.stores.files import DAY
 from harness.stores.mirror import project
 from harness.stores.mirror_checking import check_mirror
 from harness.stores.mongo_store import MongoStore

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from harness.errors import InvalidConfiguration, UnknownName, UserError
+from harness.files import sha256, write_json
 from harness.stores.directory import DirectoryStore, StoredRun
-from harness.stores.files import sha256, write_json
 from harness.stores.run_directory import declare_invalid, write_ranking
 
 from .conftest import RESULT, cell

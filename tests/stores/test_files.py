@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.stores.files import sha256, without_nan, write, write_json
+from harness.documents import without_nan
+from harness.files import sha256, write, write_json
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 DOCUMENTS: st.SearchStrategy[Any] = st.recursive(

@@ -17,13 +17,13 @@ from bson import ObjectId
 from pymongo.database import Database
 
 from harness.errors import DataError
+from harness.files import write_json
+from harness.owner import start_ticks
 from harness.stores import gridfs
 from harness.stores.directory import DirectoryStore
-from harness.stores.files import write_json
 from harness.stores.mirror import project, revision
 from harness.stores.mongo_store import MongoStore
 from harness.stores.observer import DirectoryObserver
-from harness.stores.owner import start_ticks
 from harness.stores.run_directory import (
     CELL,
     COMPLETION,

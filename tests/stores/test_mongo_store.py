@@ -12,10 +12,10 @@ import pytest
 from pymongo.database import Database
 
 from harness.errors import DataError, UnknownName
+from harness.files import write_json
 from harness.stores.archive import export_runs
 from harness.stores.directory import DirectoryStore
 from harness.stores.fetching import is_whole
-from harness.stores.files import write_json
 from harness.stores.importing import import_into_directory
 from harness.stores.mirror import project, revision
 from harness.stores.mongo_store import MongoStore

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.stores.owner import describe, is_alive, lives_here, start_ticks, this_process
+from harness.owner import describe, is_alive, lives_here, start_ticks, this_process
 
 
 def test_this_process_lives() -> None:

@@ -1,0 +1,63 @@
+"""Documents of plain JSON types: canonical text, flattening, and what JSON cannot say. Imports nothing of the house
+but its errors."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from harness.errors import HarnessError
+
+
+def canonical(document: Any) -> str:
+    """Canonical JSON: equal documents give equal text."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested document by dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def finite(value: float) -> float | None:
+    """The number, or None where JSON has no word for it."""
+    return value if math.isfinite(value) else None
+
+
+def without_nan(value: Any) -> Any:
+    """The same document with null for every number that is not finite."""
+    if isinstance(value, float):
+        return finite(value)
+    if isinstance(value, Mapping):
+        return {str(key): without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(item) for item in value]
+    return value
+
+
+def one_line(error: BaseException) -> str:
+    """An error as one line: the message of our own errors, with the type's name before that of others."""
+    text = " ".join(str(error).split())
+    if isinstance(error, HarnessError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def utc_now() -> datetime:
+    """The time as Sacred stores it: UTC without a time zone."""
+    return datetime.now(timezone.utc).replace(tzinfo=None)
+
+
+def utc_text(seconds: float | None = None) -> str:
+    """A time in seconds since 1970 (now by default) as stored documents write it: ISO format, UTC, no time zone."""
+    when = utc_now() if seconds is None else datetime.fromtimestamp(seconds, timezone.utc).replace(tzinfo=None)
+    return when.isoformat()
