@@ -1,3 +1,7 @@
-"""A benchmarking harness for neural architecture search. Importing it costs nothing: no torch, no numpy."""
+"""A benchmarking harness for neural architecture search."""
+
+from harness.components import moved
 
 __version__ = "0.1.0"
+
+moved.install()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.discovery import load_file, study_files
+from harness.components.discovery import load_file, study_files
 from harness.errors import NameCollision, UnknownName, UserError
 from harness.study import Study
 

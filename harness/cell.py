@@ -15,18 +15,18 @@ from typing import Any
 
 import torch
 
-from harness.benchmarks import Benchmark, benchmark_for
 from harness.cell_state import CellState, Points
 from harness.checkpoint import Checkpoint
+from harness.components.benchmark import Benchmark, benchmark_for
+from harness.components.dataset import DataSet
+from harness.components.registries import DATASETS
+from harness.components.space import Architecture
 from harness.config import RunConfig
 from harness.cost import Meter
-from harness.data import DataSet
 from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
 from harness.observers import Observers
-from harness.registries import DATASETS
 from harness.seeds import chance
-from harness.space import Architecture
 from harness.stages.rank import (
     Judgement,
     Predictions,

@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from harness.components.registries import BENCHMARKS, CLUSTER_RULES, DATASETS, METHODS, SAMPLERS, SCHEDULES, SPACES
+from harness.components.registry import Registry
+from harness.components.space import NetworkSettings
 from harness.errors import InvalidConfiguration, UnknownName, UserError
-from harness.registries import BENCHMARKS, CLUSTER_RULES, DATASETS, METHODS, SAMPLERS, SCHEDULES, SPACES
-from harness.registry import Registry
-from harness.space import NetworkSettings
 
 T = TypeVar("T")
 
@@ -138,7 +138,7 @@ class Ranking:
     truth: str | None = None
     """The data set of the benchmark whose accuracies judge the ranking; null for the one trained on."""
     selection: str = "equal-width"
-    """How the architectures for Kendall's τ are selected; see `harness.benchmarks.selection`."""
+    """How the architectures for Kendall's τ are selected; see `harness.components.selection`."""
     selection_on: str | None = None
     """The data set whose accuracies select them; null for the one that judges."""
     bins: int = 400

@@ -20,11 +20,11 @@ from sacred.observers import RunObserver
 
 from harness.cell import Outcome, Watch, retrain_cell, run_cell
 from harness.checkpoint import Checkpoint
+from harness.components.registries import SPACES
+from harness.components.space import Architecture
 from harness.documents import finite
 from harness.interruption import held_back
-from harness.registries import SPACES
 from harness.seeds import derive
-from harness.space import Architecture
 from harness.stages.train import Progress
 from harness.stores.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.study import Cell

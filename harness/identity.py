@@ -15,13 +15,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import data
-from harness.benchmarks import fingerprint
+from harness.components import dataset as data
+from harness.components.benchmark import fingerprint
+from harness.components.registries import BENCHMARKS, DATASETS, SPACES
+from harness.components.registry import Registry
 from harness.config import COMPONENTS, Observe, Ranking, RunConfig, read
 from harness.documents import canonical
 from harness.errors import DataError, UserError
-from harness.registries import BENCHMARKS, DATASETS, SPACES
-from harness.registry import Registry
 
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun

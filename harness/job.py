@@ -25,7 +25,7 @@ from harness.assignment import Assignment
 from harness.cell import Watch, rank_again
 from harness.checkpoint import Checkpoint
 from harness.compilation import operations_compiled
-from harness.data import fingerprint
+from harness.components.dataset import fingerprint
 from harness.documents import one_line, utc_now, without_nan
 from harness.errors import DataError, HarnessError, UnknownName, Unreachable
 from harness.experiment import Report, numbered, sacred_run, seed_globals, throttled

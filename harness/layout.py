@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import InvalidConfiguration
 
 if TYPE_CHECKING:
-    from harness.space import Architecture, Space
+    from harness.components.space import Architecture, Space
     from harness.study import Request
 
 Labels = Mapping[str, str | bool]
@@ -153,12 +153,3 @@ class Figure:
     panels: Sequence[Panel]
     paper: str = ""
     """The paper's figure that it rebuilds."""
-
-
-@dataclass(frozen=True)
-class Wiring:
-    """An architecture as a graph to be drawn: named nodes from input to output, and labelled edges."""
-
-    nodes: Sequence[str]
-    edges: Sequence[tuple[int, int, str]]
-    """(from, to, operation); what does nothing is left out."""

@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from harness.benchmarks import Benchmark
 from harness.cell_state import CellState, packed, unpacked
+from harness.components.benchmark import Benchmark
+from harness.components.dataset import DataSet
+from harness.components.space import Architecture
 from harness.config import RunConfig
 from harness.cost import Meter
-from harness.data import DataSet
 from harness.data.loader import in_order
 from harness.documents import finite
 from harness.metrics import kendall_tau
-from harness.space import Architecture
 from harness.stages.rank import Predictions, predict, selected_architectures
 from harness.stages.train import Progress, Supernets
 

@@ -13,18 +13,21 @@ from functools import reduce
 from itertools import takewhile
 from typing import Any
 
-from harness.benchmarks import benchmark_for
-from harness.benchmarks.selection import RULES
+from harness.components.benchmark import benchmark_for
+from harness.components.clustering import ClusterRule
+from harness.components.dataset import fingerprint
+from harness.components.method import Method
+from harness.components.preset import Preset
+from harness.components.registries import BENCHMARKS, DATASETS, SPACES
+from harness.components.sampler import Sampler
+from harness.components.schedule import Schedule
+from harness.components.selection import RULES
+from harness.components.space import Space
 from harness.config import COMPONENTS, Observe, RunConfig, read
-from harness.data import fingerprint
 from harness.documents import canonical
 from harness.errors import InvalidConfiguration
 from harness.identity import are_here, can_be_judged
-from harness.method import ClusterRule, Method, Sampler, Schedule
-from harness.presets import Preset
-from harness.registries import BENCHMARKS, DATASETS, SPACES
 from harness.seeds import chance
-from harness.space import Space
 from harness.stores.stored import StoredRun
 from harness.study import Cell, Request, Study, expand_stored
 from harness.syntax import Filter, matching

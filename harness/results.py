@@ -119,7 +119,7 @@ def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
     """Every predicted accuracy, in long format: run_id, architecture (as its space writes it), predicted."""
     import pandas
 
-    from harness.registries import SPACES
+    from harness.components.registries import SPACES
 
     opened = _store_of(runs, store)
     rows: list[tuple[str, str, float]] = []

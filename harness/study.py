@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from harness.components.method import Method
+from harness.components.preset import Preset
+from harness.components.registries import SPACES
+from harness.components.registry import Registry
 from harness.config import COMPONENTS, Retraining, RunConfig
 from harness.documents import canonical
 from harness.errors import InvalidConfiguration
 from harness.identity import Cell, are_here, can_be_judged, remember_images, remember_rankings
 from harness.layout import Bars, Column, Computed, Curves, Drawings, Figure, Line, Row, Scatter, Series
-from harness.method import Method
-from harness.presets import Preset
-from harness.registries import SPACES
-from harness.registry import Registry
 from harness.seeds import chance
 
 if TYPE_CHECKING:

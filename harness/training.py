@@ -15,13 +15,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from harness.components.clustering import Clustering, one_cluster
+from harness.components.method import Part
+from harness.components.sampler import PathSource
+from harness.components.schedule import Factor
+from harness.components.space import Architecture, Space
 from harness.data.loader import Batch
 from harness.errors import InvalidConfiguration
-from harness.method import Clustering, Factor, Part, PathSource, one_cluster
 from harness.momentum import SeparatedMomentum
 from harness.precision import autocast
 from harness.similarity import GradientSimilarity
-from harness.space import Architecture, Space
 from harness.spread import Spread
 
 WEIGHTINGS = {

@@ -6,11 +6,11 @@ import random
 from dataclasses import dataclass
 from math import prod
 
+from harness.components.clustering import Clustering, ClusterRule
+from harness.components.registries import CLUSTER_RULES
+from harness.components.space import Architecture, Fixed, Space
 from harness.errors import InvalidConfiguration
-from harness.method import Clustering, ClusterRule, Fixed
-from harness.registries import CLUSTER_RULES
 from harness.seeds import derive
-from harness.space import Architecture, Space
 
 
 @CLUSTER_RULES.register("none")

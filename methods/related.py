@@ -10,10 +10,12 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.components.clustering import Clustering
+from harness.components.method import Method
+from harness.components.registries import METHODS
+from harness.components.sampler import Sampler
+from harness.components.space import Architecture, Space
 from harness.errors import InvalidConfiguration
-from harness.method import Clustering, Method, Sampler
-from harness.registries import METHODS
-from harness.space import Architecture, Space
 
 if TYPE_CHECKING:
     from harness.training import SupernetTraining

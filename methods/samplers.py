@@ -6,10 +6,10 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harness.components.registries import SAMPLERS
+from harness.components.sampler import PathSource, Sampler
+from harness.components.space import Architecture, Fixed, Space
 from harness.errors import InvalidConfiguration
-from harness.method import Fixed, PathSource, Sampler
-from harness.registries import SAMPLERS
-from harness.space import Architecture, Space
 
 
 @SAMPLERS.register("uniform")

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harness.components.registries import SCHEDULES
+from harness.components.schedule import Factor, Schedule
+from harness.components.space import Architecture, Space
 from harness.errors import InvalidConfiguration
-from harness.method import Factor, Schedule
-from harness.registries import SCHEDULES
-from harness.space import Architecture, Space
 
 
 @SCHEDULES.register("constant")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.method import Method
-from harness.registries import METHODS
-from harness.space import Architecture
+from harness.components.method import Method
+from harness.components.registries import METHODS
+from harness.components.space import Architecture
 
 if TYPE_CHECKING:
     from harness.training import SupernetTraining

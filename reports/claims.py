@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.components.preset import Preset
 from harness.layout import Column, Row
-from harness.presets import Preset
 from harness.study import Study
 
 from .bootstrap import Numbers, Resamples, interval, mean_interval

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.presets import Preset
+from harness.components.preset import Preset
 from harness.study import Study
 
 from .claims import VERDICTS, Judgement, column_of, judge

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.presets import Preset
+from harness.components.preset import Preset
 from harness.study import Request, Study, expand_stored
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.layout import Wiring
+from harness.components.space import Wiring
 
 Numbers = tuple[float, ...]
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from harness.components.preset import Preset
+from harness.components.registries import BENCHMARKS
 from harness.config import COMPONENTS
 from harness.documents import canonical
-from harness.presets import Preset
-from harness.registries import BENCHMARKS
 from harness.study import Cell, Row, Study, expand
 
 from .values import Measurement, TableRow, Value, ValueColumn

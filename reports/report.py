@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.components.preset import Preset
 from harness.errors import HarnessError
-from harness.presets import Preset
 from harness.study import Study
 
 from .evidence import Findings, find

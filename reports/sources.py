@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.benchmarks import benchmark_for
+from harness.components.benchmark import benchmark_for
 from harness.errors import UserError
 from harness.layout import Row
 from harness.study import Request, Study

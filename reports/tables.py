@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from harness.components.preset import Preset
 from harness.layout import Column
-from harness.presets import Preset
 from harness.study import Study, expand_stored
 
 from .emphasis import block, emboldened, references

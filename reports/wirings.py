@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from harness.layout import Wiring
+from harness.components.space import Wiring
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -40,7 +40,7 @@ def decay_ratios(requests: Sequence[Request], variants: Mapping[str, Mapping[str
 
     All else is as the study's own rows with CaLR have it.
     """
-    from harness.registries import SCHEDULES, SPACES
+    from harness.components.registries import SCHEDULES, SPACES
 
     space: Any = SPACES.get(requests[0].cell.config.space)()
     schedules = [request.cell.config.schedule for request in requests]

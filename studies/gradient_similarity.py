@@ -11,7 +11,7 @@ NAMES = {"A₁": "mgcs_1", "A₃": "mgcs_2", "A₅": "mgcs_3"}
 
 def drawn(requests: Sequence[Request]) -> dict[str, tuple[Any, Any]]:
     """The subnets of the first seed."""
-    from harness.registries import METHODS, SPACES
+    from harness.components.registries import METHODS, SPACES
     from harness.seeds import chance
 
     config = requests[0].cell.config

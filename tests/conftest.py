@@ -14,10 +14,10 @@ import pytest
 import torch
 from pymongo.database import Database
 
-from harness import discovery
 from harness.benchmarks.table import Table
-from harness.data import DataSet
-from harness.registries import DATASETS
+from harness.components import discovery
+from harness.components.dataset import DataSet
+from harness.components.registries import DATASETS
 from tests.mongod import Mongod
 
 TOY = '''

@@ -9,8 +9,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from harness import discovery
 from harness.benchmarks.table import Table
+from harness.components import discovery
 from harness.store_option import places
 from harness.stores.stored import StoredRun
 from tests.conftest import TOY

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.registries import SPACES
-from harness.space import Architecture
+from harness.components.registries import SPACES
+from harness.components.space import Architecture
 
 EVALUATED = {
     "cifar10-valid": ("x-valid", "ori-test"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import discovery
 from harness.catalogue import all_studies, find_studies
+from harness.components import discovery
 from harness.errors import BrokenComponent, NameCollision, UnknownName, UserError
 
 MINE = """

@@ -11,9 +11,9 @@ import pytest
 
 from harness.benchmarks.table import Table
 from harness.cell import REFERENCES, Outcome, Watch, rank_again, run_cell, run_reference
+from harness.components.registries import SPACES
 from harness.config import RunConfig
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.registries import SPACES
 from harness.stages.train import Progress
 
 

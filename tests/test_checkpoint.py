@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 import torch
 
-from harness import discovery
 from harness.cell import Outcome, Watch, run_cell
 from harness.checkpoint import Checkpoint, CheckpointNotWritten, stored_checkpoints
+from harness.components import discovery
 from harness.config import RunConfig
 from harness.errors import DataError, HarnessError
 from harness.stages.train import Progress

@@ -13,12 +13,12 @@ from harness.benchmarks.table import TableBenchmark
 from harness.catalogue import find_studies
 from harness.cell import run_cell
 from harness.cell_state import CellState
+from harness.components.registries import BENCHMARKS
 from harness.config import RunConfig
 from harness.errors import DataError, InvalidConfiguration
 from harness.job import run_job
 from harness.plan import make_plan
 from harness.presets import get_preset
-from harness.registries import BENCHMARKS
 from harness.stages import train as stage
 from harness.stores.directory import DirectoryStore
 from harness.study import Cell, Column, Row, Study, expand, expand_stored
@@ -125,8 +125,8 @@ def test_supernets_that_are_trained_hold_nothing_but_their_weights(monkeypatch: 
             "observe": {"spread": True},
         }
     )
+    from harness.components.registries import DATASETS
     from harness.cost import Meter
-    from harness.registries import DATASETS
 
     stage.train(config, DATASETS.get("digits")(), Meter(torch.device("cpu")), keeper=Keeper())
     (course,) = kept

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import __version__, cli, discovery
+from harness import __version__, cli
+from harness.components import discovery
 
 REPOSITORY = Path(cli.__file__).resolve().parents[2]
 
@@ -92,7 +93,7 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
 def test_help_is_quick_and_imports_nothing_heavy(tmp_path: Path) -> None:
     script = (
         "import json, sys, time; from harness.cli import main; status = main(['--help']); "
-        "heavy = {'torch', 'numpy', 'pandas', 'sacred', 'harness.discovery'} & set(sys.modules); "
+        "heavy = {'torch', 'numpy', 'pandas', 'sacred', 'harness.components.discovery'} & set(sys.modules); "
         "print(json.dumps([status, sorted(heavy), time.process_time()]))"
     )
     done = subprocess.run(
@@ -137,7 +138,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_list_shows_name_summary_and_origin(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "methods").mkdir()
     (project / "methods" / "mine.py").write_text(
-        "from harness.registries import METHODS\n\n\n"
+        "from harness.components.registries import METHODS\n\n\n"
         "@METHODS.register('mine')\nclass Mine:\n    '''A method of my own.'''\n"
     )
     (project / "studies").mkdir()

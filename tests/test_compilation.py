@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from harness.compilation import operations_compiled
+from harness.components.dataset import DataSet
 from harness.config import RunConfig
-from harness.data import DataSet
 from harness.stages.train import build_supernets
 
 PATH = (3, 2, 1, 3, 4, 2)

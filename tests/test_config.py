@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.components.registries import CLUSTER_RULES, METHODS
 from harness.config import Component, Network, Optimiser, Ranking, RunConfig, Training, read
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.registries import CLUSTER_RULES, METHODS
 
 Document = dict[str, Any]
 

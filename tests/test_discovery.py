@@ -10,9 +10,9 @@ from textwrap import dedent
 
 import pytest
 
-from harness import discovery
+from harness.components import discovery
+from harness.components.registries import METHODS, SPACES
 from harness.errors import BrokenComponent, NameCollision, UserError
-from harness.registries import METHODS, SPACES
 
 Write = Callable[[str, str], Path]
 
@@ -65,11 +65,11 @@ def test_no_file_name_shadows_a_library_or_the_harness(write: Write) -> None:
     for name in ("random", "torch", "harness", "click", "methods"):
         write(f"mine/methods/{name}.py", METHOD.format(name=f"my-{name}"))
     write("mine/spaces/torch.py", "import random\nassert hasattr(random, 'randrange')\n")
-    write("mine/spaces/harness/__init__.py", "from harness.registries import METHODS\n")
+    write("mine/spaces/harness/__init__.py", "from harness.components.registries import METHODS\n")
     write("mine/harness_components/__init__.py", "raise AssertionError('shadowed')\n")
     assert METHODS.names() == ["my-click", "my-harness", "my-methods", "my-random", "my-torch"]
     assert sys.modules["random"] is random
-    assert sys.modules["harness.discovery"] is discovery
+    assert sys.modules["harness.components.discovery"] is discovery
     assert {"methods", "spaces"} & set(sys.modules) == before
 
 

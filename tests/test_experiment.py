@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness import discovery
+from harness.components import discovery
 from harness.config import RunConfig
 from harness.job import run_job
 from harness.stores.directory import DirectoryStore, StoredRun

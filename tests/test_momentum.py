@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from harness.components.registries import SPACES
+from harness.components.space import Architecture, NetworkSettings, Space
 from harness.errors import InvalidConfiguration
 from harness.momentum import Optimiser, SeparatedMomentum
-from harness.registries import SPACES
-from harness.space import Architecture, NetworkSettings, Space
 
 ALL_3X3: Architecture = (3,) * 6
 ALL_1X1: Architecture = (2,) * 6

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 import torch
 
-from harness.benchmarks import benchmark_for
 from harness.cell import run_cell
+from harness.components.benchmark import benchmark_for
+from harness.components.dataset import DataSet
+from harness.components.discovery import component
+from harness.components.method import Part
+from harness.components.registries import SPACES
+from harness.components.space import NetworkSettings
 from harness.config import Observe, Optimiser, RunConfig
 from harness.cost import Meter
-from harness.data import DataSet
 from harness.data.loader import DeviceLoader
-from harness.discovery import component
 from harness.errors import InvalidConfiguration
-from harness.method import Part
 from harness.momentum import SeparatedMomentum
 from harness.observers import observed_subnets
-from harness.registries import SPACES
 from harness.similarity import GradientSimilarity
-from harness.space import NetworkSettings
 from harness.spread import Deviation, Spread
 from harness.training import SupernetTraining
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from harness.components.dataset import DataSet
 from harness.config import Optimiser, RunConfig
-from harness.data import DataSet
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
 from harness.momentum import SeparatedMomentum

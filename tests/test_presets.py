@@ -15,18 +15,19 @@ import torch
 
 from harness import results
 from harness.benchmarks.accuracies import AccuracyTable, ImportedBenchmark
-from harness.benchmarks.selection import equal_count, equal_width
 from harness.cli import main
+from harness.components.dataset import DataSet
+from harness.components.discovery import component
+from harness.components.preset import Preset
+from harness.components.registries import BENCHMARKS, SPACES
+from harness.components.selection import equal_count, equal_width
+from harness.components.space import Architecture
 from harness.config import COMPONENTS, RunConfig
-from harness.data import DataSet
 from harness.data.loader import Batch
-from harness.discovery import component
 from harness.metrics import kendall_tau
 from harness.points import POINTS, SAME
-from harness.presets import OFFICIAL, PAPER, PRESETS, Preset, with_points
-from harness.registries import BENCHMARKS, SPACES
+from harness.presets import OFFICIAL, PAPER, PRESETS, with_points
 from harness.seeds import chance
-from harness.space import Architecture
 from harness.stages.rank import Judgement, judge, selected_architectures
 from harness.stages.train import Supernets, build_supernets, prepare
 from harness.stores.directory import DirectoryStore

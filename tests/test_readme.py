@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import discovery
 from harness.cli import main
+from harness.components import discovery
 
 README = Path(__file__).parents[1] / "README.md"
 

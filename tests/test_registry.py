@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.components.registry import Registry
 from harness.errors import (
     BrokenComponent,
     Diverged,
@@ -18,7 +19,6 @@ from harness.errors import (
     UnknownName,
     UserError,
 )
-from harness.registry import Registry
 
 Schedule = Callable[[int], float]
 

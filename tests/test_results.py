@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness import results
 from harness.catalogue import find_studies
-from harness.discovery import component
+from harness.components.discovery import component
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.expression import translate
 from harness.presets import get_preset

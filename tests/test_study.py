@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from harness import discovery
 from harness.benchmarks.table import TableBenchmark
 from harness.catalogue import find_studies
+from harness.components import discovery
+from harness.components.preset import Preset
+from harness.components.registries import BENCHMARKS
 from harness.config import Component, Observe, Ranking, RunConfig
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.presets import Preset, get_preset
-from harness.registries import BENCHMARKS
+from harness.presets import get_preset
 from harness.study import Cell, Column, Request, Row, Study, apply, expand
 
 DEMO = get_preset("demo")
@@ -186,7 +187,7 @@ def test_a_key_below_a_value_is_refused_with_its_neighbours() -> None:
 
 def test_an_edited_component_of_the_users_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
-        "from harness.method import Method\nfrom harness.registries import METHODS\n\n"
+        "from harness.components.method import Method\nfrom harness.components.registries import METHODS\n\n"
         '@METHODS.register("mine")\nclass Mine(Method):\n    def paths(self, training):\n        return []\n'
     )
     keys = []

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch.nn import functional
 
+from harness.components.discovery import component
+from harness.components.method import Part
+from harness.components.registries import SPACES
+from harness.components.space import Architecture, NetworkSettings
 from harness.data.loader import Batch
-from harness.discovery import component
 from harness.errors import InvalidConfiguration
-from harness.method import Part
 from harness.momentum import Optimiser, SeparatedMomentum
-from harness.registries import SPACES
-from harness.space import Architecture, NetworkSettings
 from harness.training import SupernetTraining
 
 clusters = component("methods.clusters")

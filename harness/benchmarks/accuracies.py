@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.benchmarks import Benchmark
 from harness.benchmarks.npz import read_arrays, write_arrays
-from harness.benchmarks.selection import equal_width
+from harness.components.benchmark import Benchmark
+from harness.components.registries import SPACES
+from harness.components.selection import equal_width
+from harness.components.space import Architecture, Space
 from harness.data.places import data_folder
 from harness.errors import DataError, UnknownName
 from harness.metrics import kendall_tau
-from harness.registries import SPACES
-from harness.space import Architecture, Space
 
 Accuracies = npt.NDArray[np.float64]
 Key = tuple[str, str]

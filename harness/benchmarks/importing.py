@@ -9,9 +9,9 @@ from harness.benchmarks.accuracies import AccuracyTable
 from harness.benchmarks.archives import NATS_SUFFIX, read_nats, read_official
 from harness.benchmarks.columns import read_csv, read_parquet
 from harness.benchmarks.listing import Listing, validated
+from harness.components.registries import SPACES
 from harness.errors import DataError
 from harness.files import sha256
-from harness.registries import SPACES
 
 SPACE = "nasbench201"
 FORMATS = "the official .pth, a table (.csv, .csv.gz, .parquet), or NATS-Bench (.pickle.pbz2, or its folder)"

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from harness.benchmarks.accuracies import Accuracies, Key
+from harness.components.space import Space
 from harness.errors import DataError, UserError
-from harness.space import Space
 
 DATASETS = ("cifar10", "cifar100", "imagenet16-120")
 SPLITS = ("valid", "test")

@@ -14,8 +14,8 @@ import numpy as np
 
 from harness.benchmarks.build import Plan, end_with_parent, environment, train_rows
 from harness.benchmarks.table import Table
+from harness.components.registries import DATASETS
 from harness.errors import DataError
-from harness.registries import DATASETS
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def request_options(command: F) -> F:
 def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
     """The studies that are meant, each once. Raises `UserError` when none is named."""
     from harness.catalogue import all_studies, find_studies
-    from harness.discovery import study_files
+    from harness.components.discovery import study_files
 
     if everything and names:
         raise UserError("either name studies or say --all, not both")

@@ -37,9 +37,9 @@ def list_command() -> None:
 @click.option("--download", is_flag=True, help="Get it first if it is missing, from where torchvision gets it.")
 def check(name: str, download: bool) -> int:
     """Read all of a data set and verify it: files, counts, checksums. Exits with 1 if anything is wrong."""
+    from harness.components.registries import DATASETS
     from harness.data.inspection import inspect
     from harness.data.source import FileDataSet, Missing
-    from harness.registries import DATASETS
 
     thing = DATASETS.get(name)
     if download and isinstance(thing, FileDataSet):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from harness.components.preset import Preset
     from harness.points import Point
-    from harness.presets import Preset
 
 INDENT = "  "
 

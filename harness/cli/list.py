@@ -20,7 +20,7 @@ def command(kind: str | None) -> None:
     KIND shows only one kind: methods, spaces, datasets, benchmarks, schedules, cluster-rules, samplers
     or studies. Each line is a name, what it is, and the file it comes from.
     """
-    from harness.registries import REGISTRIES
+    from harness.components.registries import REGISTRIES
 
     if kind is not None and kind not in REGISTRIES:
         raise UnknownName.among("kind of component", kind, REGISTRIES)
@@ -31,7 +31,7 @@ def command(kind: str | None) -> None:
 
 
 def _registered_rows(kind: str) -> list[Row]:
-    from harness.registries import REGISTRIES
+    from harness.components.registries import REGISTRIES
 
     return [(name, entry.summary, f"{_shown(entry.file)}:{entry.line}") for name, entry in REGISTRIES[kind].items()]
 
@@ -39,7 +39,7 @@ def _registered_rows(kind: str) -> list[Row]:
 def _study_rows() -> list[Row]:
     """Studies are files: each is loaded, and one that cannot be says why in place of its docstring."""
     from harness.catalogue import studies_in
-    from harness.discovery import load_file, study_files
+    from harness.components.discovery import load_file, study_files
 
     rows = []
     for file in study_files():

@@ -13,7 +13,7 @@ from harness.errors import UserError
 from harness.store_option import Places, store_option
 
 if TYPE_CHECKING:
-    from harness.presets import Preset
+    from harness.components.preset import Preset
     from harness.stores import Store
     from harness.study import Study
 
@@ -58,7 +58,7 @@ def command(
     `with` is what the runs were made with besides the preset: without it, runs with overrides do not count.
     Figures are written as SVG and PDF.
     """
-    from harness.discovery import component
+    from harness.components.discovery import component
     from harness.presets import get_preset
     from harness.syntax import parse_updates
 
@@ -85,7 +85,7 @@ def command(
 def _chosen(names: tuple[str, ...], preset: Preset, store: Store, overrides: dict[str, Any]) -> list[Study]:
     """The studies that are named, or all that have runs. Raises `UserError` when there are none."""
     from harness.catalogue import all_studies
-    from harness.discovery import component
+    from harness.components.discovery import component
 
     if names:
         return chosen_studies(names, everything=False)
@@ -117,7 +117,7 @@ def _printed(renderer: Any, sections: Sequence[Any], store: Store, form: str) ->
 
 def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> Iterator[tuple[str, bytes]]:
     """What is written: names, and contents that are made when it is their turn."""
-    from harness.discovery import component
+    from harness.components.discovery import component
 
     if form == "html":
         yield "index.html", renderer.page(sections, store, files=True).encode()

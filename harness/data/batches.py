@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.data import Split
+from harness.components.dataset import Split
 from harness.data.pickles import read_pickle
 from harness.errors import DataError
 

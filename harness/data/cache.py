@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.data import SPLITS, DataSet, Split
+from harness.components.dataset import SPLITS, DataSet, Split
 from harness.data.places import cache_folder
 from harness.errors import DataError
 

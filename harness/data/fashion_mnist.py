@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from harness.data import DataSet, Split
+from harness.components.dataset import DataSet, Split
 from harness.data.batches import taken
 from harness.data.places import data_folder
 from harness.data.source import FileDataSet, Found, Missing, all_of, existing

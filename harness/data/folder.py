@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from harness.data import DataSet, Split
+from harness.components.dataset import DataSet, Split
 from harness.data.places import image_folder
 from harness.data.source import FileDataSet, Found, Missing
 from harness.data.trees import Tree, class_folders, listing, read_tree

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.data import SPLITS, DataSet, cache
+from harness.components.dataset import SPLITS, DataSet
+from harness.components.registries import DATASETS
+from harness.data import cache
 from harness.data.source import FileDataSet, Missing
 from harness.errors import DataError
-from harness.registries import DATASETS
 
 
 @dataclass(frozen=True)

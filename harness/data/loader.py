@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.data import DataSet, Split
+from harness.components.dataset import DataSet, Split
 from harness.errors import DataError
 from harness.seeds import derive
 

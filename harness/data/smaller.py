@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from harness.data import DataSet, Split, cache
+from harness.components.dataset import DataSet, Split
+from harness.data import cache
 from harness.data.cache import Record
 from harness.data.cifar import CIFAR10
 from harness.data.source import FileDataSet, Found

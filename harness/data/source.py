@@ -12,7 +12,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.data import DataSet, cache
+from harness.components.dataset import DataSet
+from harness.data import cache
 from harness.data.cache import Record
 from harness.data.places import cache_folder, data_folder, image_folder
 from harness.errors import DataError

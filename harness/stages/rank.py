@@ -15,15 +15,15 @@ from types import MappingProxyType
 import numpy as np
 import torch
 
-from harness.benchmarks import Benchmark
-from harness.benchmarks.selection import RULES
+from harness.components.benchmark import Benchmark
+from harness.components.dataset import DataSet
+from harness.components.selection import RULES
+from harness.components.space import Architecture, Space
 from harness.config import Ranking
 from harness.cost import Meter
-from harness.data import DataSet
 from harness.data.loader import in_order
 from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
 from harness.seeds import derive
-from harness.space import Architecture, Space
 from harness.stages.train import Supernets
 
 Predictions = dict[Architecture, float]

@@ -11,13 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from harness.components.dataset import DataSet, Split
+from harness.components.method import Part
+from harness.components.registries import SPACES
+from harness.components.schedule import Schedule
+from harness.components.space import Architecture
 from harness.config import COMPONENTS, RunConfig
 from harness.cost import Meter
-from harness.data import DataSet, Split
-from harness.method import Part, Schedule
-from harness.registries import SPACES
 from harness.seeds import derive
-from harness.space import Architecture
 from harness.stages.standalone import StandaloneRecipe, StandaloneTraining, count_correct
 from harness.stages.train import Keeper, Progress, Supernets, check_finite
 

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from harness.data import DataSet, Split
+from harness.components.dataset import DataSet, Split
+from harness.components.schedule import Factor
+from harness.components.space import Architecture, NetworkSettings, Space
 from harness.data.loader import DeviceLoader, in_order
 from harness.errors import Diverged, InvalidConfiguration
-from harness.method import Factor
 from harness.seeds import derive
-from harness.space import Architecture, NetworkSettings, Space
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,21 @@ from typing import Any, Protocol
 import torch
 
 from harness.compilation import compile_if_wanted
+from harness.components.clustering import ClusterRule
+from harness.components.dataset import DataSet
+from harness.components.method import Method, Part
+from harness.components.registries import SPACES
+from harness.components.sampler import Sampler
+from harness.components.schedule import Schedule
+from harness.components.space import Architecture, NetworkSettings, Space
 from harness.config import COMPONENTS, RunConfig
 from harness.cost import Meter
-from harness.data import DataSet
 from harness.data.loader import DeviceLoader
 from harness.errors import Diverged
-from harness.method import ClusterRule, Method, Part, Sampler, Schedule
 from harness.momentum import SeparatedMomentum
 from harness.precision import Scaling
-from harness.registries import SPACES
 from harness.seeds import chance, derive
 from harness.similarity import GradientSimilarity
-from harness.space import Architecture, NetworkSettings, Space
 from harness.spread import Spread
 from harness.training import SupernetTraining
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from harness.components.registries import SPACES
+from harness.components.space import Architecture, NetworkSettings, Space, Wiring
 from harness.errors import InvalidConfiguration
-from harness.layout import Wiring
-from harness.registries import SPACES
-from harness.space import Architecture, NetworkSettings, Space
 
 from .cell import EDGES, NODES, NONE, OPERATIONS, live_edges
 from .class_table import stored

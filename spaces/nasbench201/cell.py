@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from harness.space import Architecture
+from harness.components.space import Architecture
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 NONE, SKIP, CONV1X1, CONV3X3, POOL = range(5)

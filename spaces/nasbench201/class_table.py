@@ -3,7 +3,7 @@
 `classes.npz` holds, for every architecture's number, that of the first architecture of its class; a test
 computes them again. To write it anew:
 
-    python -c "from harness.discovery import component; component('spaces.nasbench201.class_table').write()"
+    python -c "from harness.components.discovery import component; component('spaces.nasbench201.class_table').write()"
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from harness.space import Architecture
+from harness.components.space import Architecture
 
 from . import classes
 from .cell import EDGES, OPERATIONS

@@ -20,7 +20,7 @@ from collections import Counter
 from itertools import permutations, product
 from typing import Any
 
-from harness.space import Architecture
+from harness.components.space import Architecture
 
 from .cell import CONVOLUTIONS, EDGES, NODES, NONE, POOL, SKIP
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.space import Architecture, NetworkSettings
+from harness.components.space import Architecture, NetworkSettings
 
 from .cell import CONV1X1, CONV3X3
 

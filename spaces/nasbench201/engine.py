@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from harness.space import Architecture
+from harness.components.space import Architecture
 
 from . import kernels
 from .cell import NODES, POOL, SKIP

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.space import Architecture
+from harness.components.space import Architecture
 
 from . import kernels
 from .cell import NODES, POOL, SKIP

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.space import Architecture, NetworkSettings
+from harness.components.space import Architecture, NetworkSettings
 
 from .cell import CONV1X1, CONV3X3, EDGES, NODES, POOL, SKIP, live_edges
 from .engine import Engine

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from harness.space import Architecture
+from harness.components.space import Architecture
 
 from .cell import EDGES, POOL, SKIP, live_edges
 

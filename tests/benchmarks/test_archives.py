@@ -18,8 +18,8 @@ from harness.benchmarks import archives
 from harness.benchmarks.archives import read_nats, read_official
 from harness.benchmarks.importing import import_table
 from harness.benchmarks.listing import Listing
+from harness.components.registries import SPACES
 from harness.errors import DataError
-from harness.registries import SPACES
 from tests.official_files import SEEDS, archive, made_up, malicious, write_nats
 
 NUMBERS = (3, 11718, 15624)

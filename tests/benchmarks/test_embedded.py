@@ -6,7 +6,7 @@ import pytest
 
 from harness.benchmarks import TABLES
 from harness.benchmarks.table import Reliability, TableBenchmark, reliability
-from harness.registries import BENCHMARKS, DATASETS
+from harness.components.registries import BENCHMARKS, DATASETS
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.benchmarks import fingerprint
 from harness.benchmarks.accuracies import AccuracyTable, ImportedBenchmark, benchmark_folder, official, overview
 from harness.benchmarks.importing import fingerprint as file_fingerprint
 from harness.benchmarks.importing import import_table
 from harness.benchmarks.table import Table
+from harness.components.benchmark import fingerprint
+from harness.components.registries import BENCHMARKS, SPACES
 from harness.errors import DataError, UnknownName
-from harness.registries import BENCHMARKS, SPACES
 from tests.official_files import COLUMNS, rows, write_csv
 
 SPACE = SPACES.get("nasbench201")()

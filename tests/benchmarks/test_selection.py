@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.benchmarks.selection import RULES, equal_count, equal_width
+from harness.components.selection import RULES, equal_count, equal_width
 from harness.errors import InvalidConfiguration
 
 # Few different values, so that ties are the rule.

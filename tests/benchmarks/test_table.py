@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from harness.benchmarks.table import FORMAT, Table, TableBenchmark, reliability
+from harness.components.registries import BENCHMARKS, SPACES
 from harness.errors import DataError, UnknownName
-from harness.registries import BENCHMARKS, SPACES
 
 
 def same(first: Table, second: Table) -> bool:

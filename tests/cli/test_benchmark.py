@@ -12,7 +12,7 @@ import torch
 from harness.benchmarks.build import Plan, command, make_piece, pieces
 from harness.benchmarks.table import Table
 from harness.cli import main
-from harness.registries import BENCHMARKS, DATASETS, SPACES
+from harness.components.registries import BENCHMARKS, DATASETS, SPACES
 from harness.stages.standalone import StandaloneRecipe
 from tests.official_files import malicious, rows, write_csv
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import discovery
 from harness.catalogue import find_studies
 from harness.cli import main
+from harness.components import discovery
 from harness.presets import get_preset
 from harness.study import Request, expand
 from tests.stored_runs import store_run

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from pymongo import MongoClient
 
-from harness import discovery, mongod
+from harness import mongod
+from harness.components import discovery
 from harness.ports import free_port
 from tests.processes import all_gone
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness import discovery
 from harness.benchmarks.table import Table
 from harness.catalogue import find_studies
 from harness.cli import main
+from harness.components import discovery
 from harness.job import run_job
 from harness.presets import get_preset
 from harness.stores.directory import DirectoryStore

@@ -14,8 +14,8 @@ from typing import IO
 
 import pytest
 
-from harness import discovery
 from harness.cli import main
+from harness.components import discovery
 from harness.executors.local import GRACE
 from harness.stores.directory import DirectoryStore
 from tests.processes import all_gone, descendants

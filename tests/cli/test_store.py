@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from pymongo.database import Database
 
-from harness import discovery
 from harness.benchmarks.table import Table
 from harness.catalogue import find_studies
 from harness.cli import main
+from harness.components import discovery
 from harness.job import run_job
 from harness.ports import free_port
 from harness.presets import get_preset

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from harness.data import DataSet, Split
+from harness.components.dataset import DataSet, Split
 from harness.data.cifar import CIFAR10, CIFAR100, Cifar
 from harness.data.fashion_mnist import FASHION_MNIST
 from harness.data.imagenet16 import IMAGENET16_120

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.data import DataSet, Split
+from harness.components.dataset import DataSet, Split
+from harness.components.registries import DATASETS
 from harness.data.digits import SOURCE, Recipe, make
 from harness.errors import DataError
-from harness.registries import DATASETS
 
 # Benchmark tables carry this checksum: whoever changes the images must build the tables again.
 CHECKSUM = "52862dd4e6d08ed6df29e5a09d3c9ea224a288fb6ed42ee679036e47d4198c39"

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.data import DataSet, Split
+from harness.components.dataset import DataSet, Split
 from harness.data.loader import Batch, DeviceLoader, RowWindows, Windows, in_order
 from harness.errors import DataError
 from harness.seeds import derive

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.data import DataSet, fingerprint
+from harness.components.dataset import DataSet, fingerprint
+from harness.components.registries import DATASETS
 from harness.data.cifar import CIFAR10, CIFAR100, Cifar
 from harness.data.fashion_mnist import FASHION_MNIST
 from harness.data.imagenet16 import IMAGENET16_120
 from harness.data.smaller import CIFAR10_16, Halved, halved
 from harness.data.source import FileDataSet
 from harness.errors import DataError
-from harness.registries import DATASETS
 from tests.data.formats import (
     SMALL_CIFAR10,
     SMALL_CIFAR100,

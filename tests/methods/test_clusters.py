@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.discovery import component
+from harness.components.clustering import Clustering
+from harness.components.discovery import component
+from harness.components.registries import SPACES
+from harness.components.space import Architecture, Space
 from harness.errors import InvalidConfiguration
-from harness.method import Clustering
-from harness.registries import SPACES
-from harness.space import Architecture, Space
 
 clusters = component("methods.clusters")
 

@@ -11,12 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.discovery import component
+from harness.components.discovery import component
+from harness.components.method import Method, Part
+from harness.components.registries import METHODS, SPACES
+from harness.components.space import Architecture, NetworkSettings, Space
 from harness.errors import InvalidConfiguration
-from harness.method import Method, Part
 from harness.momentum import Optimiser, SeparatedMomentum
-from harness.registries import METHODS, SPACES
-from harness.space import Architecture, NetworkSettings, Space
 from harness.training import SupernetTraining
 
 FairNAS: Any = component("methods.fairnas").FairNAS

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from harness.discovery import component
+from harness.components.discovery import component
+from harness.components.registries import SPACES
+from harness.components.space import Architecture, NetworkSettings, Space
 from harness.errors import InvalidConfiguration
-from harness.registries import SPACES
-from harness.space import Architecture, NetworkSettings, Space
 
 samplers = component("methods.samplers")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from harness.discovery import component
+from harness.components.discovery import component
+from harness.components.registries import SPACES
+from harness.components.space import Architecture, Space
 from harness.errors import InvalidConfiguration
-from harness.registries import SPACES
-from harness.space import Architecture, Space
 
 schedules = component("methods.schedules")
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from harness.data import DataSet, Split
-from harness.space import Architecture
+from harness.components.dataset import DataSet, Split
+from harness.components.space import Architecture
 
 EDGES = ((1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2))
 

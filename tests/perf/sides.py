@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.components.dataset import DataSet, Split
+from harness.components.registries import SPACES
+from harness.components.space import Architecture
 from harness.config import Ranking, RunConfig
 from harness.cost import Meter
-from harness.data import DataSet, Split
 from harness.data.loader import DeviceLoader
 from harness.memory import keep_freed_memory
-from harness.registries import SPACES
-from harness.space import Architecture
 from harness.stages.rank import predict
 from harness.stages.train import Supernets, build_supernets, prepare
 from tests.perf.baseline import PlainSupernet, PlainTraining, loader

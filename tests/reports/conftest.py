@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.presets import Preset, get_preset
+from harness.components.preset import Preset
+from harness.presets import get_preset
 from harness.study import Column, Row, Study, expand
 from tests.stored_runs import store_run
 

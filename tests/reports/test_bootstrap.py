@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.discovery import component
+from harness.components.discovery import component
 
 bootstrap: Any = component("reports.bootstrap")
 

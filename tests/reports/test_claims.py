@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from harness.discovery import component
-from harness.presets import Preset
+from harness.components.discovery import component
+from harness.components.preset import Preset
 from harness.study import Column, Request, Row, Study
 
 claims: Any = component("reports.claims")

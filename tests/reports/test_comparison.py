@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from harness.catalogue import find_studies
-from harness.discovery import component
-from harness.presets import Preset
-from harness.registries import BENCHMARKS
+from harness.components.discovery import component
+from harness.components.preset import Preset
+from harness.components.registries import BENCHMARKS
 from harness.stores.directory import DirectoryStore
 from harness.study import Column, Row, Study, expand
 from tests.reports.test_layouts import Fixed

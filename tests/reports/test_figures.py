@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.discovery import component
+from harness.components.discovery import component
+from harness.components.preset import Preset
+from harness.components.space import Wiring
 from harness.errors import InvalidConfiguration
-from harness.layout import Bars, Computed, Curves, Drawings, Figure, Labels, Line, Scatter, Series, Wiring
-from harness.presets import Preset
+from harness.layout import Bars, Computed, Curves, Drawings, Figure, Labels, Line, Scatter, Series
 from harness.stores.directory import DirectoryStore
 from harness.study import Column, Request, Row, Study, expand
 from tests.stored_runs import store_run

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from harness.discovery import component
+from harness.components.discovery import component
+from harness.components.preset import Preset
 from harness.layout import Bars, Figure
-from harness.presets import Preset
 from harness.stores.directory import DirectoryStore
 from harness.study import Column, Row, Study, expand
 from tests.stored_runs import store_run

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from harness.benchmarks import Benchmark
-from harness.discovery import component
+from harness.components.benchmark import Benchmark
+from harness.components.discovery import component
+from harness.components.preset import Preset
+from harness.components.registries import BENCHMARKS, SPACES
 from harness.errors import HarnessError, UserError
-from harness.presets import Preset
-from harness.registries import BENCHMARKS, SPACES
 from harness.stores.directory import DirectoryStore
 from harness.study import Column, Row, Study, expand
 from tests.stored_runs import store_run

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.cli._store_recompute import _rankings
-from harness.discovery import component
+from harness.components.discovery import component
 from harness.plan import make_plan
 from harness.presets import get_preset
 from harness.results import record

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.catalogue import all_studies
-from harness.discovery import component
+from harness.components.discovery import component
 from harness.errors import DataError
 
 numbers: Any = component("reports.paper_numbers")

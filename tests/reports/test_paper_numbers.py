@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.discovery import component
+from harness.components.discovery import component
 from harness.errors import DataError
 from tests.reports.paper_source import Bold, SourceTable, plain, source_tables, spelled, texts
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.discovery import component
-from harness.presets import Preset
+from harness.components.discovery import component
+from harness.components.preset import Preset
 from harness.stores.directory import DirectoryStore
 from harness.study import Column, Row, Study
 

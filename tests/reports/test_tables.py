@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.discovery import component
+from harness.components.discovery import component
+from harness.components.preset import Preset
 from harness.errors import InvalidConfiguration
-from harness.presets import Preset
 from harness.stores.directory import DirectoryStore
 from harness.study import Cell, Column, Request, Row, Study, expand
 from tests.stored_runs import store_run

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.discovery import component
+from harness.components.discovery import component
+from harness.components.registries import SPACES
+from harness.components.space import Architecture
 from harness.errors import InvalidConfiguration
-from harness.registries import SPACES
-from harness.space import Architecture
 
 cell = component("spaces.nasbench201.cell")
 classes = component("spaces.nasbench201.classes")

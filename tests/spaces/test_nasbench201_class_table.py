@@ -1,7 +1,7 @@
 """The stored classes are those that the symbolic keys give."""
 
-from harness.discovery import component
-from harness.registries import SPACES
+from harness.components.discovery import component
+from harness.components.registries import SPACES
 
 table = component("spaces.nasbench201.class_table")
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
+from harness.components.dataset import DataSet
+from harness.components.discovery import component
+from harness.components.registries import SPACES
+from harness.components.space import Architecture, NetworkSettings
 from harness.config import RunConfig
-from harness.data import DataSet
 from harness.data.loader import DeviceLoader
-from harness.discovery import component
-from harness.registries import SPACES
-from harness.space import Architecture, NetworkSettings
 from harness.stages.train import build_supernets, prepare
 
 cell = component("spaces.nasbench201.cell")

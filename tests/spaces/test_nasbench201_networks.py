@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.discovery import component
+from harness.components.discovery import component
+from harness.components.registries import SPACES
+from harness.components.space import Architecture, NetworkSettings
 from harness.errors import InvalidConfiguration
-from harness.registries import SPACES
-from harness.space import Architecture, NetworkSettings
 
 cell = component("spaces.nasbench201.cell")
 classes = component("spaces.nasbench201.classes")

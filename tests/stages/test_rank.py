@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from harness.benchmarks.table import Table, TableBenchmark
+from harness.components.dataset import DataSet
+from harness.components.method import Part
+from harness.components.registries import BENCHMARKS, DATASETS, SPACES
+from harness.components.space import Architecture
 from harness.config import Ranking, RunConfig
 from harness.cost import Meter
-from harness.data import DataSet
 from harness.data.loader import in_order
 from harness.errors import UnknownName
-from harness.method import Part
-from harness.registries import BENCHMARKS, DATASETS, SPACES
-from harness.space import Architecture
 from harness.stages.rank import (
     Found,
     Predictions,

@@ -13,14 +13,14 @@ import torch
 
 from harness.agenda import Agenda
 from harness.cell import Outcome, retrain_cell
+from harness.components.dataset import DataSet
+from harness.components.registries import DATASETS, SPACES
 from harness.config import Retraining, RunConfig
 from harness.cost import Meter
-from harness.data import DataSet
 from harness.errors import InvalidConfiguration
 from harness.executors import Event, Job, Later
 from harness.plan import make_plan
 from harness.presets import get_preset
-from harness.registries import DATASETS, SPACES
 from harness.stages.retrain import best_found, retrain, with_valid
 from harness.stages.standalone import StandaloneRecipe, train_standalone
 from harness.stores.directory import DirectoryStore

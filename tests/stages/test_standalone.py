@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from harness.components.registries import DATASETS, SPACES
+from harness.components.space import NetworkSettings
 from harness.errors import Diverged, InvalidConfiguration
-from harness.registries import DATASETS, SPACES
-from harness.space import NetworkSettings
 from harness.stages.standalone import Correct, StandaloneRecipe, initialise, train_standalone
 
 RECIPE = StandaloneRecipe(width=2, depth=1, epochs=3, batch_size=16)

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch.nn import functional
 
+from harness.components.dataset import DataSet
+from harness.components.registries import SPACES
 from harness.config import RunConfig
 from harness.cost import Meter
-from harness.data import DataSet
 from harness.data.loader import Batch, DeviceLoader
 from harness.errors import Diverged, InvalidConfiguration
-from harness.registries import SPACES
 from harness.seeds import derive
 from harness.stages.train import Progress, Supernets, build_supernets, train
 

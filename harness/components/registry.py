@@ -1,6 +1,6 @@
 """One generic registry: names for things that live in files the engine does not know.
 
-Used for methods, spaces, data sets and all other kinds alike (`harness.registries` holds the
+Used for methods, spaces, data sets and all other kinds alike (`harness.components.registries` holds the
 instances). It knows neither what it holds nor where the files are found: whoever creates a registry
 may hand it a function that is called before every lookup and brings the components in.
 """

@@ -1,6 +1,6 @@
 """The registries themselves: one instance a kind, and how the engine reaches every component.
 
-Looking something up brings in the component files first (`harness.discovery`). This module must not
+Looking something up brings in the component files first (`harness.components.discovery`). This module must not
 import a component, nor anything heavy: component files import it to register themselves.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from harness.registry import Registry
+from harness.components.registry import Registry
 
 if TYPE_CHECKING:
-    from harness.space import Space
+    from harness.components.space import Space
 
 
 def _discover() -> None:
-    from harness.discovery import discover
+    from harness.components.discovery import discover
 
     discover()
 

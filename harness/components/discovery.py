@@ -32,9 +32,9 @@ ENTRY_POINT_GROUP = "harness.components"
 _LOADED_AT_DISCOVERY = ("methods", "spaces")
 _FOLDERS = ("methods", "spaces", "studies", "reports")
 # The engine's own components: these packages register themselves when imported.
-_BUILT_IN = ("harness.data", "harness.benchmarks")
+_BUILT_IN = ("harness.data.shipped", "harness.benchmarks")
 _ADVICE = "Repair it, or put an underscore before its name: such files are not loaded."
-_BESIDE_THE_ENGINE = Path(__file__).resolve().parents[1]
+_BESIDE_THE_ENGINE = Path(__file__).resolve().parents[2]
 
 
 class _State:
@@ -120,7 +120,7 @@ def reset(ours: Path | None = None) -> None:
 
     `ours` puts another folder in the place of the one beside the engine.
     """
-    from harness.registries import REGISTRIES
+    from harness.components.registries import REGISTRIES
 
     global _state
     with _lock:
@@ -138,7 +138,7 @@ def reset(ours: Path | None = None) -> None:
 @contextmanager
 def fresh(ours: Path | None = None) -> Iterator[None]:
     """A `reset` for the length of a block; afterwards all is as it was, down to the objects."""
-    from harness.registries import REGISTRIES
+    from harness.components.registries import REGISTRIES
 
     global _state
     state, modules = _state, {name: m for name, m in sys.modules.items() if name.partition(".")[0] == ROOT}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -21,9 +21,11 @@ from harness.errors import InvalidConfiguration
 if TYPE_CHECKING:
     import torch
 
-    from harness.layout import Wiring
 
 Architecture = tuple[int, ...]
+
+Fixed = Mapping[int, int]
+"""Decisions that a part of the space holds constant, with their choices."""
 
 BATCH_NORMS = {
     "batch-statistics": "no affine, statistics of the batch at hand, in training and evaluation",
@@ -56,6 +58,15 @@ class NetworkSettings:
         if self.batch_norm not in BATCH_NORMS:
             allowed = "; ".join(f"{name!r} ({meaning})" for name, meaning in BATCH_NORMS.items())
             raise InvalidConfiguration(f"network.batch_norm is {self.batch_norm!r}; allowed: {allowed}")
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """An architecture as a graph to be drawn: named nodes from input to output, and labelled edges."""
+
+    nodes: Sequence[str]
+    edges: Sequence[tuple[int, int, str]]
+    """(from, to, operation); what does nothing is left out."""
 
 
 class Space(ABC):

@@ -1,0 +1,44 @@
+"""What a cluster rule is: which subnets share a momentum buffer (momentum separation, Eq. 7). No torch at import."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.components.space import Architecture, Fixed, Space
+from harness.errors import InvalidConfiguration
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """A cluster rule bound to a space: which momentum buffer a path uses."""
+
+    count: int
+    of: Callable[[Architecture], int]
+    decisions: tuple[int, ...] | None = ()
+    """The decisions that determine the cluster; None when no set of decisions short of all does."""
+
+
+@dataclass(frozen=True)
+class ClusterRule(ABC):
+    """How subnets are grouped for momentum separation (Eq. 7)."""
+
+    @abstractmethod
+    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+        """The clusters of the part of the space that `fixed` leaves open.
+
+        `chance` is the same for all parts of a run. Raises `InvalidConfiguration` when there are fewer
+        clusters than asked for.
+        """
+
+
+def one_cluster(clustering: Clustering, paths: Sequence[Architecture]) -> int:
+    """The cluster that all paths of a step share."""
+    clusters = {clustering.of(path) for path in paths}
+    if len(clusters) != 1:
+        raise InvalidConfiguration(
+            f"the {len(paths)} paths of one step lie in {len(clusters)} clusters; one step updates one momentum buffer"
+        )
+    return clusters.pop()

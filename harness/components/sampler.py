@@ -1,0 +1,44 @@
+"""What a sampler is: how single paths are drawn. No torch at import."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from harness.components.space import Architecture, Fixed, Space
+
+if TYPE_CHECKING:
+    import torch
+
+
+class PathSource(ABC):
+    """A sampler bound to a part of a space. Those that learn keep their state here."""
+
+    uniform: ClassVar[bool] = False
+    """Whether all paths of the part are equally likely: then a method may draw them in its own way."""
+
+    @abstractmethod
+    def draw(self, chance: random.Random) -> Architecture:
+        """The next path."""
+
+    def learn(self, paths: Sequence[Architecture], losses: torch.Tensor) -> None:
+        """Told after each step which paths were trained and what their losses were (one value a path)."""
+
+    def state(self) -> Any:
+        """What must be stored to go on later, as plain JSON types."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Go on from a stored state."""
+
+
+@dataclass(frozen=True)
+class Sampler(ABC):
+    """How single paths are drawn."""
+
+    @abstractmethod
+    def bind(self, space: Space, fixed: Fixed) -> PathSource:
+        """A source of paths for the part of the space that `fixed` leaves open."""

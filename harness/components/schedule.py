@@ -1,0 +1,25 @@
+"""What a learning-rate schedule is. No torch at import."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from harness.components.space import Architecture, Space
+
+Factor = Callable[[Architecture, float], float]
+"""(path, progress t/T) → what the initial learning rate is multiplied by."""
+
+
+@dataclass(frozen=True)
+class Schedule(ABC):
+    """How the learning rate falls over training."""
+
+    depends_on_path: ClassVar[bool] = False
+    """Whether two paths of one step may have different rates."""
+
+    @abstractmethod
+    def bind(self, space: Space) -> Factor:
+        """The schedule's factor for paths of that space."""

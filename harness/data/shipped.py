@@ -1,0 +1,28 @@
+"""The data sets that ship with the engine, by name. Their readers are imported when they are asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.components.dataset import DataSet, Split
+from harness.components.registries import DATASETS
+
+
+@DATASETS.register("digits")
+def load_digits() -> DataSet:
+    """Handwritten digits under strong noise, 1×8×8, 10 classes (embedded)."""
+    from harness.data.digits import Recipe, make
+
+    parts = {name: Split(images, labels.astype(np.int64)) for name, (images, labels) in make(Recipe()).items()}
+    return DataSet("digits", 10, parts["train"], parts["valid"], parts["test"], mean=(80.0,), std=(60.0,))
+
+
+for _name, _target, _summary in (
+    ("cifar10", "cifar:CIFAR10", "CIFAR-10, 3×32×32, 10 classes; the training images in halves"),
+    ("cifar10-16", "smaller:CIFAR10_16", "CIFAR-10 averaged to 3×16×16"),
+    ("cifar100", "cifar:CIFAR100", "CIFAR-100, 3×32×32, 100 classes; the test images in halves"),
+    ("imagenet16-120", "imagenet16:IMAGENET16_120", "ImageNet downsampled to 3×16×16, its first 120 classes"),
+    ("fashion-mnist", "fashion_mnist:FASHION_MNIST", "Fashion-MNIST, 1×28×28, 10 classes"),
+    ("folder", "folder:FOLDER", "any tree of images: train/CLASS/*.png, and valid/ and test/ if there are"),
+):
+    DATASETS.register(_name, lazy=f"harness.data.{_target}", summary=_summary)
