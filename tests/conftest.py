@@ -14,10 +14,10 @@ import pytest
 import torch
 from pymongo.database import Database
 
-from harness.benchmarks.table import Table
 from harness.components import discovery
 from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS
+from harness.truth.table import Table
 from tests.mongod import Mongod
 
 TOY = '''

@@ -9,10 +9,10 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from harness.benchmarks.table import Table
 from harness.components import discovery
 from harness.store_option import places
 from harness.stores.stored import StoredRun
+from harness.truth.table import Table
 from tests.conftest import TOY
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[1]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from harness.agenda import Agenda, claim_key
-from harness.benchmarks.table import Table
 from harness.errors import UserError
 from harness.executors import Event, Job, Later
 from harness.plan import Work, make_plan
@@ -16,6 +15,7 @@ from harness.stores import Store
 from harness.stores.directory import DirectoryStore
 from harness.stores.directory_claims import DirectoryClaims
 from harness.study import Column, Row, Study
+from harness.truth.table import Table
 from tests.stored_runs import store_run
 
 STUDY = Study(

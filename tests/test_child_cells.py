@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from harness.benchmarks.table import TableBenchmark
 from harness.catalogue import find_studies
 from harness.cell import run_cell
 from harness.cell_state import CellState
@@ -22,6 +21,7 @@ from harness.presets import get_preset
 from harness.stages import train as stage
 from harness.stores.directory import DirectoryStore
 from harness.study import Cell, Column, Row, Study, expand, expand_stored
+from harness.truth.table import TableBenchmark
 from tests.stages.test_retrain import CHILD, RETRAIN
 from tests.stored_runs import store_run
 from tests.test_checkpoint import toy

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from harness import results
-from harness.benchmarks.accuracies import AccuracyTable, ImportedBenchmark
 from harness.cli import main
 from harness.components.dataset import DataSet
 from harness.components.discovery import component
@@ -34,6 +33,7 @@ from harness.stores.directory import DirectoryStore
 from harness.stores.run_directory import predictions_document, write_ranking
 from harness.study import Column, Request, Row, Study, expand
 from harness.training import SupernetTraining
+from harness.truth.imported import AccuracyTable, ImportedBenchmark
 from tests.stored_runs import store_run
 
 SPACE = SPACES.get("nasbench201")()

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from harness.benchmarks.table import TableBenchmark
 from harness.catalogue import find_studies
 from harness.components import discovery
 from harness.components.preset import Preset
@@ -17,6 +16,7 @@ from harness.config import Component, Observe, Ranking, RunConfig
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.presets import get_preset
 from harness.study import Cell, Column, Request, Row, Study, apply, expand
+from harness.truth.table import TableBenchmark
 
 DEMO = get_preset("demo")
 COLUMNS = [Column("τ", "kendall_tau")]

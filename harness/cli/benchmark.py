@@ -52,9 +52,9 @@ def build(
         TimeRemainingColumn,
     )
 
-    from harness.benchmarks.build import Plan, assemble
-    from harness.benchmarks.build import build as build_pieces
     from harness.stages.standalone import StandaloneRecipe
+    from harness.truth.build import Plan, assemble
+    from harness.truth.build import build as build_pieces
 
     plan = Plan.make(space, data, StandaloneRecipe(**recipe), seeds, seed)  # type: ignore[arg-type]
     out = out or Path(f"{data}.npz")
@@ -76,37 +76,42 @@ def build(
 
 @command.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option("--as", "name", metavar="BENCHMARK", help="The benchmark.  [default: the only one that can be imported]")
 @click.option("--trust", is_flag=True, help="Read a pickle with all that it asks for, code that runs included.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="The table to write.  [default: nasbench201.npz in HARNESS_BENCHMARKS, or in HARNESS_DATA/benchmarks]",
+    help="The table to write.  [default: BENCHMARK.npz in HARNESS_BENCHMARKS, or in HARNESS_DATA/benchmarks]",
 )
-def import_(file: Path, trust: bool, out: Path | None) -> None:
-    """Take over NAS-Bench-201 from FILE, once: afterwards it is the benchmark `nasbench201`.
+def import_(file: Path, name: str | None, trust: bool, out: Path | None) -> None:
+    """Import a published benchmark from FILE, once: afterwards it is a benchmark like the embedded one.
 
-    FILE is the official .pth (it takes about 25 GB of memory and half an hour; two minutes with --trust),
-    a table of accuracies (.csv, .csv.gz, .parquet), or NATS-Bench's topology file or folder (with the
-    package nats_bench). Pickles are read without running anything in them, unless you say --trust.
+    `harness list importers` shows what can be imported, and from which files. Pickles are read without running
+    anything in them, unless you say --trust; an official file of many gigabytes takes as much memory, and half an
+    hour without --trust.
     """
-    from harness.benchmarks.accuracies import official_file
-    from harness.benchmarks.importing import import_table
-    from harness.errors import DataError
+    from harness.components.registries import IMPORTERS
+    from harness.errors import DataError, UserError
 
-    table = import_table(file, trust)
-    out = out or official_file()
+    names = IMPORTERS.names()
+    if name is None and len(names) != 1:
+        raise UserError(f"say which benchmark it is, with --as: {', '.join(names) or 'none can be imported'}")
+    name = name or names[0]
+    importer = IMPORTERS.get(name)
+    table = importer.read(file, trust)
+    out = out or importer.file()
     try:
         table.write(out)
     except OSError as error:
         raise DataError(f"{out}: cannot be written ({error.strerror or error})") from error
-    click.echo(f"wrote {out}; `harness benchmark info {'nasbench201' if out == official_file() else out}` describes it")
+    click.echo(f"wrote {out}; `harness benchmark info {name if out == importer.file() else out}` describes it")
 
 
 @command.command()
 @click.argument("name", default="digits")
 def info(name: str) -> None:
     """Show how a table was made and how far it can be trusted. NAME is a benchmark or a table's file."""
-    from harness.benchmarks.description import describe, load
+    from harness.truth.description import describe, load
 
     for label, text in describe(name, load(name)):
         click.echo(f"{label:15} {text}")
@@ -127,8 +132,8 @@ def verify(name: str, sample: int, seed: int, jobs: int | None) -> int:
 
     from rich.progress import track
 
-    from harness.benchmarks.description import load_computed
-    from harness.benchmarks.verify import verify_rows
+    from harness.truth.description import load_computed
+    from harness.truth.verify import verify_rows
 
     benchmark = load_computed(name)
     rows = verify_rows(benchmark.table, sample, seed, jobs or os.cpu_count() or 1)

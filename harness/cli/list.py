@@ -17,14 +17,15 @@ Row = tuple[str, str, str]
 def command(kind: str | None) -> None:
     """List the known methods, spaces, studies and other components.
 
-    KIND shows only one kind: methods, spaces, datasets, benchmarks, schedules, cluster-rules, samplers
+    KIND shows only one kind: methods, spaces, datasets, benchmarks, importers, schedules, cluster-rules, samplers
     or studies. Each line is a name, what it is, and the file it comes from.
     """
     from harness.components.registries import REGISTRIES
 
-    if kind is not None and kind not in REGISTRIES:
-        raise UnknownName.among("kind of component", kind, REGISTRIES)
-    for one in [kind] if kind else REGISTRIES:
+    kinds = [*REGISTRIES, "studies"]
+    if kind is not None and kind not in kinds:
+        raise UnknownName.among("kind of component", kind, kinds)
+    for one in [kind] if kind else kinds:
         rows = _study_rows() if one == "studies" else _registered_rows(one)
         click.echo(one)
         click.echo("\n".join(_aligned(rows)) if rows else "  none")

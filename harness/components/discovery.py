@@ -32,7 +32,7 @@ ENTRY_POINT_GROUP = "harness.components"
 _LOADED_AT_DISCOVERY = ("methods", "spaces")
 _FOLDERS = ("methods", "spaces", "studies", "reports")
 # The engine's own components: these packages register themselves when imported.
-_BUILT_IN = ("harness.data.shipped", "harness.benchmarks")
+_BUILT_IN = ("harness.data.shipped",)
 _ADVICE = "Repair it, or put an underscore before its name: such files are not loaded."
 _BESIDE_THE_ENGINE = Path(__file__).resolve().parents[2]
 

@@ -20,6 +20,10 @@ MODULES: Mapping[str, Sequence[str]] = {
     "harness.method": ("components.method", "components.schedule", "components.clustering", "components.sampler"),
     "harness.registries": ("components.registries",),
     "harness.space": ("components.space",),
+    "harness.benchmarks": ("components.benchmark",),
+    "harness.benchmarks.table": ("truth.table",),
+    "harness.benchmarks.accuracies": ("truth.imported",),
+    "harness.benchmarks.selection": ("components.selection",),
 }
 """Old modules, and where what they held is now, in the order in which it is looked for."""
 
@@ -43,7 +47,9 @@ class _Moved(ModuleType):
 
 class _Finder(MetaPathFinder, Loader):
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self) if name in MODULES else None
+        if name not in MODULES:
+            return None
+        return ModuleSpec(name, self, is_package=any(old.startswith(f"{name}.") for old in MODULES))
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Moved(spec.name, f"Moved to {_places(spec.name)}.")

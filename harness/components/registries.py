@@ -25,19 +25,19 @@ METHODS: Registry[Any] = Registry("method", _discover)
 SPACES: Registry[type[Space]] = Registry("space", _discover)
 DATASETS: Registry[Any] = Registry("data set", _discover)
 BENCHMARKS: Registry[Any] = Registry("benchmark", _discover)
+IMPORTERS: Registry[Any] = Registry("importer", _discover)
 SCHEDULES: Registry[Any] = Registry("learning-rate schedule", _discover)
 CLUSTER_RULES: Registry[Any] = Registry("cluster rule", _discover)
 SAMPLERS: Registry[Any] = Registry("sampler", _discover)
-STUDIES: Registry[Any] = Registry("study", _discover)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     "methods": METHODS,
     "spaces": SPACES,
     "datasets": DATASETS,
     "benchmarks": BENCHMARKS,
+    "importers": IMPORTERS,
     "schedules": SCHEDULES,
     "cluster-rules": CLUSTER_RULES,
     "samplers": SAMPLERS,
-    "studies": STUDIES,
 }
 """All of them, by the word that the command line uses."""

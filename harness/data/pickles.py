@@ -1,4 +1,4 @@
-"""Reads the pickles that data sets come as, and runs nothing that stands in them.
+"""Reads the pickles that data sets and benchmarks come as, and runs nothing that stands in them.
 
 A pickle is a program: it names any callable and has it called. The formats read here (CIFAR's batches,
 the downsampled ImageNet) need dictionaries, lists, strings, numbers, bytes and numpy arrays only. So
@@ -9,8 +9,9 @@ resolve to the stand-ins below, which check what they are given and build the ar
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
     """
     try:
         with path.open("rb") as file:
-            document = _Unpickler(file, encoding="bytes").load()
+            document = RestrictedUnpickler(file, encoding="bytes").load()
         if not isinstance(document, dict):
             raise DataError(f"holds a {type(document).__name__}, not a dictionary")
         return {_text(key): _finished(value) for key, value in document.items()}
@@ -148,14 +149,27 @@ _NAMES: dict[tuple[str, str], _Name] = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
+class ForeignName(DataError):
+    """A pickle asks for something that is not on the list."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"refused: it asks for {name}, which no data file needs; nothing was run")
+        self.name = name
+
+
+class RestrictedUnpickler(pickle.Unpickler):
+    """Reads plain types, numbers and arrays, and what `also` lists by module and name. Raises `ForeignName`."""
+
+    def __init__(
+        self, file: IO[bytes], encoding: str = "ASCII", also: Mapping[tuple[str, str], Any] | None = None
+    ) -> None:
+        super().__init__(file, encoding=encoding)
+        self._names = {**_NAMES, **(also or {})}
+
     def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _NAMES[module, name]
-        except KeyError:
-            raise DataError(
-                f"refused: it asks for {module}.{name}, which no data file needs; nothing was run"
-            ) from None
+        if (module, name) not in self._names:
+            raise ForeignName(f"{module}.{name}")
+        return self._names[module, name]
 
     def persistent_load(self, identifier: Any) -> Any:
         raise DataError("refused: it refers to objects outside the file")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from harness.components.registries import SPACES
+from harness.components.registries import BENCHMARKS, IMPORTERS, SPACES
 from harness.components.space import Architecture, NetworkSettings, Space, Wiring
 from harness.errors import InvalidConfiguration
 
@@ -21,6 +21,23 @@ if TYPE_CHECKING:
 
 _FORM = "|op~0|+|op~0|op~1|+|op~0|op~1|op~2|"
 _STRING = re.compile(re.escape(_FORM).replace("op", "([^|+~]+)"))
+
+
+BENCHMARKS.register(
+    "digits",
+    lazy=".benchmark.official:embedded",
+    summary="NAS-Bench-201 on the embedded digits, computed by `harness benchmark build` (embedded).",
+)
+BENCHMARKS.register(
+    "nasbench201",
+    lazy=".benchmark.official:official",
+    summary="NAS-Bench-201 on CIFAR-10, CIFAR-100 and ImageNet16-120, once imported (`harness benchmark import`).",
+)
+IMPORTERS.register(
+    "nasbench201",
+    lazy=".benchmark.importing:IMPORTER",
+    summary="The official .pth, a table (.csv, .csv.gz, .parquet), or a NATS-Bench topology file or folder.",
+)
 
 
 @SPACES.register("nasbench201")

@@ -14,13 +14,16 @@ import numpy as np
 import pytest
 import torch
 
-from harness.benchmarks import archives
-from harness.benchmarks.archives import read_nats, read_official
-from harness.benchmarks.importing import import_table
-from harness.benchmarks.listing import Listing
+from harness.components.discovery import component
 from harness.components.registries import SPACES
 from harness.errors import DataError
+from harness.truth.listing import Listing
 from tests.official_files import SEEDS, archive, made_up, malicious, write_nats
+
+archives = component("spaces.nasbench201.benchmark.archives")
+read_nats: Callable[..., Listing] = archives.read_nats
+read_official: Callable[..., Listing] = archives.read_official
+import_table: Callable[..., Any] = component("spaces.nasbench201.benchmark.importing").import_table
 
 NUMBERS = (3, 11718, 15624)
 TEXTS = [SPACES.get("nasbench201")().format(SPACES.get("nasbench201")().architecture(n)) for n in NUMBERS]
@@ -186,9 +189,3 @@ def test_an_architecture_without_results_is_left_out(official: dict[str, Any], t
     listing = read_official(tmp_path / "b.pth")
     assert list(listing.architectures) == [TEXTS[0], TEXTS[2]]
     assert all(len(values) == 2 for values in listing.columns.values())
-
-
-def test_old_pickles_write_bytes_as_text_and_nothing_else(tmp_path: Path) -> None:
-    assert archives._encode("\xff", "latin1") == b"\xff"
-    with pytest.raises(pickle.UnpicklingError, match="rot13"):
-        archives._encode("x", "rot13")

@@ -14,13 +14,13 @@ from typing import Any, cast
 
 import pytest
 
-from harness.benchmarks import build as building
-from harness.benchmarks.build import Plan, assemble, build, class_numbers, make_piece, piece_file, pieces, read_piece
-from harness.benchmarks.table import Table, TableBenchmark
-from harness.benchmarks.verify import table_plan, verify_rows
 from harness.components.registries import DATASETS, SPACES
 from harness.errors import DataError, HarnessError
 from harness.stages.standalone import StandaloneRecipe, train_standalone
+from harness.truth import build as building
+from harness.truth.build import Plan, assemble, build, class_numbers, make_piece, piece_file, pieces, read_piece
+from harness.truth.table import Table, TableBenchmark
+from harness.truth.verify import table_plan, verify_rows
 
 RECIPE = StandaloneRecipe(width=2, depth=1, epochs=2, batch_size=20)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.benchmarks import TABLES
-from harness.benchmarks.table import Reliability, TableBenchmark, reliability
+from harness.components.discovery import component
 from harness.components.registries import BENCHMARKS, DATASETS
+from harness.truth.table import Reliability, TableBenchmark, reliability
 
 
 @pytest.fixture(scope="module")
@@ -50,4 +50,4 @@ def test_it_was_made_on_the_data_set_that_is_shipped(embedded: TableBenchmark) -
 
 
 def test_it_is_small() -> None:
-    assert (TABLES / "digits.npz").stat().st_size < 500_000
+    assert component("spaces.nasbench201.benchmark.official").EMBEDDED.stat().st_size < 500_000

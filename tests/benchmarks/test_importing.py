@@ -12,14 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.benchmarks.accuracies import AccuracyTable, ImportedBenchmark, benchmark_folder, official, overview
-from harness.benchmarks.importing import fingerprint as file_fingerprint
-from harness.benchmarks.importing import import_table
-from harness.benchmarks.table import Table
 from harness.components.benchmark import fingerprint
+from harness.components.discovery import component
 from harness.components.registries import BENCHMARKS, SPACES
 from harness.errors import DataError, UnknownName
+from harness.truth.imported import AccuracyTable, ImportedBenchmark, benchmark_folder, overview
+from harness.truth.table import Table
 from tests.official_files import COLUMNS, rows, write_csv
+
+importing = component("spaces.nasbench201.benchmark.importing")
+import_table: Callable[..., AccuracyTable] = importing.import_table
+file_fingerprint: Callable[[Path], str] = importing.fingerprint
+official: Callable[[], ImportedBenchmark] = component("spaces.nasbench201.benchmark.official").official
 
 SPACE = SPACES.get("nasbench201")()
 Rows = list[dict[str, Any]]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.benchmarks.table import FORMAT, Table, TableBenchmark, reliability
 from harness.components.registries import BENCHMARKS, SPACES
 from harness.errors import DataError, UnknownName
+from harness.truth.table import FORMAT, Table, TableBenchmark, reliability
 
 
 def same(first: Table, second: Table) -> bool:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from harness.benchmarks.build import Plan, command, make_piece, pieces
-from harness.benchmarks.table import Table
 from harness.cli import main
 from harness.components.registries import BENCHMARKS, DATASETS, SPACES
 from harness.stages.standalone import StandaloneRecipe
+from harness.truth.build import Plan, command, make_piece, pieces
+from harness.truth.table import Table
 from tests.official_files import malicious, rows, write_csv
 
 

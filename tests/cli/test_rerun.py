@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from harness.benchmarks.table import Table
 from harness.catalogue import find_studies
 from harness.cli import main
 from harness.components import discovery
@@ -18,6 +17,7 @@ from harness.job import run_job
 from harness.presets import get_preset
 from harness.stores.directory import DirectoryStore
 from harness.study import expand
+from harness.truth.table import Table
 from tests.conftest import TOY
 from tests.stored_runs import forge
 

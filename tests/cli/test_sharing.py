@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from harness.benchmarks.table import Table
+from harness.truth.table import Table
 from tests.many_cells import finish, make_project, standing, start
 from tests.processes import descendants
 

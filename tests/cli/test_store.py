@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from pymongo.database import Database
 
-from harness.benchmarks.table import Table
 from harness.catalogue import find_studies
 from harness.cli import main
 from harness.components import discovery
@@ -28,6 +27,7 @@ from harness.stores.mongo import connect
 from harness.stores.mongo_store import MongoStore
 from harness.stores.run_directory import predictions_document, write_ranking
 from harness.study import Request, expand
+from harness.truth.table import Table
 from tests.conftest import TOY
 from tests.mongod import Mongod
 from tests.stored_runs import forge, store_run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pickle
 import pickletools
@@ -16,6 +17,24 @@ from hypothesis import strategies as st
 from harness.data.pickles import read_pickle
 from harness.errors import DataError
 from tests.data.formats import python2_pickle, random_bytes
+
+
+class _Encoded:
+    """Bytes as old pickles write them: text, and the encoding that makes bytes of it."""
+
+    def __init__(self, encoding: str) -> None:
+        self.encoding = encoding
+
+    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
+        return codecs.encode, ("\xff", self.encoding)
+
+
+def test_bytes_may_be_written_as_latin_text_and_in_no_other_encoding(tmp_path: Path) -> None:
+    (file := tmp_path / "latin").write_bytes(pickle.dumps({"raw": _Encoded("latin1")}))
+    assert read_pickle(file) == {"raw": b"\xff"}
+    (other := tmp_path / "rot").write_bytes(pickle.dumps({"raw": _Encoded("rot13")}))
+    assert "unknown encoding" in refused(other)
+
 
 DOCUMENT: dict[str, Any] = {
     "batch_label": "training batch 1 of 5",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.benchmarks.table import Table
+from harness.truth.table import Table
 from tests.many_cells import finish, make_project, standing, start
 from tests.processes import descendants
 

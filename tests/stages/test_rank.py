@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from harness.benchmarks.table import Table, TableBenchmark
 from harness.components.dataset import DataSet
 from harness.components.method import Part
 from harness.components.registries import BENCHMARKS, DATASETS, SPACES
@@ -29,6 +28,7 @@ from harness.stages.rank import (
     top_architectures,
 )
 from harness.stages.train import Supernets, train
+from harness.truth.table import Table, TableBenchmark
 
 
 def toy(method: object = "spos", **more: Any) -> RunConfig:

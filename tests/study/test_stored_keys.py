@@ -13,7 +13,7 @@ from harness.identity import Cell
 
 STORED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("stored_keys.json").read_text())
 
-TWO_PATHS = '''from harness.components.method import Method
+TWO_PATHS = '''from harness.method import Method
 from harness.registries import METHODS
 
 @METHODS.register("two-paths")

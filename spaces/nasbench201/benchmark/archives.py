@@ -16,13 +16,16 @@ import re
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from harness.benchmarks.accuracies import Key
-from harness.benchmarks.listing import KEYS, Listing
+from harness.data.pickles import ForeignName, RestrictedUnpickler
 from harness.errors import DataError
+from harness.truth.imported import Key
+from harness.truth.listing import Listing
+
+from .official import KEYS
 
 EPOCHS = 200
 NATS_SUFFIX = ".pickle.pbz2"
@@ -152,40 +155,18 @@ def _load_pth(path: Path, trust: bool) -> Any:
         raise _unreadable(path, error) from error
 
 
-class _Restricted(pickle.Unpickler):
-    """Reads plain types and what `_harmless` lists."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        allowed = _harmless() | {
-            "collections.OrderedDict": collections.OrderedDict,
-            "builtins.set": set,
-            "_codecs.encode": _encode,
-        }
-        if f"{module}.{name}" not in allowed:
-            raise _Foreign(f"{module}.{name}")
-        return allowed[f"{module}.{name}"]
-
-
-class _Foreign(pickle.UnpicklingError):
-    """A pickle asks for something that is not on the list."""
-
-
-def _encode(text: str, encoding: str) -> bytes:
-    """How old pickles write bytes; other encodings could be anybody's code."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"bytes encoded as {encoding!r}")
-    return text.encode("latin1")
+_CONTAINERS = {("collections", "OrderedDict"): collections.OrderedDict, ("builtins", "set"): set}
+"""What pickles of NATS-Bench hold beside numbers, text, lists and dictionaries."""
 
 
 def _load_pbz2(path: Path, trust: bool) -> Any:
-    reader: Callable[[IO[bytes]], pickle.Unpickler] = pickle.Unpickler if trust else _Restricted
     try:
         with bz2.open(path) as file:
-            document = reader(file).load()
+            document = (pickle.Unpickler(file) if trust else RestrictedUnpickler(file, also=_CONTAINERS)).load()
             file.read()  # to the end: a pickle may be whole in a file that is not
             return document
-    except _Foreign as error:
-        raise _untrusted(path, str(error)) from error
+    except ForeignName as error:
+        raise _untrusted(path, error.name) from error
     except Exception as error:  # damaged bytes make pickle raise anything
         raise _unreadable(path, error) from error
 

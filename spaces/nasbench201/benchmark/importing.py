@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from harness.benchmarks.accuracies import AccuracyTable
-from harness.benchmarks.archives import NATS_SUFFIX, read_nats, read_official
-from harness.benchmarks.columns import read_csv, read_parquet
-from harness.benchmarks.listing import Listing, validated
 from harness.components.registries import SPACES
 from harness.errors import DataError
 from harness.files import sha256
+from harness.truth.imported import AccuracyTable, Importer
+from harness.truth.listing import Listing, validated
 
-SPACE = "nasbench201"
+from .archives import NATS_SUFFIX, read_nats, read_official
+from .columns import read_csv, read_parquet
+from .official import NAME, official_file
+
 FORMATS = "the official .pth, a table (.csv, .csv.gz, .parquet), or NATS-Bench (.pickle.pbz2, or its folder)"
 
 
@@ -23,7 +24,7 @@ def import_table(path: Path, trust: bool = False) -> AccuracyTable:
     With `trust`, a pickle may contain whatever it likes, code that runs included.
     """
     listing = read(path, trust)
-    space = SPACES.get(SPACE)()
+    space = SPACES.get(NAME)()
     columns = validated(listing, space)
     provenance = {
         "space": space.name,
@@ -58,3 +59,6 @@ def fingerprint(path: Path) -> str:
         files = sorted(file for file in path.iterdir() if file.is_file())
         return hashlib.sha256("".join(f"{file.name} {fingerprint(file)}\n" for file in files).encode()).hexdigest()
     return sha256(path)
+
+
+IMPORTER = Importer(import_table, official_file, FORMATS)

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks.accuracies import Key
-from harness.benchmarks.listing import KEYS, Listing
 from harness.errors import DataError
+from harness.truth.imported import Key
+from harness.truth.listing import Listing
+
+from .official import KEYS
 
 ARCHITECTURE = "arch"
 

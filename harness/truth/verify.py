@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.benchmarks.build import Plan, end_with_parent, environment, train_rows
-from harness.benchmarks.table import Table
 from harness.components.registries import DATASETS
 from harness.errors import DataError
+from harness.truth.build import Plan, end_with_parent, environment, train_rows
+from harness.truth.table import Table
 
 
 @dataclass(frozen=True)

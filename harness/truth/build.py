@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.benchmarks.table import Table
 from harness.components.registries import DATASETS, SPACES
 from harness.components.space import Space
 from harness.environment import cpu_model
 from harness.errors import DataError, Diverged, HarnessError
 from harness.seeds import derive
 from harness.stages.standalone import StandaloneRecipe, train_standalone
+from harness.truth.table import Table
 
 CLASSES_A_PIECE = 24
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.benchmarks.npz import FORMAT as FORMAT
-from harness.benchmarks.npz import checksum, read_arrays, write_arrays
 from harness.components.benchmark import Benchmark
 from harness.components.selection import equal_width
 from harness.components.space import Space
 from harness.errors import DataError, UnknownName
 from harness.metrics import kendall_tau
+from harness.truth.npz import FORMAT as FORMAT
+from harness.truth.npz import checksum, read_arrays, write_arrays
 
 Counts = npt.NDArray[np.uint16]
 

@@ -1,29 +1,27 @@
 """An imported table: the accuracies that somebody else measured, of every architecture, per data set and split.
 
-One array of float64 percents per data set and split (`cifar10/valid`), in the order of the space's
+One array of float64 percents per data set and split (`DATASET/SPLIT`), in the order of the space's
 numbers, exactly as the source gives them, and where they come from. Knows no source's format.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.benchmarks.npz import read_arrays, write_arrays
 from harness.components.benchmark import Benchmark
-from harness.components.registries import SPACES
 from harness.components.selection import equal_width
 from harness.components.space import Architecture, Space
 from harness.data.places import data_folder
 from harness.errors import DataError, UnknownName
 from harness.metrics import kendall_tau
+from harness.truth.npz import read_arrays, write_arrays
 
 Accuracies = npt.NDArray[np.float64]
 Key = tuple[str, str]
@@ -92,30 +90,16 @@ class ImportedBenchmark(Benchmark):
         return self.table.columns[measured, split]
 
 
-def official_file() -> Path:
-    """Where the imported NAS-Bench-201 is kept."""
-    return benchmark_folder() / "nasbench201.npz"
+@dataclass(frozen=True)
+class Importer:
+    """How a published benchmark is imported from its files. Registered under the benchmark's name."""
 
-
-def official() -> ImportedBenchmark:
-    """The imported NAS-Bench-201. Raises `DataError` when it is not there."""
-    path = official_file()
-    try:
-        changed = path.stat().st_mtime_ns
-    except OSError as error:
-        raise DataError(
-            f"benchmark 'nasbench201': {path} is not there; {IMPORT}, or say where it is "
-            "(HARNESS_BENCHMARKS, or HARNESS_DATA for the folder above)"
-        ) from error
-    return _official(path.resolve(), changed)
-
-
-@lru_cache(maxsize=4)
-def _official(path: Path, changed: int) -> ImportedBenchmark:
-    # A smaller version of a data set has no accuracies of its own: the benchmark's are what it is judged by.
-    return ImportedBenchmark(
-        "nasbench201", SPACES.get("nasbench201")(), AccuracyTable.read(path), {"cifar10-16": "cifar10"}
-    )
+    read: Callable[[Path, bool], AccuracyTable]
+    """The table in a file or folder; `True` trusts pickles with all that they ask for. Raises `DataError`."""
+    file: Callable[[], Path]
+    """Where the imported table is kept."""
+    forms: str
+    """The forms that can be read, for help texts."""
 
 
 @dataclass(frozen=True)

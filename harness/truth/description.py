@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.benchmarks.accuracies import AccuracyTable, ImportedBenchmark, overview
-from harness.benchmarks.npz import read_arrays
-from harness.benchmarks.table import Table, TableBenchmark, reliability
 from harness.components.benchmark import Benchmark
 from harness.components.registries import BENCHMARKS, SPACES
 from harness.errors import DataError
+from harness.truth.imported import AccuracyTable, ImportedBenchmark, overview
+from harness.truth.npz import read_arrays
+from harness.truth.table import Table, TableBenchmark, reliability
 
 
 def load(name: str) -> Benchmark:

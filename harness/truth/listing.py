@@ -13,14 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.benchmarks.accuracies import Accuracies, Key
 from harness.components.space import Space
 from harness.errors import DataError, UserError
-
-DATASETS = ("cifar10", "cifar100", "imagenet16-120")
-SPLITS = ("valid", "test")
-KEYS: tuple[Key, ...] = tuple((dataset, split) for dataset in DATASETS for split in SPLITS)
-"""What every source of NAS-Bench-201 must hold."""
+from harness.truth.imported import Accuracies, Key
 
 
 @dataclass(frozen=True)

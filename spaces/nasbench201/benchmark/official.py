@@ -1,0 +1,52 @@
+"""The tables of this space: the embedded one, computed by this project, and the published benchmark, once imported."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from harness.components.benchmark import Benchmark
+from harness.components.registries import SPACES
+from harness.errors import DataError
+from harness.truth.imported import IMPORT, AccuracyTable, ImportedBenchmark, Key, benchmark_folder
+from harness.truth.table import Table, TableBenchmark
+
+NAME = "nasbench201"
+
+DATASETS = ("cifar10", "cifar100", "imagenet16-120")
+SPLITS = ("valid", "test")
+KEYS: tuple[Key, ...] = tuple((dataset, split) for dataset in DATASETS for split in SPLITS)
+"""What every source of NAS-Bench-201 must hold."""
+
+EMBEDDED = Path(__file__).with_name("digits.npz")
+
+
+@lru_cache(maxsize=1)
+def embedded() -> Benchmark:
+    """The embedded table: stand-alone accuracies on the embedded digits."""
+    table = Table.read(EMBEDDED)
+    return TableBenchmark("digits", SPACES.get(table.provenance["space"])(), table)
+
+
+def official_file() -> Path:
+    """Where the imported NAS-Bench-201 is kept."""
+    return benchmark_folder() / f"{NAME}.npz"
+
+
+def official() -> ImportedBenchmark:
+    """The imported NAS-Bench-201. Raises `DataError` when it is not there."""
+    path = official_file()
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError as error:
+        raise DataError(
+            f"benchmark {NAME!r}: {path} is not there; {IMPORT}, or say where it is "
+            "(HARNESS_BENCHMARKS, or HARNESS_DATA for the folder above)"
+        ) from error
+    return _official(path.resolve(), changed)
+
+
+@lru_cache(maxsize=4)
+def _official(path: Path, changed: int) -> ImportedBenchmark:
+    # A smaller version of a data set has no accuracies of its own: the benchmark's are what it is judged by.
+    return ImportedBenchmark(NAME, SPACES.get(NAME)(), AccuracyTable.read(path), {"cifar10-16": "cifar10"})
