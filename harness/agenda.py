@@ -18,7 +18,7 @@ from harness.executors import Event, Job, Later
 from harness.plan import Work, state_of
 from harness.stores import Store, supersede
 from harness.stores.claims import Claims
-from harness.study import Cell
+from harness.study.trial import Cell
 
 POLL = 1.0
 """Seconds between two looks at what others have, or whether the database is back."""

@@ -21,7 +21,6 @@ from harness.components.benchmark import Benchmark, benchmark_for
 from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS
 from harness.components.space import Architecture
-from harness.config import RunConfig
 from harness.cost import Meter
 from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
@@ -38,6 +37,7 @@ from harness.stages.rank import (
 )
 from harness.stages.retrain import retrain
 from harness.stages.train import Progress, Supernets, build_supernets, train
+from harness.study.configuration import RunConfig
 
 REFERENCES = {
     "parameters": "the number of parameters as the prediction",

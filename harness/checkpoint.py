@@ -27,7 +27,7 @@ from harness.files import living_writer, make_durable, write
 from harness.interruption import held_back
 
 if TYPE_CHECKING:
-    from harness.study import Cell
+    from harness.study.trial import Cell
 
 SCHEMA = 2
 """Changes with the file's form, and with that of the document in it (`harness.cell_state`)."""

@@ -27,7 +27,7 @@ from harness.interruption import held_back
 from harness.seeds import derive
 from harness.stages.train import Progress
 from harness.stores.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
-from harness.study import Cell
+from harness.study.trial import Cell
 
 Report = Callable[[dict[str, Any]], None]
 

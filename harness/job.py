@@ -39,7 +39,7 @@ from harness.stores.directory import StoredRun
 from harness.stores.log import drop_drawings, output_to
 from harness.stores.observer import DirectoryObserver
 from harness.stores.run_directory import LOG, RANKINGS, WEIGHTS, RunDirectory, predictions_document, write_ranking
-from harness.study import Cell
+from harness.study.trial import Cell
 
 if TYPE_CHECKING:
     from harness.stores.mirroring import Mirror

@@ -21,13 +21,13 @@ from harness.cell_state import CellState, packed, unpacked
 from harness.components.benchmark import Benchmark
 from harness.components.dataset import DataSet
 from harness.components.space import Architecture
-from harness.config import RunConfig
 from harness.cost import Meter
 from harness.data.loader import in_order
 from harness.documents import finite
 from harness.metrics import kendall_tau
 from harness.stages.rank import Predictions, predict, selected_architectures
 from harness.stages.train import Progress, Supernets
+from harness.study.configuration import RunConfig
 
 SIZES = ("small", "medium", "large")
 """The subnets whose curves are observed: one of each third of the range of complexity."""

@@ -23,14 +23,17 @@ from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
 from harness.components.selection import RULES
 from harness.components.space import Space
-from harness.config import COMPONENTS, Observe, RunConfig, read
 from harness.documents import canonical
 from harness.errors import InvalidConfiguration
-from harness.identity import are_here, can_be_judged
 from harness.seeds import chance
 from harness.stores.stored import StoredRun
-from harness.study import Cell, Request, Study, expand_stored
-from harness.syntax import Filter, matching
+from harness.study.configuration import COMPONENTS, Observe, RunConfig
+from harness.study.expansion import expand_stored
+from harness.study.fingerprints import are_here, can_be_judged
+from harness.study.overrides import Filter, matching
+from harness.study.reader import read
+from harness.study.study import Request, Study
+from harness.study.trial import Cell
 
 STATES = {
     "done": "stored, with all that is asked for",

@@ -19,10 +19,11 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
 from harness import collector
-from harness.config import RunConfig
 from harness.errors import UnknownName, UserError
 from harness.store_option import places
-from harness.study import Request, Study, expand_stored
+from harness.study.configuration import RunConfig
+from harness.study.expansion import expand_stored
+from harness.study.study import Request, Study
 
 if TYPE_CHECKING:
     import pandas
@@ -219,7 +220,7 @@ def _configured() -> dict[str, type]:
 
 
 def _one_study(name: str) -> Study:
-    from harness.catalogue import find_studies
+    from harness.study.catalogue import find_studies
 
     found = {study.name: study for study in find_studies(name)}
     if len(found) > 1 and name not in found:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.components.preset import Preset
-from harness.layout import Column, Row
-from harness.study import Study
+from harness.study.layout import Column, Row
+from harness.study.study import Study
 
 from .bootstrap import Numbers, Resamples, interval, mean_interval
 from .evidence import Evidence

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
-from harness.study import Study
+from harness.study.study import Study
 
 from .claims import VERDICTS, Judgement, column_of, judge
 from .evidence import find

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
-from harness.study import Request, Study, expand_stored
+from harness.study.expansion import expand_stored
+from harness.study.study import Request, Study
 
 if TYPE_CHECKING:
     from harness.stores import Store

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness import layout
 from harness.errors import InvalidConfiguration
-from harness.layout import Labels
-from harness.study import Study
+from harness.study import layout
+from harness.study.layout import Labels
+from harness.study.study import Study
 
 from .evidence import Evidence, Findings, curves
 from .figure_values import Bar, BarPanel, Curve, FigureValue, GraphPanel, LinePanel, Panel, Point, PointPanel

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
 from harness.components.registries import BENCHMARKS
-from harness.config import COMPONENTS
 from harness.documents import canonical
-from harness.study import Cell, Row, Study, expand
+from harness.study.configuration import COMPONENTS
+from harness.study.expansion import expand
+from harness.study.layout import Row
+from harness.study.study import Study
+from harness.study.trial import Cell
 
 from .values import Measurement, TableRow, Value, ValueColumn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.layout import Column
+from harness.study.layout import Column
 
 from .evidence import Evidence, Findings
 from .values import ValueColumn, row_name, shown

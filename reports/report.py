@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
 from harness.errors import HarnessError
-from harness.study import Study
+from harness.study.study import Study
 
 from .evidence import Findings, find
 from .figure_values import FigureValue

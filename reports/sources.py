@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from harness.components.benchmark import benchmark_for
 from harness.errors import UserError
-from harness.layout import Row
-from harness.study import Request, Study
+from harness.study.layout import Row
+from harness.study.study import Request, Study
 
 from .paper_numbers import beside, datasets, quoted
 from .values import MARK, Measurement, Quotation, TableRow, Value, ValueColumn, row_name

@@ -12,8 +12,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
-from harness.layout import Column
-from harness.study import Study, expand_stored
+from harness.study.expansion import expand_stored
+from harness.study.layout import Column
+from harness.study.study import Study
 
 from .emphasis import block, emboldened, references
 from .evidence import Evidence, Findings, find

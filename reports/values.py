@@ -120,7 +120,7 @@ class TableRow:
     name: str | None = None
     shaded: bool = False
     source: str = "runs"
-    """One of `harness.layout.SOURCES`, or "reference"."""
+    """One of `harness.study.layout.SOURCES`, or "reference"."""
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from harness.benchmarks.table import Table, TableBenchmark
-from harness.data import DataSet
-from harness.registries import BENCHMARKS, DATASETS, SPACES
-from harness.space import Space
+from harness.truth.table import Table, TableBenchmark
+from harness.components.dataset import DataSet
+from harness.components.registries import BENCHMARKS, DATASETS, SPACES
+from harness.components.space import Space
 
 KERNELS = ({1: 1, 2: 3}, {0: 1, 1: 3})
 

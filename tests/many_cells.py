@@ -32,8 +32,8 @@ study = Study("many", "Many cells", rows, [Column("τ", "kendall_tau")])
 SLOW = """
 import time
 from dataclasses import dataclass
-from harness.method import Method
-from harness.registries import METHODS
+from harness.components.method import Method
+from harness.components.registries import METHODS
 
 @METHODS.register("slow")
 @dataclass(frozen=True)

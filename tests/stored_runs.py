@@ -11,7 +11,7 @@ from typing import Any
 from harness.stores.directory import DirectoryStore, StoredRun
 from harness.stores.reading import read_small
 from harness.stores.run_directory import CELL, PREDICTIONS, RUN, predictions_document
-from harness.study import Request
+from harness.study.study import Request
 
 COST = {"wall_seconds": 2.5, "passes": 30, "images": 7680, "evaluations": 25, "peak_memory_bytes": 1_000_000}
 ERROR = ["Traceback (most recent call last):\n", '  File "x.py", line 1, in <module>\n', "ValueError: 5 % of a_b\n"]

@@ -14,7 +14,8 @@ from harness.presets import get_preset
 from harness.stores import Store
 from harness.stores.directory import DirectoryStore
 from harness.stores.directory_claims import DirectoryClaims
-from harness.study import Column, Row, Study
+from harness.study.layout import Column, Row
+from harness.study.study import Study
 from harness.truth.table import Table
 from tests.stored_runs import store_run
 

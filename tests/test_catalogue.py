@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalogue import all_studies, find_studies
 from harness.components import discovery
 from harness.errors import BrokenComponent, NameCollision, UnknownName, UserError
+from harness.study.catalogue import all_studies, find_studies
 
 MINE = """
 from harness.study import Column, Row, Study

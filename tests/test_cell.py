@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.cell import REFERENCES, Outcome, Watch, rank_again, run_cell, run_reference
 from harness.components.registries import SPACES
-from harness.config import RunConfig
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.stages.train import Progress
+from harness.study.configuration import RunConfig
+from harness.training.trial import REFERENCES, Outcome, Watch, rank_again, run_cell, run_reference
 from harness.truth.table import Table
 
 

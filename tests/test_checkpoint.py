@@ -21,13 +21,13 @@ import numpy as np
 import pytest
 import torch
 
-from harness.cell import Outcome, Watch, run_cell
 from harness.checkpoint import Checkpoint, CheckpointNotWritten, stored_checkpoints
 from harness.components import discovery
-from harness.config import RunConfig
 from harness.errors import DataError, HarnessError
 from harness.stages.train import Progress
-from harness.study import Cell
+from harness.study.configuration import RunConfig
+from harness.study.trial import Cell
+from harness.training.trial import Outcome, Watch, run_cell
 
 
 def toy(**more: Any) -> RunConfig:
@@ -256,8 +256,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from harness.method import Method
-from harness.registries import METHODS
+from harness.components.method import Method
+from harness.components.registries import METHODS
 
 
 @METHODS.register("restless")

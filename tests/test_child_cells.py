@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 import torch
 
-from harness.catalogue import find_studies
-from harness.cell import run_cell
 from harness.cell_state import CellState
 from harness.components.registries import BENCHMARKS
-from harness.config import RunConfig
 from harness.errors import DataError, InvalidConfiguration
 from harness.job import run_job
 from harness.plan import make_plan
 from harness.presets import get_preset
 from harness.stages import train as stage
 from harness.stores.directory import DirectoryStore
-from harness.study import Cell, Column, Row, Study, expand, expand_stored
+from harness.study.catalogue import find_studies
+from harness.study.configuration import RunConfig
+from harness.study.expansion import expand, expand_stored
+from harness.study.layout import Column, Row
+from harness.study.study import Study
+from harness.study.trial import Cell
+from harness.training.trial import run_cell
 from harness.truth.table import TableBenchmark
 from tests.stages.test_retrain import CHILD, RETRAIN
 from tests.stored_runs import store_run

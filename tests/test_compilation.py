@@ -8,8 +8,8 @@ import torch
 
 from harness.compilation import operations_compiled
 from harness.components.dataset import DataSet
-from harness.config import RunConfig
 from harness.stages.train import build_supernets
+from harness.study.configuration import RunConfig
 
 PATH = (3, 2, 1, 3, 4, 2)
 CONFIG = RunConfig.from_json({"network": {"width": 4, "depth": 1}})

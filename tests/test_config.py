@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.components.registries import CLUSTER_RULES, METHODS
-from harness.config import Component, Network, Optimiser, Ranking, RunConfig, Training, read
 from harness.errors import InvalidConfiguration, UnknownName
+from harness.study.configuration import Network, Optimiser, Ranking, RunConfig, Training
+from harness.study.reader import Component, read
 
 Document = dict[str, Any]
 

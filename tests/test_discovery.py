@@ -17,7 +17,7 @@ from harness.errors import BrokenComponent, NameCollision, UserError
 Write = Callable[[str, str], Path]
 
 METHOD = """
-from harness.registries import METHODS
+from harness.components.registries import METHODS
 
 @METHODS.register("{name}")
 class Mine:
@@ -78,7 +78,7 @@ def test_relative_imports_packages_and_lazy_targets_work_in_a_folder(write: Writ
     write(
         "mine/methods/whole/__init__.py",
         """
-        from harness.registries import METHODS
+        from harness.components.registries import METHODS
         from .._shared import WORD
         from .part import PART
 

@@ -17,10 +17,10 @@ import pytest
 import torch
 
 from harness.components import discovery
-from harness.config import RunConfig
 from harness.job import run_job
 from harness.stores.directory import DirectoryStore, StoredRun
-from harness.study import Cell
+from harness.study.configuration import RunConfig
+from harness.study.trial import Cell
 
 METHODS = '''
 import os
@@ -28,8 +28,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from harness.method import Method
-from harness.registries import METHODS
+from harness.components.method import Method
+from harness.components.registries import METHODS
 
 
 class SinglePath(Method):

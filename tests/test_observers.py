@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from harness.cell import run_cell
 from harness.components.benchmark import benchmark_for
 from harness.components.dataset import DataSet
 from harness.components.discovery import component
 from harness.components.method import Part
 from harness.components.registries import SPACES
 from harness.components.space import NetworkSettings
-from harness.config import Observe, Optimiser, RunConfig
 from harness.cost import Meter
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
@@ -27,7 +25,9 @@ from harness.momentum import SeparatedMomentum
 from harness.observers import observed_subnets
 from harness.similarity import GradientSimilarity
 from harness.spread import Deviation, Spread
+from harness.study.configuration import Observe, Optimiser, RunConfig
 from harness.training import SupernetTraining
+from harness.training.trial import run_cell
 
 ALL = {"kendall_tau_every": 1, "subnets_every": 1, "spread": True, "gradient_similarity": True}
 

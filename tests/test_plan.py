@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.config import Observe
 from harness.errors import InvalidConfiguration
 from harness.plan import Plan, make_plan, seconds_left, union
 from harness.presets import get_preset
 from harness.stores.directory import DirectoryStore
-from harness.study import Cell, Column, Request, Row, Study, expand
+from harness.study.configuration import Observe
+from harness.study.expansion import expand
+from harness.study.layout import Column, Row
+from harness.study.study import Request, Study
+from harness.study.trial import Cell
 from tests.stored_runs import store_run
 
 TINY = get_preset("tiny")

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from harness.components.dataset import DataSet
-from harness.config import Optimiser, RunConfig
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
 from harness.momentum import SeparatedMomentum
 from harness.precision import FIRST_SCALE, PATIENCE, Scaling
 from harness.stages.train import build_supernets, prepare
-from harness.study import Cell
+from harness.study.configuration import Optimiser, RunConfig
+from harness.study.trial import Cell
 
 CPU = torch.device("cpu")
 

@@ -21,7 +21,6 @@ from harness.components.preset import Preset
 from harness.components.registries import BENCHMARKS, SPACES
 from harness.components.selection import equal_count, equal_width
 from harness.components.space import Architecture
-from harness.config import COMPONENTS, RunConfig
 from harness.data.loader import Batch
 from harness.metrics import kendall_tau
 from harness.points import POINTS, SAME
@@ -31,7 +30,10 @@ from harness.stages.rank import Judgement, judge, selected_architectures
 from harness.stages.train import Supernets, build_supernets, prepare
 from harness.stores.directory import DirectoryStore
 from harness.stores.run_directory import predictions_document, write_ranking
-from harness.study import Column, Request, Row, Study, expand
+from harness.study.configuration import COMPONENTS, RunConfig
+from harness.study.expansion import expand
+from harness.study.layout import Column, Row
+from harness.study.study import Request, Study
 from harness.training import SupernetTraining
 from harness.truth.imported import AccuracyTable, ImportedBenchmark
 from tests.stored_runs import store_run

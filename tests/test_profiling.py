@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from harness.cli import main
-from harness.config import RunConfig
 from harness.job import run_job
 from harness.profiling import PHASES, TRACED, Phases, profiled
 from harness.stores.directory import DirectoryStore
-from harness.study import Cell
+from harness.study.configuration import RunConfig
+from harness.study.trial import Cell
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.config import RunConfig
 from harness.job import run_job
 from harness.stores.directory import DirectoryStore, StoredRun
 from harness.stores.run_directory import COMPLETION, WEIGHTS, declare_absent, predictions_document, write_ranking
-from harness.study import Cell
+from harness.study.configuration import RunConfig
+from harness.study.trial import Cell
 
 TOY: dict[str, Any] = {
     "space": "toy",

@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import results
-from harness.catalogue import find_studies
 from harness.components.discovery import component
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.expression import translate
 from harness.presets import get_preset
 from harness.stores.directory import DirectoryStore, StoredRun
 from harness.stores.run_directory import write_ranking
-from harness.study import Request, expand
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
+from harness.study.study import Request
 from tests.stored_runs import store_run
 
 

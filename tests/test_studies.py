@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalogue import all_studies, find_studies
-from harness.config import Observe
 from harness.plan import make_plan
 from harness.presets import PRESETS, get_preset
-from harness.study import Computed, Curves, Drawings, Study, expand
+from harness.study.catalogue import all_studies, find_studies
+from harness.study.configuration import Observe
+from harness.study.expansion import expand
+from harness.study.layout import Computed, Curves, Drawings
+from harness.study.study import Study
 
 NAMES = [
     "ablation_calr_ms",

@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 
-from harness.catalogue import find_studies
 from harness.components import discovery
 from harness.components.preset import Preset
 from harness.components.registries import BENCHMARKS
-from harness.config import Component, Observe, Ranking, RunConfig
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.presets import get_preset
-from harness.study import Cell, Column, Request, Row, Study, apply, expand
+from harness.study.catalogue import find_studies
+from harness.study.configuration import Observe, Ranking, RunConfig
+from harness.study.expansion import apply, expand
+from harness.study.layout import Column, Row
+from harness.study.reader import Component
+from harness.study.study import Request, Study
+from harness.study.trial import Cell
 from harness.truth.table import TableBenchmark
 
 DEMO = get_preset("demo")
@@ -78,7 +82,7 @@ def test_what_determines_the_weights_is(trained: dict[str, Any]) -> None:
 def test_the_parent_and_the_versions_are_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     key = Cell(RunConfig()).key
     assert Cell(RunConfig(), parent=key).key != key
-    monkeypatch.setattr("harness.identity.TRAINING_VERSION", 99)
+    monkeypatch.setattr("harness.study.trial.TRAINING_VERSION", 99)
     assert Cell(RunConfig()).key != key
 
 

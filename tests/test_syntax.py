@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.documents import flatten
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.syntax import matching, parse_only, parse_updates
+from harness.study.overrides import matching, parse_only, parse_updates
 
 CONFIGS: list[dict[str, Any]] = [
     {"method": {"name": "spos"}, "clusters": {"name": "none"}, "seed": 0, "rate": 0.5},

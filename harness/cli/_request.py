@@ -13,7 +13,7 @@ from harness.store_option import store_option
 if TYPE_CHECKING:
     from harness.plan import Plan
     from harness.stores.stored import StoredRun
-    from harness.study import Study
+    from harness.study.study import Study
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,8 +51,8 @@ def request_options(command: F) -> F:
 
 def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
     """The studies that are meant, each once. Raises `UserError` when none is named."""
-    from harness.catalogue import all_studies, find_studies
     from harness.components.discovery import study_files
+    from harness.study.catalogue import all_studies, find_studies
 
     if everything and names:
         raise UserError("either name studies or say --all, not both")
@@ -79,7 +79,7 @@ def plan_of(
     """The plan as the command line asks for it; see `make_plan`."""
     from harness.plan import make_plan
     from harness.presets import get_preset
-    from harness.syntax import parse_only, parse_updates
+    from harness.study.overrides import parse_only, parse_updates
 
     overrides = parse_updates(updates)
     chosen = parse_only(only)

@@ -17,7 +17,7 @@ from harness.store_option import Places
 if TYPE_CHECKING:
     from harness.executors import Event
     from harness.plan import Plan
-    from harness.study import Cell
+    from harness.study.trial import Cell
 
 
 @click.command("recompute", cls=WithUpdates)
@@ -51,7 +51,7 @@ def recompute(
     from harness.executors.local import execute
     from harness.plan import require_inputs
     from harness.stores.claims import LEASE
-    from harness.syntax import parse_updates
+    from harness.study.overrides import parse_updates
     from harness.workplace import Workplace
 
     studies = chosen_studies(names, everything)

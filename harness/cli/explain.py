@@ -78,8 +78,8 @@ def _changes(point: Point) -> list[str]:
 
 def _default(key: str) -> Any:
     """What the configuration has where a preset says nothing."""
-    from harness.config import RunConfig
     from harness.documents import flatten
+    from harness.study.configuration import RunConfig
 
     return flatten(RunConfig().json())[key]
 

@@ -39,8 +39,8 @@ def _registered_rows(kind: str) -> list[Row]:
 
 def _study_rows() -> list[Row]:
     """Studies are files: each is loaded, and one that cannot be says why in place of its docstring."""
-    from harness.catalogue import studies_in
     from harness.components.discovery import load_file, study_files
+    from harness.study.catalogue import studies_in
 
     rows = []
     for file in study_files():

@@ -15,7 +15,7 @@ from harness.store_option import Places, store_option
 if TYPE_CHECKING:
     from harness.components.preset import Preset
     from harness.stores import Store
-    from harness.study import Study
+    from harness.study.study import Study
 
 FORMATS = {
     "markdown": "reports.markdown",
@@ -60,7 +60,7 @@ def command(
     """
     from harness.components.discovery import component
     from harness.presets import get_preset
-    from harness.syntax import parse_updates
+    from harness.study.overrides import parse_updates
 
     if out is None and form == "parquet":
         raise UserError("a Parquet file is not for the screen: say --out DIR")
@@ -84,8 +84,8 @@ def command(
 
 def _chosen(names: tuple[str, ...], preset: Preset, store: Store, overrides: dict[str, Any]) -> list[Study]:
     """The studies that are named, or all that have runs. Raises `UserError` when there are none."""
-    from harness.catalogue import all_studies
     from harness.components.discovery import component
+    from harness.study.catalogue import all_studies
 
     if names:
         return chosen_studies(names, everything=False)

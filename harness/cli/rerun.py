@@ -17,7 +17,7 @@ from harness.store_option import Places, store_option
 if TYPE_CHECKING:
     from harness.stores import Store
     from harness.stores.stored import StoredRun
-    from harness.study import Cell
+    from harness.study.trial import Cell
 
 
 @click.command("rerun")
@@ -74,7 +74,7 @@ def _same_cell(store: Store, run: StoredRun) -> Cell:
     """The run's cell. Raises `UserError` when its configuration means something else today."""
     from harness.documents import flatten
     from harness.stores.run_directory import CELL
-    from harness.study import Cell
+    from harness.study.trial import Cell
 
     cell = Cell.from_json(run.cell)
     if cell.key == run.key:

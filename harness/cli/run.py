@@ -74,7 +74,7 @@ def command(
     from harness.agenda import Agenda
     from harness.executors import Stopping
     from harness.executors.local import ForkServer, execute
-    from harness.syntax import parse_updates
+    from harness.study.overrides import parse_updates
     from harness.workplace import Workplace
 
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):

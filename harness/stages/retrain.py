@@ -16,11 +16,11 @@ from harness.components.method import Part
 from harness.components.registries import SPACES
 from harness.components.schedule import Schedule
 from harness.components.space import Architecture
-from harness.config import COMPONENTS, RunConfig
 from harness.cost import Meter
 from harness.seeds import derive
 from harness.stages.standalone import StandaloneRecipe, StandaloneTraining, count_correct
 from harness.stages.train import Keeper, Progress, Supernets, check_finite
+from harness.study.configuration import COMPONENTS, RunConfig
 
 
 def retrain(

@@ -21,7 +21,6 @@ from harness.components.registries import SPACES
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
 from harness.components.space import Architecture, NetworkSettings, Space
-from harness.config import COMPONENTS, RunConfig
 from harness.cost import Meter
 from harness.data.loader import DeviceLoader
 from harness.errors import Diverged
@@ -30,6 +29,7 @@ from harness.precision import Scaling
 from harness.seeds import chance, derive
 from harness.similarity import GradientSimilarity
 from harness.spread import Spread
+from harness.study.configuration import COMPONENTS, RunConfig
 from harness.training import SupernetTraining
 
 

@@ -24,7 +24,7 @@ from harness.stores.run_directory import METRICS, POINTS, RunDirectory, read_poi
 from harness.stores.stored import Problem, StoredRun, stored_run
 
 if TYPE_CHECKING:
-    from harness.study import Cell
+    from harness.study.trial import Cell
 
 __all__ = ["DirectoryStore", "Problem", "StoredRun"]
 

@@ -22,7 +22,7 @@ from harness.owner import this_process
 from harness.stores.curves import to_columns
 
 if TYPE_CHECKING:
-    from harness.study import Cell
+    from harness.study.trial import Cell
 
 SCHEMA = 2
 """Of all files of ours. Older ones are read; a newer one is refused, and the message says so.

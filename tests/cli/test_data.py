@@ -125,7 +125,7 @@ def test_a_download_that_fails_says_why_and_what_to_do(
 def test_neither_torch_nor_images_are_imported_for_a_fingerprint(data: Path) -> None:
     write_tree(data / "folder" / "train", ["ant", "bee"], 10)
     program = (
-        "import sys; from harness.data import fingerprint; print(fingerprint('folder'));"
+        "import sys; from harness.components.dataset import fingerprint; print(fingerprint('folder'));"
         "print([name for name in ('torch', 'PIL', 'pandas') if name in sys.modules])"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalogue import find_studies
 from harness.cli import main
 from harness.components import discovery
 from harness.presets import get_preset
-from harness.study import Request, expand
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
+from harness.study.study import Request
 from tests.stored_runs import store_run
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalogue import find_studies
 from harness.cli import main
 from harness.presets import get_preset
 from harness.stores.directory import StoredRun
 from harness.stores.run_directory import predictions_document, write_ranking
-from harness.study import expand
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
 from tests.stored_runs import store_run
 
 

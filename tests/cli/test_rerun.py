@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from harness.catalogue import find_studies
 from harness.cli import main
 from harness.components import discovery
 from harness.job import run_job
 from harness.presets import get_preset
 from harness.stores.directory import DirectoryStore
-from harness.study import expand
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
 from harness.truth.table import Table
 from tests.conftest import TOY
 from tests.stored_runs import forge
@@ -31,8 +31,8 @@ study = Study("mine", "Mine", [Row({"Method": "own"}, toy)], [Column("τ", "kend
 
 METHOD = """
 from dataclasses import dataclass
-from harness.method import Method
-from harness.registries import METHODS
+from harness.components.method import Method
+from harness.components.registries import METHODS
 
 @METHODS.register("own")
 @dataclass(frozen=True)

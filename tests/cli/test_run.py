@@ -25,8 +25,8 @@ REPOSITORY = Path(discovery.__file__).resolve().parents[1]
 METHODS = """
 import os, signal, time
 from dataclasses import dataclass
-from harness.method import Method
-from harness.registries import METHODS
+from harness.components.method import Method
+from harness.components.registries import METHODS
 
 @METHODS.register("well")
 @dataclass(frozen=True)

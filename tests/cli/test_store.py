@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from pymongo.database import Database
 
-from harness.catalogue import find_studies
 from harness.cli import main
 from harness.components import discovery
 from harness.job import run_job
@@ -26,7 +25,9 @@ from harness.stores.directory_claims import DirectoryClaims
 from harness.stores.mongo import connect
 from harness.stores.mongo_store import MongoStore
 from harness.stores.run_directory import predictions_document, write_ranking
-from harness.study import Request, expand
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
+from harness.study.study import Request
 from harness.truth.table import Table
 from tests.conftest import TOY
 from tests.mongod import Mongod

@@ -10,7 +10,9 @@ import pytest
 from harness.cli import main
 from harness.presets import get_preset
 from harness.stores.directory import DirectoryStore
-from harness.study import Column, Row, Study, expand
+from harness.study.expansion import expand
+from harness.study.layout import Column, Row
+from harness.study.study import Study
 from tests.browser import Browser
 from tests.stored_runs import store_run
 

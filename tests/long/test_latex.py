@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalogue import all_studies
 from harness.cli import main
 from harness.presets import get_preset
-from harness.study import expand
+from harness.study.catalogue import all_studies
+from harness.study.expansion import expand
 from tests.stored_runs import store_run
 
 DOCUMENT = r"""\documentclass[twocolumn]{article}

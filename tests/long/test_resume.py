@@ -52,10 +52,10 @@ def attempt(method: str, work: Path, out: Path, every: float, log: int) -> None:
     """Run the cell in this process, from its checkpoint if there is one, and store what came out."""
     import torch
 
-    from harness.cell import Watch, run_cell
     from harness.checkpoint import Checkpoint
-    from harness.config import RunConfig
-    from harness.study import Cell
+    from harness.study.configuration import RunConfig
+    from harness.study.trial import Cell
+    from harness.training.trial import Watch, run_cell
 
     torch.set_num_threads(1)
     config = RunConfig.from_json(

@@ -20,12 +20,12 @@ import torch
 from harness.components.dataset import DataSet, Split
 from harness.components.registries import SPACES
 from harness.components.space import Architecture
-from harness.config import Ranking, RunConfig
 from harness.cost import Meter
 from harness.data.loader import DeviceLoader
 from harness.memory import keep_freed_memory
 from harness.stages.rank import predict
 from harness.stages.train import Supernets, build_supernets, prepare
+from harness.study.configuration import Ranking, RunConfig
 from tests.perf.baseline import PlainSupernet, PlainTraining, loader
 
 Turn = Callable[[], object]
@@ -192,9 +192,9 @@ def plain_data(batches: str) -> Turn:
 
 
 def demo_cell(seed: int) -> RunConfig:
-    from harness.catalogue import find_studies
     from harness.presets import PRESETS
-    from harness.study import expand
+    from harness.study.catalogue import find_studies
+    from harness.study.expansion import expand
 
     (study,) = find_studies("ablation_calr_ms")
     return next(iter(expand(study, PRESETS["demo"]))).cell.config.with_valid(seed=seed)
@@ -202,7 +202,7 @@ def demo_cell(seed: int) -> RunConfig:
 
 def cell() -> Turn:
     """A demo cell's work alone: trained, ranked, judged."""
-    from harness.cell import run_cell
+    from harness.training.trial import run_cell
 
     seed = 0
 
@@ -217,7 +217,7 @@ def cell() -> Turn:
 def job() -> Turn:
     """The same cells as the harness runs them: claimed, recorded, checkpointed, stored."""
     from harness.job import run_job
-    from harness.study import Cell
+    from harness.study.trial import Cell
 
     folder = tempfile.TemporaryDirectory()
     told: list[dict[str, Any]] = []

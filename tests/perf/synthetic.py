@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from harness.catalogue import find_studies
 from harness.presets import PRESETS
 from harness.stores.directory import DirectoryStore
 from harness.stores.observer import DirectoryObserver
@@ -27,7 +26,9 @@ from harness.stores.run_directory import (
     RESULT,
     predictions_document,
 )
-from harness.study import Request, expand
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
+from harness.study.study import Request
 
 STUDY, PRESET = "ablation_calr_ms", "demo"
 EPOCHS, RANKED = 20, 400

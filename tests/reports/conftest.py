@@ -11,7 +11,9 @@ import pytest
 
 from harness.components.preset import Preset
 from harness.presets import get_preset
-from harness.study import Column, Row, Study, expand
+from harness.study.expansion import expand
+from harness.study.layout import Column, Row
+from harness.study.study import Study
 from tests.stored_runs import store_run
 
 GOLDEN = Path(__file__).with_name("golden")

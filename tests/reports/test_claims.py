@@ -11,7 +11,8 @@ import pytest
 
 from harness.components.discovery import component
 from harness.components.preset import Preset
-from harness.study import Column, Request, Row, Study
+from harness.study.layout import Column, Row
+from harness.study.study import Request, Study
 
 claims: Any = component("reports.claims")
 evidence: Any = component("reports.evidence")

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from harness.catalogue import find_studies
 from harness.components.discovery import component
 from harness.components.preset import Preset
 from harness.components.registries import BENCHMARKS
 from harness.stores.directory import DirectoryStore
-from harness.study import Column, Row, Study, expand
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
+from harness.study.layout import Column, Row
+from harness.study.study import Study
 from tests.reports.test_layouts import Fixed
 from tests.stored_runs import store_run
 

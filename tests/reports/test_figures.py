@@ -15,9 +15,10 @@ from harness.components.discovery import component
 from harness.components.preset import Preset
 from harness.components.space import Wiring
 from harness.errors import InvalidConfiguration
-from harness.layout import Bars, Computed, Curves, Drawings, Figure, Labels, Line, Scatter, Series
 from harness.stores.directory import DirectoryStore
-from harness.study import Column, Request, Row, Study, expand
+from harness.study.expansion import expand
+from harness.study.layout import Bars, Column, Computed, Curves, Drawings, Figure, Labels, Line, Row, Scatter, Series
+from harness.study.study import Request, Study
 from tests.stored_runs import store_run
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from harness.components.discovery import component
 from harness.components.preset import Preset
-from harness.layout import Bars, Figure
 from harness.stores.directory import DirectoryStore
-from harness.study import Column, Row, Study, expand
+from harness.study.expansion import expand
+from harness.study.layout import Bars, Column, Figure, Row
+from harness.study.study import Study
 from tests.stored_runs import store_run
 
 TAU = Column("Kendall's τ", "kendall_tau")

@@ -17,7 +17,9 @@ from harness.components.preset import Preset
 from harness.components.registries import BENCHMARKS, SPACES
 from harness.errors import HarnessError, UserError
 from harness.stores.directory import DirectoryStore
-from harness.study import Column, Row, Study, expand
+from harness.study.expansion import expand
+from harness.study.layout import Column, Row
+from harness.study.study import Study
 from tests.stored_runs import store_run
 
 RENDERERS = [("markdown", "md"), ("latex", "tex"), ("tidy", "csv"), ("html", "html")]

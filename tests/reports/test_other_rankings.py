@@ -11,7 +11,9 @@ from harness.plan import make_plan
 from harness.presets import get_preset
 from harness.results import record
 from harness.stores.directory import DirectoryStore
-from harness.study import Column, Row, Study, expand
+from harness.study.expansion import expand
+from harness.study.layout import Column, Row
+from harness.study.study import Study
 from tests.stages.test_retrain import CHILD
 from tests.stored_runs import store_run
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.catalogue import all_studies
 from harness.components.discovery import component
 from harness.errors import DataError
+from harness.study.catalogue import all_studies
 
 numbers: Any = component("reports.paper_numbers")
 paper_claims: Any = component("reports.paper_claims")

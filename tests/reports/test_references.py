@@ -10,7 +10,8 @@ import pytest
 from harness.components.discovery import component
 from harness.components.preset import Preset
 from harness.stores.directory import DirectoryStore
-from harness.study import Column, Row, Study
+from harness.study.layout import Column, Row
+from harness.study.study import Study
 
 TOY = Preset(
     "toy",

@@ -12,7 +12,8 @@ import pytest
 from harness.components.discovery import component
 from harness.components.preset import Preset
 from harness.stores.directory import DirectoryStore
-from harness.study import Study, expand
+from harness.study.expansion import expand
+from harness.study.study import Study
 
 FORMATS = [("markdown", "small.md"), ("latex", "small.tex"), ("tidy", "small.csv")]
 

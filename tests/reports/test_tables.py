@@ -12,7 +12,10 @@ from harness.components.discovery import component
 from harness.components.preset import Preset
 from harness.errors import InvalidConfiguration
 from harness.stores.directory import DirectoryStore
-from harness.study import Cell, Column, Request, Row, Study, expand
+from harness.study.expansion import expand
+from harness.study.layout import Column, Row
+from harness.study.study import Request, Study
+from harness.study.trial import Cell
 from tests.stored_runs import store_run
 
 

@@ -17,9 +17,9 @@ from harness.components.dataset import DataSet
 from harness.components.discovery import component
 from harness.components.registries import SPACES
 from harness.components.space import Architecture, NetworkSettings
-from harness.config import RunConfig
 from harness.data.loader import DeviceLoader
 from harness.stages.train import build_supernets, prepare
+from harness.study.configuration import RunConfig
 
 cell = component("spaces.nasbench201.cell")
 evaluation = component("spaces.nasbench201.evaluation")

@@ -14,7 +14,6 @@ from harness.components.dataset import DataSet
 from harness.components.method import Part
 from harness.components.registries import BENCHMARKS, DATASETS, SPACES
 from harness.components.space import Architecture
-from harness.config import Ranking, RunConfig
 from harness.cost import Meter
 from harness.data.loader import in_order
 from harness.errors import UnknownName
@@ -28,6 +27,7 @@ from harness.stages.rank import (
     top_architectures,
 )
 from harness.stages.train import Supernets, train
+from harness.study.configuration import Ranking, RunConfig
 from harness.truth.table import Table, TableBenchmark
 
 

@@ -12,10 +12,8 @@ import pytest
 import torch
 
 from harness.agenda import Agenda
-from harness.cell import Outcome, retrain_cell
 from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS, SPACES
-from harness.config import Retraining, RunConfig
 from harness.cost import Meter
 from harness.errors import InvalidConfiguration
 from harness.executors import Event, Job, Later
@@ -25,7 +23,12 @@ from harness.stages.retrain import best_found, retrain, with_valid
 from harness.stages.standalone import StandaloneRecipe, train_standalone
 from harness.stores.directory import DirectoryStore
 from harness.stores.directory_claims import DirectoryClaims
-from harness.study import Cell, Column, Row, Study, expand
+from harness.study.configuration import Retraining, RunConfig
+from harness.study.expansion import expand
+from harness.study.layout import Column, Row
+from harness.study.study import Study
+from harness.study.trial import Cell
+from harness.training.trial import Outcome, retrain_cell
 from tests.stored_runs import store_run
 from tests.test_checkpoint import Record, Stop, checkpoint, seed_globals, toy, weights
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.config import RunConfig
 from harness.stores.directory import DirectoryStore
 from harness.stores.observer import DirectoryObserver
 from harness.stores.run_directory import LOG, PREDICTIONS, RunDirectory, predictions_document
-from harness.study import Cell
+from harness.study.configuration import RunConfig
+from harness.study.trial import Cell
 
 RESULT = {
     "kendall_tau": 0.5,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.components import discovery
-from harness.identity import Cell
+from harness.study.trial import Cell
 
 STORED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("stored_keys.json").read_text())
 

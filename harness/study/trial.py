@@ -7,26 +7,25 @@ measured is not part of it, so that tables share cells.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.components import dataset as data
 from harness.components.benchmark import fingerprint
 from harness.components.registries import BENCHMARKS, DATASETS, SPACES
 from harness.components.registry import Registry
-from harness.config import COMPONENTS, Observe, Ranking, RunConfig, read
 from harness.documents import canonical
-from harness.errors import DataError, UserError
+from harness.errors import DataError
+from harness.study.configuration import COMPONENTS, Observe, RunConfig
+from harness.study.fingerprints import KNOWN_BY_MEANING, images_of, remembered_ranking
 
 if TYPE_CHECKING:
-    from harness.stores.stored import StoredRun
+    pass
 
-_BESIDE_THE_ENGINE = Path(__file__).resolve().parents[1]
+_BESIDE_THE_ENGINE = Path(__file__).resolve().parents[2]
 
 TRAINING_VERSION = 1
 """Changes when the engine's training means something else for the same configuration.
@@ -40,18 +39,6 @@ RETRAINING_VERSION = 1
 
 MEASURED = ("rank", "benchmark", "observe")
 """Configuration that says what is measured, not what is trained."""
-
-_KNOWN_BY_MEANING = ("truth", "selection_on", "top1", "top_share", "top_sample", "complexity")
-
-NOT_HERE = "not here"
-"""Stands for images, or a judgement, that nothing is known of: no stored run has them."""
-
-_recorded: dict[str, set[str]] = {}
-"""By data set, the images that stored runs were made with."""
-
-_judged: dict[str, set[str]] = {}
-"""By what was asked of them, the keys that the rankings of stored runs have."""
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -162,16 +149,13 @@ class Cell:
         try:
             return self.ranking_key_here()
         except DataError as error:
-            known = _judged.get(_asked(self.config.rank, self.config.benchmark, self.config.dataset), {NOT_HERE})
-            if len(known) > 1:
-                raise DataError(f"{error}; the stored runs were judged by {len(known)} versions of it") from error
-            return next(iter(known))
+            return remembered_ranking(self.config, error)
 
     def ranking_key_here(self) -> str:
         """The same for what is to be stored. Raises `DataError` when the benchmark cannot be read."""
         config, rank = self.config, self.config.rank
         load = BENCHMARKS.get(config.benchmark)
-        asked = {key: value for key, value in config.json()["rank"].items() if key not in _KNOWN_BY_MEANING}
+        asked = {key: value for key, value in config.json()["rank"].items() if key not in KNOWN_BY_MEANING}
         truth, selection = (fingerprint(load, on(config.dataset)) for on in (rank.truth_of, rank.selects_on))
         known_by: list[Any] = [asked, config.benchmark, truth]
         # By meaning, and only where it is not the plain one: rankings that were stored before still count.
@@ -182,67 +166,6 @@ class Cell:
         if rank.top_share is not None:
             known_by.append({"share": rank.top_share, "sample": rank.top_sample, "by": rank.complexity})
         return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:16]
-
-
-def images_of(dataset: str) -> str | None:
-    """What `Cell.images` is for that data set.
-
-    Files that are missing do no harm to what only reads or plans: then it is what all stored runs that were
-    looked at so far have (`remember_images`). Raises `DataError` when these do not agree.
-    """
-    try:
-        return data.fingerprint(dataset)
-    except DataError as error:
-        known = _recorded.get(dataset, {NOT_HERE})
-        if len(known) > 1:
-            raise DataError(f"{error}; the stored runs were made with {len(known)} different versions of it") from error
-        return next(iter(known))
-
-
-def are_here(dataset: str) -> bool:
-    """Whether the files of a data set are here, and right."""
-    try:
-        data.fingerprint(dataset)
-    except DataError:
-        return False
-    return True
-
-
-def remember_images(cells: Iterable[Mapping[str, Any]]) -> None:
-    """Know the images that stored runs (as `Cell.json` gives their cells) were made with."""
-    for cell in cells:
-        if cell.get("images"):
-            _recorded.setdefault(cell["config"]["dataset"], set()).add(cell["images"])
-
-
-def can_be_judged(benchmark: str) -> bool:
-    """Whether the table of a benchmark is here, and right."""
-    try:
-        BENCHMARKS.get(benchmark)()
-    except DataError:
-        return False
-    return True
-
-
-def remember_rankings(runs: Iterable[StoredRun]) -> None:
-    """Know how the rankings of these runs were asked for, and no longer those of others."""
-    _judged.clear()
-    for run in runs:
-        if not run.counts:
-            continue
-        config = run.cell["config"]
-        own = {} if run.own_ranking is None else {run.own_ranking: config}
-        for key, asked in {**own, **run.asked}.items():
-            with contextlib.suppress(UserError, KeyError, TypeError):  # asked for by another version: not known
-                rank = read(Ranking, asked["rank"], "rank")
-                _judged.setdefault(_asked(rank, asked["benchmark"], config["dataset"]), set()).add(key)
-
-
-def _asked(rank: Ranking, benchmark: str, dataset: str) -> str:
-    """All that a ranking's key stands for but the truth itself."""
-    asked = {key: value for key, value in vars(rank).items() if key not in _KNOWN_BY_MEANING}
-    share = None if rank.top_share is None else [rank.top_share, rank.top_sample, rank.complexity]
-    return canonical([asked, benchmark, rank.truth_of(dataset), rank.selects_on(dataset), rank.top1, share])
 
 
 def version(registry: Registry[Any], name: str) -> int | str:

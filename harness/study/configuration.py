@@ -9,46 +9,19 @@ fields of the component's dataclass, so a new component needs no edit here.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
-import sys
-import types
-import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from harness.components.registries import BENCHMARKS, CLUSTER_RULES, DATASETS, METHODS, SAMPLERS, SCHEDULES, SPACES
 from harness.components.registry import Registry
 from harness.components.space import NetworkSettings
-from harness.errors import InvalidConfiguration, UnknownName, UserError
+from harness.errors import UnknownName
+from harness.study.reader import Component, as_component, as_type, hints, read, require
 
 T = TypeVar("T")
-
-
-def require(holds: bool, message: str) -> None:
-    """Raise `InvalidConfiguration` unless the condition holds."""
-    if not holds:
-        raise InvalidConfiguration(message)
-
-
-@dataclass(frozen=True)
-class Component:
-    """A component by name, with its options."""
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def build(self, registry: Registry[Any], where: str) -> Any:
-        """The component itself. Raises `UnknownName` or `InvalidConfiguration`."""
-        component = registry.get(self.name)
-        if not (isinstance(component, type) and dataclasses.is_dataclass(component)):
-            raise InvalidConfiguration(
-                f"{registry.kind} {self.name!r} ({registry.entries[self.name].origin}) is no dataclass, so its options "
-                "are unknown: put @dataclass(frozen=True) above it"
-            )
-        return read(component, dict(self.options), where, also="name")
 
 
 @dataclass(frozen=True)
@@ -268,15 +241,15 @@ class RunConfig:
     def __post_init__(self) -> None:
         # Checked before anything runs, and typed and complete whichever way it was made: configurations
         # that mean the same are equal, as objects and as text.
-        for key, kind in _hints(RunConfig).items():
+        for key, kind in hints(RunConfig).items():
             value = getattr(self, key)
             if key in COMPONENTS:
-                component = _component(value, key)
+                component = as_component(value, key)
                 value = Component(component.name, dataclasses.asdict(component.build(COMPONENTS[key], key)))
             elif dataclasses.is_dataclass(value) and isinstance(value, kind):
                 value = read(type(value), vars(value), key)
             else:
-                value = _value(kind, value, key)
+                value = as_type(kind, value, key)
             object.__setattr__(self, key, value)
         for key, registry in NAMES.items():
             if (name := getattr(self, key)) not in registry:
@@ -326,68 +299,3 @@ COMPONENTS: dict[str, Registry[Any]] = {
     "sampler": SAMPLERS,
 }
 NAMES: dict[str, Registry[Any]] = {"space": SPACES, "dataset": DATASETS, "benchmark": BENCHMARKS}
-
-
-def read(cls: type[T], document: object, where: str, also: str | None = None) -> T:
-    """A dataclass from plain JSON types. Raises `InvalidConfiguration` on any key or type that does not fit."""
-    if not isinstance(document, Mapping):
-        raise InvalidConfiguration(f"{where or 'the configuration'} must be a set of keys, not {document!r}")
-    hints = _hints(cls)
-    allowed = [f.name for f in dataclasses.fields(cls) if f.init]  # type: ignore[arg-type]
-    for key in document:
-        if key not in allowed:
-            raise _unknown_key(f"{where}.{key}" if where else str(key), key, [*([also] if also else []), *allowed])
-    for option in dataclasses.fields(cls):  # type: ignore[arg-type]
-        required = option.default is dataclasses.MISSING and option.default_factory is dataclasses.MISSING
-        if option.init and required and option.name not in document:
-            raise InvalidConfiguration(f"{where}.{option.name} is missing" if where else f"{option.name} is missing")
-    values = {
-        key: _value(hints[key], value, f"{where}.{key}" if where else str(key)) for key, value in document.items()
-    }
-    return cls(**values)
-
-
-_hints: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
-
-
-def _unknown_key(path: str, key: object, allowed: list[str]) -> UserError:
-    import difflib
-
-    near = difflib.get_close_matches(str(key), allowed, n=1)
-    suggestion = f"; did you mean {near[0]!r}?" if near else "."
-    return InvalidConfiguration(f"no configuration key {path!r}{suggestion} Allowed: {', '.join(allowed)}")
-
-
-def _value(kind: Any, value: Any, where: str) -> Any:
-    """`value` as the type `kind`, or an error."""
-    if kind is Component:
-        return _component(value, where)
-    if dataclasses.is_dataclass(kind):
-        return value if isinstance(value, kind) else read(kind, value, where)  # type: ignore[arg-type]
-    origin = get_origin(kind)
-    if origin in (Union, types.UnionType):
-        kinds = [other for other in get_args(kind) if other is not type(None)]
-        if value is None and len(kinds) < len(get_args(kind)):
-            return None
-        return _value(kinds[0], value, where) if len(kinds) == 1 else value
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_value(get_args(kind)[0], item, where) for item in value)
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if not abs(value) <= sys.float_info.max:  # an integer, too, may be beyond all floats
-            raise InvalidConfiguration(f"{where} must be a finite number, not {value!r}")
-        return float(value) + 0.0  # -0.0 is 0.0
-    fits = isinstance(value, typing.cast(type, origin or kind)) and not (isinstance(value, bool) and kind is not bool)
-    if not fits:
-        name = getattr(origin or kind, "__name__", str(kind))
-        raise InvalidConfiguration(f"{where} must be of type {name}, not {value!r}")
-    return value
-
-
-def _component(value: Any, where: str) -> Component:
-    if isinstance(value, Component):
-        return value
-    if isinstance(value, str):
-        return Component(value)
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        return Component(value["name"], {key: option for key, option in value.items() if key != "name"})
-    raise InvalidConfiguration(f"{where} must be a name, or keys with a name and its options, not {value!r}")

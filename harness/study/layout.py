@@ -15,7 +15,7 @@ from harness.errors import InvalidConfiguration
 
 if TYPE_CHECKING:
     from harness.components.space import Architecture, Space
-    from harness.study import Request
+    from harness.study.study import Request
 
 Labels = Mapping[str, str | bool]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.components.discovery import load_file, study_files
 from harness.errors import NameCollision, UnknownName, UserError
-from harness.study import Study
+from harness.study.study import Study
 
 
 def find_studies(name: str) -> list[Study]:

@@ -1,87 +1,25 @@
-"""Studies, and the cells that they ask for. Imports no torch.
-
-A study is a table: rows of configuration settings, columns of metrics. Expanded under a preset it gives
-requests: a cell (what is trained) with a ranking (what is measured of it). A study is a view of runs, not
-their owner: cells are known by their identity, and tables that overlap share them.
-"""
+"""Expands a study under a preset into the requests for its trials. Imports no torch."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.components.method import Method
 from harness.components.preset import Preset
 from harness.components.registries import SPACES
 from harness.components.registry import Registry
-from harness.config import COMPONENTS, Retraining, RunConfig
-from harness.documents import canonical
 from harness.errors import InvalidConfiguration
-from harness.identity import Cell, are_here, can_be_judged, remember_images, remember_rankings
-from harness.layout import Bars, Column, Computed, Curves, Drawings, Figure, Line, Row, Scatter, Series
 from harness.seeds import chance
+from harness.study.configuration import COMPONENTS, Retraining, RunConfig
+from harness.study.fingerprints import are_here, can_be_judged, remember_images, remember_rankings
+from harness.study.study import Request, Study
+from harness.study.trial import Cell
 
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
-
-__all__ = [
-    "Bars",
-    "Cell",
-    "Column",
-    "Computed",
-    "Curves",
-    "Drawings",
-    "Figure",
-    "Line",
-    "Request",
-    "Row",
-    "Scatter",
-    "Series",
-    "Study",
-    "apply",
-    "canonical",
-    "dotted",
-    "expand",
-    "expand_stored",
-]
-
-
-@dataclass(frozen=True)
-class Study:
-    """A table as configuration. `group` names the label column whose equal values form a block."""
-
-    name: str
-    title: str
-    rows: Sequence[Row]
-    columns: Sequence[Column]
-    paper: str = ""
-    """The paper's tables that it rebuilds, separated by commas."""
-    group: str | None = None
-    figures: Sequence[Figure] = ()
-
-    def __post_init__(self) -> None:
-        labels = [tuple(row.labels) for row in self.rows]
-        if not self.rows or len(set(labels)) != 1:
-            raise InvalidConfiguration(f"study {self.name}: every row needs the same label columns, got {set(labels)}")
-        if self.group is not None and self.group not in labels[0]:
-            raise InvalidConfiguration(f"study {self.name}: group {self.group!r} is none of {list(labels[0])}")
-        names = [figure.name for figure in self.figures]
-        if len(set(names)) != len(names):
-            raise InvalidConfiguration(f"study {self.name}: two figures have one name among {names}")
-
-
-@dataclass(frozen=True)
-class Request:
-    """One run that a study asks for: which row, data set and seed, and the cell itself."""
-
-    study: str
-    row: int
-    dataset: str
-    seed: int
-    cell: Cell
-    overridden: bool
 
 
 def expand(

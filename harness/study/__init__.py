@@ -1,0 +1,38 @@
+"""What is asked: studies, configurations, and the trials that they expand into. No torch.
+
+A study file needs only what is exported here: `from harness.study import Column, Row, Study`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.study.expansion import expand
+    from harness.study.layout import Bars, Column, Computed, Curves, Drawings, Figure, Line, Row, Scatter, Series
+    from harness.study.study import Request, Study
+
+__all__ = [
+    "Bars",
+    "Column",
+    "Computed",
+    "Curves",
+    "Drawings",
+    "Figure",
+    "Line",
+    "Request",
+    "Row",
+    "Scatter",
+    "Series",
+    "Study",
+    "expand",
+]
+_ELSEWHERE = {"Request": "study", "Study": "study", "expand": "expansion"}
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when asked for: whatever needs one module of this package need not load the others.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'layout')}"), name)

@@ -1,0 +1,54 @@
+"""Studies, and the cells that they ask for. Imports no torch.
+
+A study is a table: rows of configuration settings, columns of metrics. Expanded under a preset it gives
+requests: a cell (what is trained) with a ranking (what is measured of it). A study is a view of runs, not
+their owner: cells are known by their identity, and tables that overlap share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.errors import InvalidConfiguration
+from harness.study.layout import Column, Figure, Row
+from harness.study.trial import Cell
+
+if TYPE_CHECKING:
+    pass
+
+@dataclass(frozen=True)
+class Study:
+    """A table as configuration. `group` names the label column whose equal values form a block."""
+
+    name: str
+    title: str
+    rows: Sequence[Row]
+    columns: Sequence[Column]
+    paper: str = ""
+    """The paper's tables that it rebuilds, separated by commas."""
+    group: str | None = None
+    figures: Sequence[Figure] = ()
+
+    def __post_init__(self) -> None:
+        labels = [tuple(row.labels) for row in self.rows]
+        if not self.rows or len(set(labels)) != 1:
+            raise InvalidConfiguration(f"study {self.name}: every row needs the same label columns, got {set(labels)}")
+        if self.group is not None and self.group not in labels[0]:
+            raise InvalidConfiguration(f"study {self.name}: group {self.group!r} is none of {list(labels[0])}")
+        names = [figure.name for figure in self.figures]
+        if len(set(names)) != len(names):
+            raise InvalidConfiguration(f"study {self.name}: two figures have one name among {names}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run that a study asks for: which row, data set and seed, and the cell itself."""
+
+    study: str
+    row: int
+    dataset: str
+    seed: int
+    cell: Cell
+    overridden: bool
