@@ -47,7 +47,7 @@ class Assignment:
     compile: bool = False
     """Whether torch compiles the operations of networks."""
     profile: bool = False
-    """Whether it is written down where the time goes; see `harness.profiling`."""
+    """Whether it is written down where the time goes; see `harness.training.profiling`."""
     timeout: float | None = None
     """Only to be told with the failure: the executor keeps the time."""
 

@@ -18,16 +18,16 @@ import torch
 from sacred import SETTINGS, Experiment
 from sacred.observers import RunObserver
 
-from harness.cell import Outcome, Watch, retrain_cell, run_cell
-from harness.checkpoint import Checkpoint
 from harness.components.registries import SPACES
 from harness.components.space import Architecture
 from harness.documents import finite
 from harness.interruption import held_back
 from harness.seeds import derive
-from harness.stages.train import Progress
+from harness.stores.checkpoints import Checkpoint
 from harness.stores.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.study.trial import Cell
+from harness.training.stages.train import Progress
+from harness.training.trial import Outcome, Watch, retrain_cell, run_cell
 
 Report = Callable[[dict[str, Any]], None]
 

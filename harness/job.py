@@ -22,24 +22,24 @@ import torch
 from harness import environment
 from harness.agenda import claim_key
 from harness.assignment import Assignment
-from harness.cell import Watch, rank_again
-from harness.checkpoint import Checkpoint
-from harness.compilation import operations_compiled
 from harness.components.dataset import fingerprint
 from harness.documents import one_line, utc_now, without_nan
 from harness.errors import DataError, HarnessError, UnknownName, Unreachable
 from harness.experiment import Report, numbered, sacred_run, seed_globals, throttled
 from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
-from harness.memory import keep_freed_memory
 from harness.plan import state_of
-from harness.stages.retrain import best_found
 from harness.stores import supersede
+from harness.stores.checkpoints import Checkpoint
 from harness.stores.claims import ClaimLost, Lease
 from harness.stores.directory import StoredRun
 from harness.stores.log import drop_drawings, output_to
 from harness.stores.observer import DirectoryObserver
 from harness.stores.run_directory import LOG, RANKINGS, WEIGHTS, RunDirectory, predictions_document, write_ranking
 from harness.study.trial import Cell
+from harness.training.allocator import keep_freed_memory
+from harness.training.compilation import operations_compiled
+from harness.training.stages.retrain import best_found
+from harness.training.trial import Watch, rank_again
 
 if TYPE_CHECKING:
     from harness.stores.mirroring import Mirror
@@ -131,7 +131,7 @@ def _profiled(cell: Cell, directory: RunDirectory, job: Assignment) -> contextli
     """Writes down where the time of the run goes, if that is asked for."""
     if not job.profile:
         return contextlib.nullcontext()
-    from harness.profiling import PROFILES, profiled
+    from harness.training.profiling import PROFILES, profiled
 
     title = f"run {directory.id} ({cell.config.method.name}, seed {cell.config.seed}), on {job.computes_on}"
     return profiled(job.directory.path / PROFILES / directory.id, title, torch.device(job.computes_on))

@@ -18,7 +18,7 @@ from harness.components.space import Architecture, Space
 from harness.errors import InvalidConfiguration
 
 if TYPE_CHECKING:
-    from harness.training import SupernetTraining
+    from harness.training.supernet import SupernetTraining
 
 
 @METHODS.register("related")

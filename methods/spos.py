@@ -10,7 +10,7 @@ from harness.components.registries import METHODS
 from harness.components.space import Architecture
 
 if TYPE_CHECKING:
-    from harness.training import SupernetTraining
+    from harness.training.supernet import SupernetTraining
 
 
 @METHODS.register("spos")

@@ -83,7 +83,7 @@ def _result(cell: Cell, name: str, store: Store) -> dict[str, Any]:
 def _compute(cell: Cell, name: str) -> dict[str, Any]:
     import torch
 
-    from harness.cell import run_reference
+    from harness.training.trial import run_reference
 
     # One thread: the sums, and so the predictions, do not depend on how many cores there are.
     threads = torch.get_num_threads()

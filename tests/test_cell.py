@@ -11,8 +11,8 @@ import pytest
 
 from harness.components.registries import SPACES
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.stages.train import Progress
 from harness.study.configuration import RunConfig
+from harness.training.stages.train import Progress
 from harness.training.trial import REFERENCES, Outcome, Watch, rank_again, run_cell, run_reference
 from harness.truth.table import Table
 

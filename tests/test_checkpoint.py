@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 import torch
 
-from harness.checkpoint import Checkpoint, CheckpointNotWritten, stored_checkpoints
 from harness.components import discovery
 from harness.errors import DataError, HarnessError
-from harness.stages.train import Progress
+from harness.stores.checkpoints import Checkpoint, CheckpointNotWritten, stored_checkpoints
 from harness.study.configuration import RunConfig
 from harness.study.trial import Cell
+from harness.training.stages.train import Progress
 from harness.training.trial import Outcome, Watch, run_cell
 
 

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from harness.cell_state import CellState
 from harness.components.registries import BENCHMARKS
 from harness.errors import DataError, InvalidConfiguration
 from harness.job import run_job
 from harness.plan import make_plan
 from harness.presets import get_preset
-from harness.stages import train as stage
 from harness.stores.directory import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.configuration import RunConfig
@@ -23,6 +21,8 @@ from harness.study.expansion import expand, expand_stored
 from harness.study.layout import Column, Row
 from harness.study.study import Study
 from harness.study.trial import Cell
+from harness.training.stages import train as stage
+from harness.training.state import CellState
 from harness.training.trial import run_cell
 from harness.truth.table import TableBenchmark
 from tests.stages.test_retrain import CHILD, RETRAIN
@@ -129,7 +129,7 @@ def test_supernets_that_are_trained_hold_nothing_but_their_weights(monkeypatch: 
         }
     )
     from harness.components.registries import DATASETS
-    from harness.cost import Meter
+    from harness.training.cost import Meter
 
     stage.train(config, DATASETS.get("digits")(), Meter(torch.device("cpu")), keeper=Keeper())
     (course,) = kept

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from harness.compilation import operations_compiled
 from harness.components.dataset import DataSet
-from harness.stages.train import build_supernets
 from harness.study.configuration import RunConfig
+from harness.training.compilation import operations_compiled
+from harness.training.stages.train import build_supernets
 
 PATH = (3, 2, 1, 3, 4, 2)
 CONFIG = RunConfig.from_json({"network": {"width": 4, "depth": 1}})

@@ -10,7 +10,7 @@ import time
 import pytest
 import torch
 
-from harness.cost import Meter
+from harness.training.cost import Meter
 
 MEGABYTE = 2**20
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from harness import memory
+from harness.training import allocator as memory
 
 FAULTS = """
 import resource, sys

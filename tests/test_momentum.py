@@ -14,7 +14,7 @@ from torch.nn import functional
 from harness.components.registries import SPACES
 from harness.components.space import Architecture, NetworkSettings, Space
 from harness.errors import InvalidConfiguration
-from harness.momentum import Optimiser, SeparatedMomentum
+from harness.training.separation import Optimiser, SeparatedMomentum
 
 ALL_3X3: Architecture = (3,) * 6
 ALL_1X1: Architecture = (2,) * 6

@@ -18,15 +18,15 @@ from harness.components.discovery import component
 from harness.components.method import Part
 from harness.components.registries import SPACES
 from harness.components.space import NetworkSettings
-from harness.cost import Meter
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
-from harness.momentum import SeparatedMomentum
-from harness.observers import observed_subnets
-from harness.similarity import GradientSimilarity
-from harness.spread import Deviation, Spread
 from harness.study.configuration import Observe, Optimiser, RunConfig
-from harness.training import SupernetTraining
+from harness.training.cost import Meter
+from harness.training.observers.curves import observed_subnets
+from harness.training.observers.similarity import GradientSimilarity
+from harness.training.observers.spread import Deviation, Spread
+from harness.training.separation import SeparatedMomentum
+from harness.training.supernet import SupernetTraining
 from harness.training.trial import run_cell
 
 ALL = {"kendall_tau_every": 1, "subnets_every": 1, "spread": True, "gradient_similarity": True}

@@ -11,11 +11,11 @@ from torch import Tensor
 from harness.components.dataset import DataSet
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
-from harness.momentum import SeparatedMomentum
-from harness.precision import FIRST_SCALE, PATIENCE, Scaling
-from harness.stages.train import build_supernets, prepare
 from harness.study.configuration import Optimiser, RunConfig
 from harness.study.trial import Cell
+from harness.training.precision import FIRST_SCALE, PATIENCE, Scaling
+from harness.training.separation import SeparatedMomentum
+from harness.training.stages.train import build_supernets, prepare
 
 CPU = torch.device("cpu")
 

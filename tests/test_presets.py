@@ -26,15 +26,15 @@ from harness.metrics import kendall_tau
 from harness.points import POINTS, SAME
 from harness.presets import OFFICIAL, PAPER, PRESETS, with_points
 from harness.seeds import chance
-from harness.stages.rank import Judgement, judge, selected_architectures
-from harness.stages.train import Supernets, build_supernets, prepare
 from harness.stores.directory import DirectoryStore
 from harness.stores.run_directory import predictions_document, write_ranking
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Request, Study
-from harness.training import SupernetTraining
+from harness.training.stages.rank import Judgement, judge, selected_architectures
+from harness.training.stages.train import Supernets, build_supernets, prepare
+from harness.training.supernet import SupernetTraining
 from harness.truth.imported import AccuracyTable, ImportedBenchmark
 from tests.stored_runs import store_run
 

@@ -14,10 +14,10 @@ import torch
 
 from harness.cli import main
 from harness.job import run_job
-from harness.profiling import PHASES, TRACED, Phases, profiled
 from harness.stores.directory import DirectoryStore
 from harness.study.configuration import RunConfig
 from harness.study.trial import Cell
+from harness.training.profiling import PHASES, TRACED, Phases, profiled
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from harness.components.registries import SPACES
 from harness.components.space import Architecture, NetworkSettings
 from harness.data.loader import Batch
 from harness.errors import InvalidConfiguration
-from harness.momentum import Optimiser, SeparatedMomentum
-from harness.training import SupernetTraining
+from harness.training.separation import Optimiser, SeparatedMomentum
+from harness.training.supernet import SupernetTraining
 
 clusters = component("methods.clusters")
 samplers = component("methods.samplers")

@@ -52,7 +52,7 @@ def build(
         TimeRemainingColumn,
     )
 
-    from harness.stages.standalone import StandaloneRecipe
+    from harness.training.stages.standalone import StandaloneRecipe
     from harness.truth.build import Plan, assemble
     from harness.truth.build import build as build_pieces
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from harness.data.loader import Batch
-    from harness.training import SupernetTraining
+    from harness.training.supernet import SupernetTraining
 
 @dataclass(frozen=True)
 class Part:

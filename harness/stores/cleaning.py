@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.checkpoint import stored_checkpoints
 from harness.files import DAY, is_unfinished, living_writer
+from harness.stores.checkpoints import stored_checkpoints
 from harness.stores.claims import Claims
 from harness.stores.directory import CLAIMS, RUN_ID, WORK
 from harness.stores.directory_claims import DirectoryClaims

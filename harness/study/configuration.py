@@ -45,10 +45,10 @@ class Training:
     first_step: int = 1
     """t of the first step: 1 in the paper's algorithms, 0 in the released code."""
     weighting: str = "algorithm-2"
-    """How paths of one step with different learning rates are combined; see `harness.training`."""
+    """How paths of one step with different learning rates are combined; see `harness.training.supernet`."""
     label_smoothing: float = 0.0
     precision: str = "float32"
-    """What passes are computed in: float32, bfloat16 or float16; see `harness.precision`."""
+    """What passes are computed in: float32, bfloat16 or float16; see `harness.training.precision`."""
 
     def __post_init__(self) -> None:
         require(self.epochs >= 1, f"train.epochs must be at least 1, not {self.epochs}")
@@ -168,9 +168,9 @@ class Observe:
     subnets_every: int = 0
     """Validation loss and accuracy of a small, a medium and a large subnet after every so many epochs."""
     spread: bool = False
-    """How much gradients and momentum buffers vary over the steps of each epoch; see `harness.spread`."""
+    """How much gradients and momentum buffers vary over the steps of each epoch; see `training/observers/spread.py`."""
     gradient_similarity: bool = False
-    """How alike the first layer's gradients of a step's paths are in the last epoch; see `harness.similarity`."""
+    """How alike the first layer's gradients of a step's paths are in the last epoch; see `training/observers/similarity.py`."""
 
     def __post_init__(self) -> None:
         for name in ("kendall_tau_every", "subnets_every"):

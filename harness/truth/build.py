@@ -27,7 +27,7 @@ from harness.components.space import Space
 from harness.environment import cpu_model
 from harness.errors import DataError, Diverged, HarnessError
 from harness.seeds import derive
-from harness.stages.standalone import StandaloneRecipe, train_standalone
+from harness.training.stages.standalone import StandaloneRecipe, train_standalone
 from harness.truth.table import Table
 
 CLASSES_A_PIECE = 24

@@ -16,7 +16,7 @@ import pytest
 
 from harness.components.registries import DATASETS, SPACES
 from harness.errors import DataError, HarnessError
-from harness.stages.standalone import StandaloneRecipe, train_standalone
+from harness.training.stages.standalone import StandaloneRecipe, train_standalone
 from harness.truth import build as building
 from harness.truth.build import Plan, assemble, build, class_numbers, make_piece, piece_file, pieces, read_piece
 from harness.truth.table import Table, TableBenchmark

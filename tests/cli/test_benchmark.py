@@ -11,7 +11,7 @@ import torch
 
 from harness.cli import main
 from harness.components.registries import BENCHMARKS, DATASETS, SPACES
-from harness.stages.standalone import StandaloneRecipe
+from harness.training.stages.standalone import StandaloneRecipe
 from harness.truth.build import Plan, command, make_piece, pieces
 from harness.truth.table import Table
 from tests.official_files import malicious, rows, write_csv

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.components.dataset import SPLITS, DataSet, cache
+from harness.data import SPLITS, DataSet, cache
 from harness.data.loader import DeviceLoader, in_order
 from harness.errors import DataError
 from tests.data.formats import small_set
@@ -138,7 +138,7 @@ def test_a_cache_that_cannot_be_written(data: Path, monkeypatch: pytest.MonkeyPa
 BUILDER = """
 import sys
 from pathlib import Path
-from harness.components.dataset import cache
+from harness.data import cache
 from tests.data.formats import small_set
 
 def decode(scratch):

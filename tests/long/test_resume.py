@@ -52,7 +52,7 @@ def attempt(method: str, work: Path, out: Path, every: float, log: int) -> None:
     """Run the cell in this process, from its checkpoint if there is one, and store what came out."""
     import torch
 
-    from harness.checkpoint import Checkpoint
+    from harness.stores.checkpoints import Checkpoint
     from harness.study.configuration import RunConfig
     from harness.study.trial import Cell
     from harness.training.trial import Watch, run_cell
@@ -125,7 +125,7 @@ def main(method: str, folder: Path, kills: int) -> None:
     import sklearn.datasets  # noqa: F401
     import torch._dynamo  # noqa: F401  # the first step would import it
 
-    import harness.cell  # noqa: F401
+    import harness.training.trial  # noqa: F401
 
     chance = random.Random(method)
     work, cells = folder / "work", folder / "cells"

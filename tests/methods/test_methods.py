@@ -16,8 +16,8 @@ from harness.components.method import Method, Part
 from harness.components.registries import METHODS, SPACES
 from harness.components.space import Architecture, NetworkSettings, Space
 from harness.errors import InvalidConfiguration
-from harness.momentum import Optimiser, SeparatedMomentum
-from harness.training import SupernetTraining
+from harness.training.separation import Optimiser, SeparatedMomentum
+from harness.training.supernet import SupernetTraining
 
 FairNAS: Any = component("methods.fairnas").FairNAS
 FSNAS: Any = component("methods.fsnas").FSNAS

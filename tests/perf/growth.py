@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 
 from harness.data.loader import DeviceLoader
-from harness.memory import keep_freed_memory
-from harness.stages.train import Supernets, build_supernets, prepare
 from harness.study.configuration import RunConfig
-from harness.training import SupernetTraining
+from harness.training.allocator import keep_freed_memory
+from harness.training.stages.train import Supernets, build_supernets, prepare
+from harness.training.supernet import SupernetTraining
 from tests.perf import sides
 from tests.perf.stores import ask
 from tests.perf.synthetic import fill

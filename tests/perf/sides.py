@@ -20,12 +20,12 @@ import torch
 from harness.components.dataset import DataSet, Split
 from harness.components.registries import SPACES
 from harness.components.space import Architecture
-from harness.cost import Meter
 from harness.data.loader import DeviceLoader
-from harness.memory import keep_freed_memory
-from harness.stages.rank import predict
-from harness.stages.train import Supernets, build_supernets, prepare
 from harness.study.configuration import Ranking, RunConfig
+from harness.training.allocator import keep_freed_memory
+from harness.training.cost import Meter
+from harness.training.stages.rank import predict
+from harness.training.stages.train import Supernets, build_supernets, prepare
 from tests.perf.baseline import PlainSupernet, PlainTraining, loader
 
 Turn = Callable[[], object]

@@ -18,8 +18,8 @@ from harness.components.discovery import component
 from harness.components.registries import SPACES
 from harness.components.space import Architecture, NetworkSettings
 from harness.data.loader import DeviceLoader
-from harness.stages.train import build_supernets, prepare
 from harness.study.configuration import RunConfig
+from harness.training.stages.train import build_supernets, prepare
 
 cell = component("spaces.nasbench201.cell")
 evaluation = component("spaces.nasbench201.evaluation")

@@ -14,10 +14,11 @@ from harness.components.dataset import DataSet
 from harness.components.method import Part
 from harness.components.registries import BENCHMARKS, DATASETS, SPACES
 from harness.components.space import Architecture
-from harness.cost import Meter
 from harness.data.loader import in_order
 from harness.errors import UnknownName
-from harness.stages.rank import (
+from harness.study.configuration import Ranking, RunConfig
+from harness.training.cost import Meter
+from harness.training.stages.rank import (
     Found,
     Predictions,
     candidate_architectures,
@@ -26,8 +27,7 @@ from harness.stages.rank import (
     selected_architectures,
     top_architectures,
 )
-from harness.stages.train import Supernets, train
-from harness.study.configuration import Ranking, RunConfig
+from harness.training.stages.train import Supernets, train
 from harness.truth.table import Table, TableBenchmark
 
 

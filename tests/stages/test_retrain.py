@@ -14,13 +14,10 @@ import torch
 from harness.agenda import Agenda
 from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS, SPACES
-from harness.cost import Meter
 from harness.errors import InvalidConfiguration
 from harness.executors import Event, Job, Later
 from harness.plan import make_plan
 from harness.presets import get_preset
-from harness.stages.retrain import best_found, retrain, with_valid
-from harness.stages.standalone import StandaloneRecipe, train_standalone
 from harness.stores.directory import DirectoryStore
 from harness.stores.directory_claims import DirectoryClaims
 from harness.study.configuration import Retraining, RunConfig
@@ -28,6 +25,9 @@ from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Study
 from harness.study.trial import Cell
+from harness.training.cost import Meter
+from harness.training.stages.retrain import best_found, retrain, with_valid
+from harness.training.stages.standalone import StandaloneRecipe, train_standalone
 from harness.training.trial import Outcome, retrain_cell
 from tests.stored_runs import store_run
 from tests.test_checkpoint import Record, Stop, checkpoint, seed_globals, toy, weights

@@ -11,7 +11,7 @@ import torch
 from harness.components.registries import DATASETS, SPACES
 from harness.components.space import NetworkSettings
 from harness.errors import Diverged, InvalidConfiguration
-from harness.stages.standalone import Correct, StandaloneRecipe, initialise, train_standalone
+from harness.training.stages.standalone import Correct, StandaloneRecipe, initialise, train_standalone
 
 RECIPE = StandaloneRecipe(width=2, depth=1, epochs=3, batch_size=16)
 

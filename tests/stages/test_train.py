@@ -13,12 +13,12 @@ from torch.nn import functional
 
 from harness.components.dataset import DataSet
 from harness.components.registries import SPACES
-from harness.cost import Meter
 from harness.data.loader import Batch, DeviceLoader
 from harness.errors import Diverged, InvalidConfiguration
 from harness.seeds import derive
-from harness.stages.train import Progress, Supernets, build_supernets, train
 from harness.study.configuration import RunConfig
+from harness.training.cost import Meter
+from harness.training.stages.train import Progress, Supernets, build_supernets, train
 
 METHODS = ("spos", "fairnas", "fsnas")
 PLAIN: dict[str, Any] = {}

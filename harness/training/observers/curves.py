@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from harness.cell_state import CellState, packed, unpacked
 from harness.components.benchmark import Benchmark
 from harness.components.dataset import DataSet
 from harness.components.space import Architecture
-from harness.cost import Meter
 from harness.data.loader import in_order
 from harness.documents import finite
 from harness.metrics import kendall_tau
-from harness.stages.rank import Predictions, predict, selected_architectures
-from harness.stages.train import Progress, Supernets
 from harness.study.configuration import RunConfig
+from harness.training.cost import Meter
+from harness.training.stages.rank import Predictions, predict, selected_architectures
+from harness.training.stages.train import Progress, Supernets
+from harness.training.state import CellState, packed, unpacked
 
 SIZES = ("small", "medium", "large")
 """The subnets whose curves are observed: one of each third of the range of complexity."""

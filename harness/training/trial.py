@@ -15,18 +15,18 @@ from typing import Any
 
 import torch
 
-from harness.cell_state import CellState, Points
-from harness.checkpoint import Checkpoint
 from harness.components.benchmark import Benchmark, benchmark_for
 from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS
 from harness.components.space import Architecture
-from harness.cost import Meter
 from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
-from harness.observers import Observers
 from harness.seeds import chance
-from harness.stages.rank import (
+from harness.stores.checkpoints import Checkpoint
+from harness.study.configuration import RunConfig
+from harness.training.cost import Meter
+from harness.training.observers.curves import Observers
+from harness.training.stages.rank import (
     Judgement,
     Predictions,
     candidate_architectures,
@@ -35,9 +35,9 @@ from harness.stages.rank import (
     selected_architectures,
     top_architectures,
 )
-from harness.stages.retrain import retrain
-from harness.stages.train import Progress, Supernets, build_supernets, train
-from harness.study.configuration import RunConfig
+from harness.training.stages.retrain import retrain
+from harness.training.stages.train import Progress, Supernets, build_supernets, train
+from harness.training.state import CellState, Points
 
 REFERENCES = {
     "parameters": "the number of parameters as the prediction",

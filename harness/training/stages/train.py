@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import torch
 
-from harness.compilation import compile_if_wanted
 from harness.components.clustering import ClusterRule
 from harness.components.dataset import DataSet
 from harness.components.method import Method, Part
@@ -21,16 +20,17 @@ from harness.components.registries import SPACES
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
 from harness.components.space import Architecture, NetworkSettings, Space
-from harness.cost import Meter
 from harness.data.loader import DeviceLoader
 from harness.errors import Diverged
-from harness.momentum import SeparatedMomentum
-from harness.precision import Scaling
 from harness.seeds import chance, derive
-from harness.similarity import GradientSimilarity
-from harness.spread import Spread
 from harness.study.configuration import COMPONENTS, RunConfig
-from harness.training import SupernetTraining
+from harness.training.compilation import compile_if_wanted
+from harness.training.cost import Meter
+from harness.training.observers.similarity import GradientSimilarity
+from harness.training.observers.spread import Spread
+from harness.training.precision import Scaling
+from harness.training.separation import SeparatedMomentum
+from harness.training.supernet import SupernetTraining
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 It is gathered only between two steps of training or two evaluations of a ranking, from all who have a
 part in it: the course of training, what was observed and reported so far, the costs, the generators.
-Where the document is kept is `harness.checkpoint`'s business.
+Where the document is kept is `harness.stores.checkpoints`'s business.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from harness.checkpoint import Checkpoint
-from harness.cost import Meter
 from harness.documents import utc_text
 from harness.errors import DataError
-from harness.stages.rank import Found, Predictions
-from harness.stages.train import Resumable
+from harness.stores.checkpoints import Checkpoint
+from harness.training.cost import Meter
+from harness.training.stages.rank import Found, Predictions
+from harness.training.stages.train import Resumable
 
 
 class Observer(Protocol):
@@ -73,7 +73,7 @@ class Points:
 
 
 class CellState:
-    """The state of one cell, kept in its checkpoint. A `harness.stages.train.Keeper`."""
+    """The state of one cell, kept in its checkpoint. A `harness.training.stages.train.Keeper`."""
 
     def __init__(
         self,

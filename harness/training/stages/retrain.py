@@ -1,6 +1,6 @@
 """The retraining stage: what a search has found, trained as a network of its own.
 
-Works on every space that builds stand-alone networks. The loop is `harness.stages.standalone`'s; here it can be
+Works on every space that builds stand-alone networks. The loop is that of `stages/standalone.py`; here it can be
 stopped between any two steps and goes on from what a keeper has stored.
 """
 
@@ -16,11 +16,11 @@ from harness.components.method import Part
 from harness.components.registries import SPACES
 from harness.components.schedule import Schedule
 from harness.components.space import Architecture
-from harness.cost import Meter
 from harness.seeds import derive
-from harness.stages.standalone import StandaloneRecipe, StandaloneTraining, count_correct
-from harness.stages.train import Keeper, Progress, Supernets, check_finite
 from harness.study.configuration import COMPONENTS, RunConfig
+from harness.training.cost import Meter
+from harness.training.stages.standalone import StandaloneRecipe, StandaloneTraining, count_correct
+from harness.training.stages.train import Keeper, Progress, Supernets, check_finite
 
 
 def retrain(

@@ -2,7 +2,7 @@
 
 The file is one line of JSON, of fixed length (what made it, and a checksum over that and all that
 follows), and then a document of plain types and tensors as `torch.save` writes it. It is loaded without
-running any code that it might hold. It knows nothing of what the state means; that is `harness.cell_state`.
+running any code that it might hold. It knows nothing of what the state means; that is `harness.training.state`.
 
 A name is made of the cell's key and of everything that is measured on the way, so that another request
 of the same cell never goes on from a state that has observed something else.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from harness.study.trial import Cell
 
 SCHEMA = 2
-"""Changes with the file's form, and with that of the document in it (`harness.cell_state`)."""
+"""Changes with the file's form, and with that of the document in it (`harness.training.state`)."""
 
 SUFFIX = ".checkpoint"
 _HEADER = 1024

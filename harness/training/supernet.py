@@ -22,10 +22,10 @@ from harness.components.schedule import Factor
 from harness.components.space import Architecture, Space
 from harness.data.loader import Batch
 from harness.errors import InvalidConfiguration
-from harness.momentum import SeparatedMomentum
-from harness.precision import autocast
-from harness.similarity import GradientSimilarity
-from harness.spread import Spread
+from harness.training.observers.similarity import GradientSimilarity
+from harness.training.observers.spread import Spread
+from harness.training.precision import autocast
+from harness.training.separation import SeparatedMomentum
 
 WEIGHTINGS = {
     "algorithm-2": "gradients times their learning rates go into the momentum, weight decay with them",

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from harness.memory import return_freed_memory
+from harness.training.allocator import return_freed_memory
 
 
 @dataclass

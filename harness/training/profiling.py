@@ -18,11 +18,14 @@ from typing import Any
 import torch
 
 PHASES: dict[str, tuple[str, ...]] = {
-    "data": ("harness.data.loader:DeviceLoader.batch", "harness.cell:DATASETS.get"),
-    "forward": ("harness.training:SupernetTraining.loss",),
+    "data": ("harness.data.loader:DeviceLoader.batch", "harness.training.trial:DATASETS.get"),
+    "forward": ("harness.training.supernet:SupernetTraining.loss",),
     "backward": ("torch:Tensor.backward",),
-    "update": ("harness.momentum:SeparatedMomentum.step", "harness.momentum:SeparatedMomentum.clear_gradients"),
-    "evaluate": ("harness.cell:predict", "harness.observers:predict"),
+    "update": (
+        "harness.training.separation:SeparatedMomentum.step",
+        "harness.training.separation:SeparatedMomentum.clear_gradients",
+    ),
+    "evaluate": ("harness.training.trial:predict", "harness.training.observers.curves:predict"),
     "logging": (
         "harness.stores.run_directory:RunDirectory.log_metric",
         "harness.stores.run_directory:RunDirectory.write",
@@ -32,8 +35,8 @@ PHASES: dict[str, tuple[str, ...]] = {
         "harness.stores.run_directory:RunDirectory.complete",
         "harness.stores.observer:DirectoryObserver.heartbeat_event",
         "harness.stores.observer:DirectoryObserver.started_event",
-        "harness.checkpoint:Checkpoint.save",
-        "harness.checkpoint:Checkpoint.load",
+        "harness.stores.checkpoints:Checkpoint.save",
+        "harness.stores.checkpoints:Checkpoint.load",
     ),
 }
 """By phase, the functions that belong to it, as "module:name"."""

@@ -19,12 +19,12 @@ from harness.components.benchmark import Benchmark
 from harness.components.dataset import DataSet
 from harness.components.selection import RULES
 from harness.components.space import Architecture, Space
-from harness.cost import Meter
 from harness.data.loader import in_order
 from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
 from harness.seeds import derive
-from harness.stages.train import Supernets
 from harness.study.configuration import Ranking
+from harness.training.cost import Meter
+from harness.training.stages.train import Supernets
 
 Predictions = dict[Architecture, float]
 """Predicted accuracy in percent."""

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.precision import Scaling
-from harness.spread import Spread
 from harness.study.configuration import Optimiser as Optimiser
+from harness.training.observers.spread import Spread
+from harness.training.precision import Scaling
 
 
 def _undecorated(method: Any) -> Any:

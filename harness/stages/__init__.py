@@ -1,1 +1,0 @@
-"""The steps that a cell is made of: train, rank, and the training of stand-alone networks."""
