@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
-from harness import collector
 from harness.errors import UnknownName, UserError
-from harness.store_option import places
+from harness.stores import collector
+from harness.stores.places import places
 from harness.study.configuration import RunConfig
 from harness.study.expansion import expand_stored
 from harness.study.study import Request, Study
@@ -28,11 +28,11 @@ from harness.study.study import Request, Study
 if TYPE_CHECKING:
     import pandas
 
-    from harness import stores
+    from harness.stores import store as stores
     from harness.stores.stored import StoredRun
 
     Store: TypeAlias = stores.Store | str | os.PathLike[str] | None
-    """A store, its directory or address, or None for the usual place (`harness.store_option`)."""
+    """A store, its directory or address, or None for the usual place (`harness.cli._store_option`)."""
     Runs: TypeAlias = pandas.DataFrame | str | Iterable[str]
     """Runs: a data frame with a column `run_id`, one id, or several."""
 
@@ -71,7 +71,7 @@ def runs(
     adds what is not done, invalid, or superseded.
     Raises `InvalidConfiguration` for a condition that cannot be evaluated, `UnknownName` for a study.
     """
-    from harness.expression import select
+    from harness.query import select
 
     opened = open_store(store)
     chosen = [run for run in opened.runs() if all or run.counts]

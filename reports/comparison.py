@@ -22,7 +22,7 @@ from .tables import lay_out
 from .values import Table, TableRow, Value, ValueColumn, label_text, shown
 
 if TYPE_CHECKING:
-    from harness.stores import Store
+    from harness.stores.store import Store
 
 DASH = "–"
 METRIC = "metric"

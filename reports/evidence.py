@@ -11,7 +11,7 @@ from harness.study.expansion import expand_stored
 from harness.study.study import Request, Study
 
 if TYPE_CHECKING:
-    from harness.stores import Store
+    from harness.stores.store import Store
     from harness.stores.stored import Problem, StoredRun
 
 
@@ -131,7 +131,7 @@ def _matching(found: list[Evidence], where: str | None, preset: str) -> list[Evi
     """The evidence that a condition holds of. What has no run is judged by its configuration alone."""
     if where is None:
         return found
-    from harness.expression import select
+    from harness.query import select
     from harness.results import columns_of, frame, record
 
     records = []

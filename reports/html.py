@@ -23,7 +23,7 @@ from .values import Table, TableRow, Value, ValueColumn, label_text
 if TYPE_CHECKING:
     import jinja2
 
-    from harness.stores import Store
+    from harness.stores.store import Store
 
     from .report import Section
 

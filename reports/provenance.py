@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.documents import flatten
 from harness.errors import HarnessError
-from harness.stores.run_directory import RUN
+from harness.stores.directory.run_directory import RUN
 
 if TYPE_CHECKING:
-    from harness.stores import Store
+    from harness.stores.store import Store
     from harness.stores.stored import StoredRun
 
 _MISSING = object()

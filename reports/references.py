@@ -24,7 +24,7 @@ from harness.study.trial import Cell
 from .values import Measurement, TableRow, Value, ValueColumn
 
 if TYPE_CHECKING:
-    from harness.stores import Store
+    from harness.stores.store import Store
 
 LABELS = {"untrained": "Untrained supernet", "parameters": "Number of parameters", "random": "Random numbers"}
 VERSION = 1

@@ -18,7 +18,7 @@ from .tables import lay_out
 from .values import Table
 
 if TYPE_CHECKING:
-    from harness.stores import Store
+    from harness.stores.store import Store
 
 LISTED = 40
 """How many of the missing things a message names."""

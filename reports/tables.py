@@ -23,7 +23,7 @@ from .sources import given_row, remarks
 from .values import Label, Measurement, Table, TableRow, Value, ValueColumn, row_name
 
 if TYPE_CHECKING:
-    from harness.stores import Store
+    from harness.stores.store import Store
 
 
 def build(

@@ -10,12 +10,12 @@ from collections import Counter
 from pathlib import Path
 
 from harness.components import discovery
-from harness.store_option import places
+from harness.stores.places import places
 from harness.stores.stored import StoredRun
 from harness.truth.table import Table
 from tests.conftest import TOY
 
-REPOSITORY = Path(discovery.__file__).resolve().parents[1]
+REPOSITORY = Path(discovery.__file__).resolve().parents[2]
 
 STUDY = '''
 """Cells of {milliseconds} milliseconds a step, as many as there are seeds, twice."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pymongo
 from pymongo.errors import ConnectionFailure
 
-from harness.mongod import find_mongod
+from harness.stores.server.mongod import find_mongod
 
 BOUND = 60.0
 """Seconds that a server has to come up."""

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.stores.directory import DirectoryStore, StoredRun
-from harness.stores.reading import read_small
-from harness.stores.run_directory import CELL, PREDICTIONS, RUN, predictions_document
+from harness.stores.directory.reading import read_small
+from harness.stores.directory.run_directory import CELL, PREDICTIONS, RUN, predictions_document
+from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.study import Request
 
 COST = {"wall_seconds": 2.5, "passes": 30, "images": 7680, "evaluations": 25, "peak_memory_bytes": 1_000_000}

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.agenda import Agenda, claim_key
 from harness.errors import UserError
-from harness.executors import Event, Job, Later
-from harness.plan import Work, make_plan
+from harness.execution.agenda import Agenda
+from harness.execution.executors.executor import Event, Job, Later
+from harness.execution.plan import make_plan
+from harness.execution.states import Work
 from harness.presets import get_preset
-from harness.stores import Store
-from harness.stores.directory import DirectoryStore
-from harness.stores.directory_claims import DirectoryClaims
+from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.store import Store
 from harness.study.layout import Column, Row
 from harness.study.study import Study
+from harness.study.trial import claim_key
 from harness.truth.table import Table
 from tests.stored_runs import store_run
 

@@ -11,10 +11,10 @@ import torch
 
 from harness.components.registries import BENCHMARKS
 from harness.errors import DataError, InvalidConfiguration
-from harness.job import run_job
-from harness.plan import make_plan
+from harness.execution.job import run_job
+from harness.execution.plan import make_plan
 from harness.presets import get_preset
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.configuration import RunConfig
 from harness.study.expansion import expand, expand_stored

@@ -143,7 +143,7 @@ def test_list_shows_name_summary_and_origin(project: Path, capsys: pytest.Captur
     )
     (project / "studies").mkdir()
     (project / "studies" / "table.py").write_text(
-        "'''One table.\n\nMore.'''\nfrom harness.study.study import Row, Study\n\n"
+        "'''One table.\n\nMore.'''\nfrom harness.study import Row, Study\n\n"
         "study = Study('table', 'A table', [Row({'Method': 'SPOS'})], [])\n"
     )
     assert cli.main(["list"]) == 0

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from harness import collector
+from harness.stores import collector
 
 
 def test_it_is_away_inside_and_back_afterwards() -> None:

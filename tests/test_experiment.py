@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from harness.components import discovery
-from harness.job import run_job
-from harness.stores.directory import DirectoryStore, StoredRun
+from harness.execution.job import run_job
+from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.configuration import RunConfig
 from harness.study.trial import Cell
 

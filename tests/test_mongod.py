@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from pymongo import WriteConcern
 
-from harness import mongod
 from harness.errors import HarnessError, UserError
-from harness.mongod_log import first_errors
 from harness.owner import start_ticks
-from harness.ports import free_port
+from harness.stores.server import mongod
+from harness.stores.server.log import first_errors
+from harness.stores.server.ports import free_port
 from tests.processes import all_gone
 
-REPOSITORY = Path(mongod.__file__).parents[1]
+REPOSITORY = Path(mongod.__file__).parents[3]
 
 
 @pytest.fixture

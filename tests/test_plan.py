@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InvalidConfiguration
-from harness.plan import Plan, make_plan, seconds_left, union
+from harness.execution.plan import Plan, make_plan, seconds_left
+from harness.execution.states import union
 from harness.presets import get_preset
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import Observe
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row

@@ -26,8 +26,8 @@ from harness.metrics import kendall_tau
 from harness.points import POINTS, SAME
 from harness.presets import OFFICIAL, PAPER, PRESETS, with_points
 from harness.seeds import chance
-from harness.stores.directory import DirectoryStore
-from harness.stores.run_directory import predictions_document, write_ranking
+from harness.stores.directory.run_directory import predictions_document, write_ranking
+from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from harness.cli import main
-from harness.job import run_job
-from harness.stores.directory import DirectoryStore
+from harness.execution.job import run_job
+from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import RunConfig
 from harness.study.trial import Cell
 from harness.training.profiling import PHASES, TRACED, Phases, profiled

@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
-from harness.job import run_job
-from harness.stores.directory import DirectoryStore, StoredRun
-from harness.stores.run_directory import COMPLETION, WEIGHTS, declare_absent, predictions_document, write_ranking
+from harness.execution.job import run_job
+from harness.stores.directory.run_directory import (
+    COMPLETION,
+    WEIGHTS,
+    declare_absent,
+    predictions_document,
+    write_ranking,
+)
+from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.configuration import RunConfig
 from harness.study.trial import Cell
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from harness import results
 from harness.components.discovery import component
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.expression import translate
 from harness.presets import get_preset
-from harness.stores.directory import DirectoryStore, StoredRun
-from harness.stores.run_directory import write_ranking
+from harness.query import translate
+from harness.stores.directory.run_directory import write_ranking
+from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.plan import make_plan
+from harness.execution.plan import make_plan
 from harness.presets import PRESETS, get_preset
 from harness.study.catalogue import all_studies, find_studies
 from harness.study.configuration import Observe

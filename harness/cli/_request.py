@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from harness.cli._store_option import store_option
 from harness.errors import UserError
-from harness.store_option import store_option
 
 if TYPE_CHECKING:
-    from harness.plan import Plan
+    from harness.execution.plan import Plan
     from harness.stores.stored import StoredRun
     from harness.study.study import Study
 
@@ -77,7 +77,7 @@ def plan_of(
     check: bool = True,
 ) -> Plan:
     """The plan as the command line asks for it; see `make_plan`."""
-    from harness.plan import make_plan
+    from harness.execution.plan import make_plan
     from harness.presets import get_preset
     from harness.study.overrides import parse_only, parse_updates
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli._request import WithUpdates, chosen_studies, plan_of
+from harness.cli._store_option import store_option
 from harness.cli._store_places import amount, connected
 from harness.cli._values import Size
 from harness.errors import UserError
-from harness.store_option import Places, store_option
+from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.plan import Plan
+    from harness.execution.plan import Plan
     from harness.stores.stored import StoredRun
 
 LISTED = 20
@@ -44,7 +45,7 @@ def export_command(
     The same runs give the same bytes. A name that ends in .gz or .tgz is compressed. What the study asks for
     and the store does not have is listed, here and in the archive.
     """
-    from harness.stores.archive import export_runs
+    from harness.stores.upkeep.archive import export_runs
 
     if file.exists():
         raise UserError(f"{file} exists already: remove it, or give another name")
@@ -76,7 +77,7 @@ def import_command(file: Path, mirror_weights_max: float, store: Places) -> None
     Nothing is added unless all of it is whole and fits what is there. Runs that are there already are
     skipped; of these, rankings and weights that only the archive has are added.
     """
-    from harness.stores.importing import import_into_database, import_into_directory
+    from harness.stores.upkeep.importing import import_into_database, import_into_directory
 
     if store.database_only:
         done = import_into_database(file, connected(store), int(mirror_weights_max))

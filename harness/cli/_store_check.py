@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli._store_option import store_option
 from harness.cli._store_places import Opened, amount, open_all, weights_option, work_option
-from harness.store_option import Places, store_option
+from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.stores.checking import Finding, Progress
-    from harness.stores.cleaning import Leftover
+    from harness.stores.upkeep.checking import Finding, Progress
+    from harness.stores.upkeep.cleaning import Leftover
 
 
 @click.command("check")
@@ -61,7 +62,7 @@ def clean(dry_run: bool, work: str | None, store: Places) -> int:
     A cell that is not done begins anew without its checkpoint. No run is touched.
     """
     from harness.errors import UserError
-    from harness.stores.cleaning import checkpoints, old_claims, stale_index, unfinished
+    from harness.stores.upkeep.cleaning import checkpoints, old_claims, stale_index, unfinished
 
     opened = open_all(store)
     place = opened.work(work)
@@ -86,7 +87,7 @@ def clean(dry_run: bool, work: str | None, store: Places) -> int:
 
 
 def _findings(opened: Opened, work: str | None, weights_max: int, progress: Progress) -> Iterator[Finding]:
-    from harness.stores.checking import Finding, check_database, check_directory, orphaned
+    from harness.stores.upkeep.checking import Finding, check_database, check_directory, orphaned
 
     parts: list[Iterator[Finding]] = []
     if opened.silent is not None:
@@ -94,7 +95,7 @@ def _findings(opened: Opened, work: str | None, weights_max: int, progress: Prog
     if opened.directory is not None:
         parts.append(check_directory(opened.directory, opened.mirror, progress))
     if opened.directory is not None and opened.database is not None:
-        from harness.stores.mirror_checking import check_mirror
+        from harness.stores.upkeep.mirror_checking import check_mirror
 
         parts.append(check_mirror(opened.directory, opened.database, progress, weights_max))
     elif opened.mirror is not None:
@@ -107,8 +108,8 @@ def _findings(opened: Opened, work: str | None, weights_max: int, progress: Prog
 
 def _leftovers(opened: Opened, path: Path, work: Path | None) -> Iterator[Finding]:
     """What killed processes left. The checkpoints of cells that are not done are of use."""
-    from harness.stores.checking import Finding
-    from harness.stores.cleaning import OF_DONE, checkpoints, unfinished
+    from harness.stores.upkeep.checking import Finding
+    from harness.stores.upkeep.cleaning import OF_DONE, checkpoints, unfinished
 
     busy, done = _cells(opened)
     kept = [one for one in checkpoints(work, busy, done) if one.what == OF_DONE] if work else []
@@ -122,7 +123,7 @@ def _leftovers(opened: Opened, path: Path, work: Path | None) -> Iterator[Findin
 
 def _cells(opened: Opened) -> tuple[set[str], dict[str, float]]:
     """The cells that somebody is at, and those that are done with the time since when."""
-    from harness.stores.cleaning import busy_cells, done_cells
+    from harness.stores.upkeep.cleaning import busy_cells, done_cells
 
     runs = opened.reader.runs()
     return busy_cells(opened.claims.values(), runs), done_cells(runs)

@@ -9,15 +9,15 @@ import click
 
 from harness.cli._values import Size
 from harness.errors import Unreachable, UserError
-from harness.store_option import MONGO, Places
+from harness.stores.places import MONGO, Places
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.stores import Store
-    from harness.stores.claims import Claims
-    from harness.stores.directory import DirectoryStore
-    from harness.stores.mongo_store import MongoStore
+    from harness.stores.claims.lease import Claims
+    from harness.stores.directory.store import DirectoryStore
+    from harness.stores.mongo.store import MongoStore
+    from harness.stores.store import Store
 
 work_option = click.option(
     "--work", type=click.Path(file_okay=False), help="The folder of checkpoints.  [default: STORE/work]"
@@ -65,8 +65,8 @@ def open_all(places: Places, patient: bool = False) -> Opened:
 
     Whoever is patient gets the directory without it, if there is one.
     """
-    from harness.stores.directory import DirectoryStore
-    from harness.stores.directory_claims import DirectoryClaims
+    from harness.stores.claims.directory import DirectoryClaims
+    from harness.stores.directory.store import DirectoryStore
 
     directory = None if places.database_only else DirectoryStore(places.directory)
     claims: dict[str, Claims] = {}
@@ -74,8 +74,8 @@ def open_all(places: Places, patient: bool = False) -> Opened:
         claims[str(directory.claims)] = DirectoryClaims(directory.claims)
     if places.mongo is None:
         return Opened(directory, None, None, claims)
-    from harness.stores.mongo_claims import MongoClaims
-    from harness.stores.mongo_store import MongoStore
+    from harness.stores.claims.mongo import MongoClaims
+    from harness.stores.mongo.store import MongoStore
 
     try:
         database = connected(places)
@@ -92,7 +92,7 @@ def connected(places: Places) -> Any:
     """The database. Raises `UserError` when none is configured, `Unreachable` when it does not answer."""
     if places.mongo is None:
         raise UserError(f"there is no database: name one with --mongo URI, or with {MONGO} in the environment")
-    from harness.stores.mongo import connect
+    from harness.stores.mongo.connection import connect
 
     return connect(places.mongo)
 

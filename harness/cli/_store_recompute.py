@@ -12,11 +12,11 @@ from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_o
 from harness.cli._signals import on_signals
 from harness.cli._values import Size
 from harness.errors import Unreachable
-from harness.store_option import Places
+from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.executors import Event
-    from harness.plan import Plan
+    from harness.execution.executors.executor import Event
+    from harness.execution.plan import Plan
     from harness.study.trial import Cell
 
 
@@ -47,12 +47,12 @@ def recompute(
     are stored are taken as they are, others are made with the stored weights. With --again every metric is
     computed anew, and stored where it differs. Exits 1 unless all of it was done.
     """
-    from harness.executors import Job, Stopping
-    from harness.executors.local import execute
-    from harness.plan import require_inputs
-    from harness.stores.claims import LEASE
+    from harness.execution.executors.executor import Job, Stopping
+    from harness.execution.executors.local import execute
+    from harness.execution.plan import require_inputs
+    from harness.execution.workplace import Workplace
+    from harness.stores.claims.lease import LEASE
     from harness.study.overrides import parse_updates
-    from harness.workplace import Workplace
 
     studies = chosen_studies(names, everything)
     shared = {
@@ -130,7 +130,7 @@ def _reason(answer: Mapping[str, Any]) -> str:
 
 def _follow(events: Iterator[Event], todo: list[tuple[Cell, str]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Show what happens; gives the label of each, and how it ended."""
-    from harness.display import Display
+    from harness.cli.display import Display
 
     with Display(len(todo)) as display:
         for event in events:

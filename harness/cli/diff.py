@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.store_option import Places, store_option
+from harness.cli._store_option import store_option
+from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.stores.comparison import Comparison
+    from harness.stores.upkeep.comparison import Comparison
 
 
 @click.command("diff")
@@ -22,7 +23,7 @@ def command(one: str, other: str, store: Places) -> int:
     RUN is a run's id; a beginning that no other run has is enough. Exits 0 when the results are equal, 1
     when they differ; cost, environment, and what only one of the runs observed do not matter for that.
     """
-    from harness.stores.comparison import Side, compare
+    from harness.stores.upkeep.comparison import Side, compare
 
     opened = store.open()
     sides = [Side(opened, opened.find(name)) for name in (one, other)]

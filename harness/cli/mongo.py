@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from harness.mongod import Server
+    from harness.stores.server.mongod import Server
 
 data_option = click.option(
     "--data",
@@ -41,7 +41,7 @@ def start(data: Path, port: int | None, wait: float) -> None:
 
     Prints the line that makes the other commands use it; `eval "$(harness mongo start)"` does both.
     """
-    from harness import mongod
+    from harness.stores.server import mongod
 
     server, fresh = mongod.start(data, port, wait=wait)
     told = "started" if fresh else "already runs"
@@ -54,7 +54,7 @@ def start(data: Path, port: int | None, wait: float) -> None:
 @click.option("--wait", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds until it must end.")
 def stop(data: Path, wait: float) -> None:
     """Shut the server down cleanly; its data stay."""
-    from harness import mongod
+    from harness.stores.server import mongod
 
     server = mongod.stop(data, wait=wait)
     click.echo(f"no server runs on {data.absolute()}" if server is None else f"mongod stopped, process {server.pid}")
@@ -64,7 +64,7 @@ def stop(data: Path, wait: float) -> None:
 @data_option
 def status(data: Path) -> int:
     """Show whether the server runs, where, and what it holds. Exit status 0 when it runs, 1 when not."""
-    from harness import mongod
+    from harness.stores.server import mongod
 
     server = mongod.read(data)
     if server is None or not server.running:

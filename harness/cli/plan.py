@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
-from harness.store_option import Places
+from harness.stores.places import Places
 
 
 @click.command("plan", cls=WithUpdates)
@@ -25,8 +25,9 @@ def command(
     """
     import os
 
-    from harness.display import duration
-    from harness.plan import STATES, seconds_left
+    from harness.cli.display import duration
+    from harness.execution.plan import seconds_left
+    from harness.execution.states import STATES
 
     studies = chosen_studies(names, everything)
     runs = store.open().runs()

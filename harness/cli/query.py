@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from harness.cli._store_option import store_option
 from harness.errors import UnknownName
-from harness.store_option import Places, store_option
+from harness.stores.places import Places
 
 _COLUMNS = (
     "run_id,preset,method_name,schedule_name,clusters_name,train_epochs,seed,kendall_tau,top1_accuracy,wall_seconds"

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli._request import WithUpdates, chosen_studies
+from harness.cli._store_option import store_option
 from harness.errors import UserError
-from harness.store_option import Places, store_option
+from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from harness.components.preset import Preset
-    from harness.stores import Store
+    from harness.stores.store import Store
     from harness.study.study import Study
 
 FORMATS = {

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli._store_option import store_option
 from harness.errors import HarnessError, UserError
-from harness.store_option import Places, store_option
+from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.stores import Store
+    from harness.stores.store import Store
     from harness.stores.stored import StoredRun
     from harness.study.trial import Cell
 
@@ -35,8 +36,8 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
     another cell now.
     """
     from harness.cli.diff import show
-    from harness.stores.comparison import Side, compare
-    from harness.stores.directory import DirectoryStore
+    from harness.stores.directory.store import DirectoryStore
+    from harness.stores.upkeep.comparison import Side, compare
 
     opened = store.open()
     found = opened.find(run)
@@ -73,7 +74,7 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
 def _same_cell(store: Store, run: StoredRun) -> Cell:
     """The run's cell. Raises `UserError` when its configuration means something else today."""
     from harness.documents import flatten
-    from harness.stores.run_directory import CELL
+    from harness.stores.directory.run_directory import CELL
     from harness.study.trial import Cell
 
     cell = Cell.from_json(run.cell)
@@ -92,7 +93,7 @@ def _same_cell(store: Store, run: StoredRun) -> Cell:
 @contextlib.contextmanager
 def _folder(into: Path | None, cell: Cell) -> Iterator[Path]:
     """Where the new run goes: somewhere that has none of the cell."""
-    from harness.stores.directory import DirectoryStore
+    from harness.stores.directory.store import DirectoryStore
 
     if into is None:
         with tempfile.TemporaryDirectory(prefix="rerun-") as folder:
@@ -106,9 +107,9 @@ def _folder(into: Path | None, cell: Cell) -> Iterator[Path]:
 def _execute(document: Mapping[str, Any], label: str) -> int:
     """Run it; 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
     from harness.cli._signals import on_signals
-    from harness.display import Display
-    from harness.executors import Job, Stopping
-    from harness.executors.local import execute
+    from harness.cli.display import Display
+    from harness.execution.executors.executor import Job, Stopping
+    from harness.execution.executors.local import execute
 
     stopping = Stopping()
     answer: Mapping[str, Any] = {"status": "interrupted"}

@@ -16,12 +16,13 @@ from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_o
 from harness.cli._signals import on_signals
 from harness.cli._values import Duration, Size
 from harness.errors import Unreachable, UserError
-from harness.store_option import Places
+from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.agenda import Agenda
-    from harness.executors import Event, Stopping
-    from harness.plan import Plan, Work
+    from harness.execution.agenda import Agenda
+    from harness.execution.executors.executor import Event, Stopping
+    from harness.execution.plan import Plan
+    from harness.execution.states import Work
 
 
 @click.command("run", cls=WithUpdates)
@@ -71,11 +72,11 @@ def command(
     with what is missing, from the last checkpoint of each cell. Any number of these commands, on any number
     of machines, may work on the same studies.
     """
-    from harness.agenda import Agenda
-    from harness.executors import Stopping
-    from harness.executors.local import ForkServer, execute
+    from harness.execution.agenda import Agenda
+    from harness.execution.executors.executor import Stopping
+    from harness.execution.executors.local import ForkServer, execute
+    from harness.execution.workplace import Workplace
     from harness.study.overrides import parse_updates
-    from harness.workplace import Workplace
 
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise UserError(f"--device {device}: allowed are cpu, cuda and cuda:NUMBER")
@@ -177,8 +178,8 @@ def command(
 
 def _follow(events: Iterator[Event], agenda: Agenda, stopping: Stopping, store: Path) -> dict[str, str]:
     """Show what happens to the work; gives the errors by cell."""
-    from harness.display import Display
-    from harness.stores.crash import record_crash
+    from harness.cli.display import Display
+    from harness.stores.directory.crash import record_crash
 
     run_ids: dict[int, str] = {}
     errors: dict[str, str] = {}
@@ -207,7 +208,7 @@ def _follow(events: Iterator[Event], agenda: Agenda, stopping: Stopping, store: 
 
 def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received: list[int]) -> int:
     """The summary, and the exit status."""
-    from harness.plan import LOSSES
+    from harness.execution.states import LOSSES
 
     states = plan.states
     now = sum(work.cell.key in attempted and work.state == "done" for work in plan.work)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.store_option import Places, store_option
+from harness.cli._store_option import store_option
+from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from harness.cli._request import chosen_studies
-from harness.store_option import Places, store_option
+from harness.cli._store_option import store_option
+from harness.stores.places import Places
 
 COLUMNS = ("done", "running", "failed", "lost", "interrupted", "waiting")
 
@@ -21,7 +22,7 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
     STUDY is a study file or the name of a known study; all known ones by default. A cell that is stored
     without everything that its study asks for counts as waiting.
     """
-    from harness.plan import make_plan
+    from harness.execution.plan import make_plan
     from harness.presets import PRESETS, get_preset
 
     studies = chosen_studies(names, everything=not names)

@@ -6,11 +6,12 @@ import click
 
 from harness.cli._store_archive import export_command, import_command
 from harness.cli._store_check import check, clean
+from harness.cli._store_option import store_option
 from harness.cli._store_places import connected, weights_option
 from harness.cli._store_recompute import recompute
 from harness.cli._values import Duration
 from harness.errors import Unreachable, UserError
-from harness.store_option import Places, store_option
+from harness.stores.places import Places
 
 
 @click.group("store")
@@ -55,7 +56,7 @@ def invalidate(run: str, reason: str, store: Places) -> None:
     RUN is the run's id; a beginning that no other run has is enough.
     """
     from harness.cli._store_places import open_all
-    from harness.stores.run_directory import declare_invalid
+    from harness.stores.directory.run_directory import declare_invalid
 
     if not reason.strip():
         raise UserError("--reason must say something")
@@ -80,8 +81,8 @@ def invalidate(run: str, reason: str, store: Places) -> None:
 def _sync(store: Places, weights_max: int, quiet: bool = False) -> int:
     """Once; gives the exit status. Quietly, nothing is said when there was nothing to do."""
     from harness.cli._store_check import progress_line
-    from harness.stores.directory import DirectoryStore
-    from harness.stores.sync import sync
+    from harness.stores.directory.store import DirectoryStore
+    from harness.stores.mongo.sync import sync
 
     database = connected(store)
     try:

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from harness.stores import Metrics, Store
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.store import Metrics, Store
 from harness.stores.stored import Problem, StoredRun
 
 

@@ -75,7 +75,7 @@ class Problem:
 
 
 def stored_run(summary: Mapping[str, Any]) -> StoredRun:
-    """The run of a summary (`harness.stores.reading.summarise`). Raises `KeyError` for what is none."""
+    """The run of a summary (`harness.stores.directory.reading.summarise`). Raises `KeyError` for what is none."""
     status = summary["recorded"]
     if status == "open":
         alive = is_alive(summary["owner"], summary["heartbeat"] or summary["start_time"])

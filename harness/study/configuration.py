@@ -170,7 +170,7 @@ class Observe:
     spread: bool = False
     """How much gradients and momentum buffers vary over the steps of each epoch; see `training/observers/spread.py`."""
     gradient_similarity: bool = False
-    """How alike the first layer's gradients of a step's paths are in the last epoch; see `training/observers/similarity.py`."""
+    """Cosines between the first layer's gradients of a step's paths; see `training/observers/similarity.py`."""
 
     def __post_init__(self) -> None:
         for name in ("kendall_tau_every", "subnets_every"):

@@ -192,3 +192,8 @@ def _is_ours(file: Path) -> bool:
 @lru_cache(maxsize=256)
 def _text_hash(file: Path, changed: int) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
+def claim_key(cell: Cell, kind: str) -> str:
+    """What a job of that kind claims: the cell, or one ranking of its weights."""
+    return cell.key if kind == "train" else f"{cell.key}-{cell.ranking_key}"

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from pymongo import MongoClient
 
-from harness import mongod
 from harness.components import discovery
-from harness.ports import free_port
+from harness.stores.server import mongod
+from harness.stores.server.ports import free_port
 from tests.processes import all_gone
 
-REPOSITORY = Path(discovery.__file__).resolve().parents[1]
+REPOSITORY = Path(discovery.__file__).resolve().parents[2]
 
 
 @pytest.fixture

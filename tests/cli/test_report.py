@@ -11,8 +11,8 @@ import pytest
 
 from harness.cli import main
 from harness.presets import get_preset
-from harness.stores.directory import StoredRun
-from harness.stores.run_directory import predictions_document, write_ranking
+from harness.stores.directory.run_directory import predictions_document, write_ranking
+from harness.stores.directory.store import StoredRun
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from tests.stored_runs import store_run

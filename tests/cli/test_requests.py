@@ -141,7 +141,7 @@ def test_run_refuses_before_anything_runs(
 
 
 def test_a_study_that_does_not_import_shows_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "broken.py").write_text("from harness.study.study import Study\n\nstudy = Studi()\n")
+    (folder / "broken.py").write_text("from harness.study import Study\n\nstudy = Studi()\n")
     assert main(["plan", "broken.py"]) == 2
     assert f"{folder / 'broken.py'}:3 does not import: NameError" in capsys.readouterr().err
     (folder / "empty.py").write_text("")

@@ -16,8 +16,8 @@ import pytest
 
 from harness.cli import main
 from harness.components import discovery
-from harness.executors.local import GRACE
-from harness.stores.directory import DirectoryStore
+from harness.execution.executors.local import GRACE
+from harness.stores.directory.store import DirectoryStore
 from tests.processes import all_gone, descendants
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[1]

@@ -17,14 +17,14 @@ from pymongo.database import Database
 
 from harness.cli import main
 from harness.components import discovery
-from harness.job import run_job
-from harness.ports import free_port
+from harness.execution.job import run_job
 from harness.presets import get_preset
-from harness.stores.directory import DirectoryStore
-from harness.stores.directory_claims import DirectoryClaims
-from harness.stores.mongo import connect
-from harness.stores.mongo_store import MongoStore
-from harness.stores.run_directory import predictions_document, write_ranking
+from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.directory.run_directory import predictions_document, write_ranking
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo.connection import connect
+from harness.stores.mongo.store import MongoStore
+from harness.stores.server.ports import free_port
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.executors import Event, Job, Stopping
-from harness.executors.local import ServerFailed, execute
+from harness.execution.executors.executor import Event, Job, Stopping
+from harness.execution.executors.local import ServerFailed, execute
 from tests.processes import all_gone
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-# Targets such as harness.experiment:run_job, in a module that imports in no time.
+# Targets such as harness.execution.experiment:run_job, in a module that imports in no time.
 TARGETS = """
 import os, signal, sys, time
 
@@ -174,7 +174,7 @@ def test_a_target_that_does_not_import_is_reported_with_its_reason() -> None:
 
 def test_killing_the_process_that_runs_jobs_leaves_nothing_behind(tmp_path: Path) -> None:
     script = (
-        "from harness.executors import Job; from harness.executors.local import execute\n"
+        "from harness.execution.executors.executor import Job; from harness.execution.executors.local import execute\n"
         "jobs = [Job(n, {'act': act}) for n, act in enumerate(['hang', 'deaf'])]\n"
         "for event in execute(jobs, 2, target='targets:act'):\n"
         "    print(event.data.get('pid', ''), event.data.get('server', ''), flush=True)\n"

@@ -9,7 +9,7 @@ import pytest
 
 from harness.cli import main
 from harness.presets import get_preset
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Study

@@ -216,7 +216,7 @@ def cell() -> Turn:
 
 def job() -> Turn:
     """The same cells as the harness runs them: claimed, recorded, checkpointed, stored."""
-    from harness.job import run_job
+    from harness.execution.job import run_job
     from harness.study.trial import Cell
 
     folder = tempfile.TemporaryDirectory()

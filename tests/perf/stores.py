@@ -23,7 +23,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.environment import cpu_model
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.store import DirectoryStore
 from tests.mongod import Mongod
 from tests.perf.synthetic import PRESET, STUDY, fill
 

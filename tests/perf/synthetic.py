@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.presets import PRESETS
-from harness.stores.directory import DirectoryStore
-from harness.stores.observer import DirectoryObserver
-from harness.stores.run_directory import (
+from harness.stores.directory.observer import DirectoryObserver
+from harness.stores.directory.run_directory import (
     CELL,
     COMPLETION,
     CONFIG,
@@ -26,6 +25,7 @@ from harness.stores.run_directory import (
     RESULT,
     predictions_document,
 )
+from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request

@@ -12,7 +12,7 @@ import pytest
 from harness.components.discovery import component
 from harness.components.preset import Preset
 from harness.components.registries import BENCHMARKS
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row

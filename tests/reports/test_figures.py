@@ -15,7 +15,7 @@ from harness.components.discovery import component
 from harness.components.preset import Preset
 from harness.components.space import Wiring
 from harness.errors import InvalidConfiguration
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.layout import Bars, Column, Computed, Curves, Drawings, Figure, Labels, Line, Row, Scatter, Series
 from harness.study.study import Request, Study

@@ -16,7 +16,7 @@ from harness.components.discovery import component
 from harness.components.preset import Preset
 from harness.components.registries import BENCHMARKS, SPACES
 from harness.errors import HarnessError, UserError
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Study

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from harness.cli._store_recompute import _rankings
 from harness.components.discovery import component
-from harness.plan import make_plan
+from harness.execution.plan import make_plan
 from harness.presets import get_preset
 from harness.results import record
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Study

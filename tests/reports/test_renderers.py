@@ -11,7 +11,7 @@ import pytest
 
 from harness.components.discovery import component
 from harness.components.preset import Preset
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.study import Study
 

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import torch
 
-from harness.agenda import Agenda
 from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS, SPACES
 from harness.errors import InvalidConfiguration
-from harness.executors import Event, Job, Later
-from harness.plan import make_plan
+from harness.execution.agenda import Agenda
+from harness.execution.executors.executor import Event, Job, Later
+from harness.execution.plan import make_plan
 from harness.presets import get_preset
-from harness.stores.directory import DirectoryStore
-from harness.stores.directory_claims import DirectoryClaims
+from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import Retraining, RunConfig
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
@@ -200,7 +200,7 @@ def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -
 
 
 def test_a_job_retrains_what_the_stored_search_found_and_fails_without_it(toy_project: Path, tmp_path: Path) -> None:
-    from harness.job import run_job
+    from harness.execution.job import run_job
 
     child = Cell.of(toy(retrain=RETRAIN))
     assert child.start is not None

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.stores.directory import DirectoryStore
-from harness.stores.observer import DirectoryObserver
-from harness.stores.run_directory import LOG, PREDICTIONS, RunDirectory, predictions_document
+from harness.stores.directory.observer import DirectoryObserver
+from harness.stores.directory.run_directory import LOG, PREDICTIONS, RunDirectory, predictions_document
+from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import RunConfig
 from harness.study.trial import Cell
 

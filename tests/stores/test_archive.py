@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from harness.errors import DataError, UserError
-from harness.stores.archive import MANIFEST, Manifest, export_runs
-from harness.stores.directory import DirectoryStore
-from harness.stores.importing import import_into_directory
-from harness.stores.run_directory import ABSENT, WEIGHTS, declare_invalid, write_ranking
+from harness.stores.directory.run_directory import ABSENT, WEIGHTS, declare_invalid, write_ranking
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.upkeep.archive import MANIFEST, Manifest, export_runs
+from harness.stores.upkeep.importing import import_into_directory
 
 MakeRun = Callable[..., Path]
 Members = list[tuple[tarfile.TarInfo, bytes]]
@@ -52,7 +52,7 @@ def repack(source: Path, target: Path, change: Callable[[Members], Iterable[tupl
 
 def resealed(members: Members, change: Callable[[dict[str, Any]], None]) -> Members:
     """With a manifest that somebody changed who knows how its checksum is made."""
-    from harness.stores.archive import _sealed
+    from harness.stores.upkeep.archive import _sealed
 
     document = json.loads(members[0][1])
     change(document)

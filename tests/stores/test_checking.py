@@ -16,8 +16,14 @@ from pymongo.database import Database
 
 from harness.cli import main
 from harness.files import DAY
-from harness.stores.checking import Finding, check_database, check_directory, examine, orphaned
-from harness.stores.cleaning import (
+from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.directory.run_directory import COMPLETION, WEIGHTS, declare_absent, write_ranking
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo.projection import project
+from harness.stores.mongo.store import MongoStore
+from harness.stores.mongo.sync import sync
+from harness.stores.upkeep.checking import Finding, check_database, check_directory, examine, orphaned
+from harness.stores.upkeep.cleaning import (
     OF_DONE,
     busy_cells,
     checkpoints,
@@ -26,13 +32,7 @@ from harness.stores.cleaning import (
     stale_index,
     unfinished,
 )
-from harness.stores.directory import DirectoryStore
-from harness.stores.directory_claims import DirectoryClaims
-from harness.stores.mirror import project
-from harness.stores.mirror_checking import check_mirror
-from harness.stores.mongo_store import MongoStore
-from harness.stores.run_directory import COMPLETION, WEIGHTS, declare_absent, write_ranking
-from harness.stores.sync import sync
+from harness.stores.upkeep.mirror_checking import check_mirror
 from tests.stores.conftest import cell
 
 MakeRun = Callable[..., Path]
@@ -144,7 +144,7 @@ def test_a_damaged_list_of_points_of_an_unfinished_run_is_found(store: Directory
 def test_claims_of_dead_owners_are_found_and_freed(store: DirectoryStore) -> None:
     folder = store.path / "claims"
     script = (
-        "import sys, time; from pathlib import Path; from harness.stores.directory_claims import DirectoryClaims\n"
+        "import sys, time; from pathlib import Path; from harness.stores.claims.directory import DirectoryClaims\n"
         "assert DirectoryClaims(Path(sys.argv[1])).acquire('ab' * 32); print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True) as owner:

@@ -22,10 +22,11 @@ import pytest
 from pymongo.database import Database
 
 from harness.errors import Unreachable, UserError
-from harness.stores import directory_claims, mongo_claims
-from harness.stores.claims import Claim, ClaimLost, Claims, Lease
-from harness.stores.directory_claims import DirectoryClaims
-from harness.stores.mongo_claims import MongoClaims
+from harness.stores.claims import directory as directory_claims
+from harness.stores.claims import mongo as mongo_claims
+from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.claims.lease import Claim, ClaimLost, Claims, Lease
+from harness.stores.claims.mongo import MongoClaims
 from tests.mongod import Mongod, free_port
 
 KEY = "0123456789abcdef"
@@ -41,11 +42,11 @@ from harness.stores.claims import ClaimLost, Lease
 
 kind, where, name, lease = sys.argv[1:]
 if kind == "directory":
-    from harness.stores.directory_claims import DirectoryClaims
+    from harness.stores.claims.directory import DirectoryClaims
     claims = DirectoryClaims(Path(where), float(lease))
 else:
     import pymongo
-    from harness.stores.mongo_claims import MongoClaims
+    from harness.stores.claims.mongo import MongoClaims
     claims = MongoClaims(pymongo.MongoClient(where)[name], float(lease))
 held = {}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.stores.curves import by_metric, from_columns, to_columns
+from harness.stores.directory.curves import by_metric, from_columns, to_columns
 
 POINT = st.fixed_dictionaries(
     {

@@ -17,8 +17,8 @@ import pytest
 
 from harness.errors import InvalidConfiguration, UnknownName, UserError
 from harness.files import sha256, write_json
-from harness.stores.directory import DirectoryStore, StoredRun
-from harness.stores.run_directory import declare_invalid, write_ranking
+from harness.stores.directory.run_directory import declare_invalid, write_ranking
+from harness.stores.directory.store import DirectoryStore, StoredRun
 
 from .conftest import RESULT, cell
 
@@ -309,7 +309,7 @@ def test_metrics_of_a_run_under_way_leave_out_a_half_written_point(store: Direct
 def test_reading_imports_no_torch(store: DirectoryStore, make_run: Make) -> None:
     make_run()
     program = (
-        "import sys; from pathlib import Path; from harness.stores.directory import DirectoryStore\n"
+        "import sys; from pathlib import Path; from harness.stores.directory.store import DirectoryStore\n"
         f"runs = DirectoryStore(Path({str(store.path)!r})).runs()\n"
         "print(len(runs), 'torch' in sys.modules, 'sacred' in sys.modules, 'pandas' in sys.modules)"
     )

@@ -16,11 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.stores import supersede
-from harness.stores.directory import DirectoryStore
-from harness.stores.index import INDEX
-from harness.stores.reading import Damaged, summarise
-from harness.stores.run_directory import (
+from harness.stores.directory.index import INDEX
+from harness.stores.directory.reading import Damaged, summarise
+from harness.stores.directory.run_directory import (
     CELL,
     COMPLETION,
     METRICS,
@@ -32,6 +30,8 @@ from harness.stores.run_directory import (
     declare_invalid,
     write_ranking,
 )
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.store import supersede
 from harness.stores.stored import Problem, StoredRun, stored_run
 
 from .conftest import RESULT as OUTCOME

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pymongo.database import Database
 
-from harness.stores.claims import ClaimLost
-from harness.stores.directory_claims import DirectoryClaims
-from harness.stores.joint_claims import JointClaims
-from harness.stores.mongo_claims import MongoClaims
+from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.claims.joint import JointClaims
+from harness.stores.claims.lease import ClaimLost
+from harness.stores.claims.mongo import MongoClaims
 
 KEY = "a" * 64
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.stores.log import drop_drawings, output_to
+from harness.stores.directory.log import drop_drawings, output_to
 
 
 def test_python_descriptors_and_children_all_print_into_the_log(

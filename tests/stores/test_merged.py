@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.run_directory import declare_invalid, write_ranking
+from harness.stores.directory.store import DirectoryStore
 from harness.stores.merged import MergedStore
-from harness.stores.run_directory import declare_invalid, write_ranking
 
 from .conftest import RESULT, cell
 

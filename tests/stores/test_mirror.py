@@ -19,12 +19,8 @@ from pymongo.database import Database
 from harness.errors import DataError
 from harness.files import write_json
 from harness.owner import start_ticks
-from harness.stores import gridfs
-from harness.stores.directory import DirectoryStore
-from harness.stores.mirror import project, revision
-from harness.stores.mongo_store import MongoStore
-from harness.stores.observer import DirectoryObserver
-from harness.stores.run_directory import (
+from harness.stores.directory.observer import DirectoryObserver
+from harness.stores.directory.run_directory import (
     CELL,
     COMPLETION,
     INFO,
@@ -37,8 +33,12 @@ from harness.stores.run_directory import (
     declare_invalid,
     write_ranking,
 )
-from harness.stores.snapshot import INLINE
-from harness.stores.sync import unsynced
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo import gridfs
+from harness.stores.mongo.projection import project, revision
+from harness.stores.mongo.snapshot import INLINE
+from harness.stores.mongo.store import MongoStore
+from harness.stores.mongo.sync import unsynced
 
 from .conftest import RESULT, TIME, cell, finish
 
@@ -110,7 +110,7 @@ def test_projecting_again_changes_nothing(make_run: Make, mongo_database: Mongo)
 def test_several_processes_at_once_make_one_of_everything(make_run: Make, mongod: str, mongo_database: Mongo) -> None:
     paths = [make_run(seed) for seed in range(3)]
     script = (
-        "import sys, pathlib, pymongo; from harness.stores.mirror import project\n"
+        "import sys, pathlib, pymongo; from harness.stores.mongo.projection import project\n"
         "database = pymongo.MongoClient(sys.argv[1])[sys.argv[2]]; sys.stdin.read(1)\n"
         "for _ in range(5):\n    for path in sys.argv[3:]: project(pathlib.Path(path), database)\n"
     )

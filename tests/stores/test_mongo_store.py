@@ -13,16 +13,24 @@ from pymongo.database import Database
 
 from harness.errors import DataError, UnknownName
 from harness.files import write_json
-from harness.stores.archive import export_runs
-from harness.stores.directory import DirectoryStore
-from harness.stores.fetching import is_whole
-from harness.stores.importing import import_into_directory
-from harness.stores.mirror import project, revision
-from harness.stores.mongo_store import MongoStore
-from harness.stores.observer import DirectoryObserver
-from harness.stores.reading import summarise
-from harness.stores.run_directory import ABSENT, CELL, COMPLETION, INVALID, WEIGHTS, declare_invalid, write_ranking
-from harness.stores.snapshot import look
+from harness.stores.directory.observer import DirectoryObserver
+from harness.stores.directory.reading import summarise
+from harness.stores.directory.run_directory import (
+    ABSENT,
+    CELL,
+    COMPLETION,
+    INVALID,
+    WEIGHTS,
+    declare_invalid,
+    write_ranking,
+)
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo.fetching import is_whole
+from harness.stores.mongo.projection import project, revision
+from harness.stores.mongo.snapshot import look
+from harness.stores.mongo.store import MongoStore
+from harness.stores.upkeep.archive import export_runs
+from harness.stores.upkeep.importing import import_into_directory
 from tests.stored_runs import forge
 
 from .conftest import RESULT, TIME, cell, finish

@@ -17,15 +17,15 @@ import pytest
 from pymongo.database import Database
 
 from harness.errors import DataError, Unreachable, UserError
-from harness.stores import mirroring
-from harness.stores.directory import DirectoryStore
-from harness.stores.mirror import project
-from harness.stores.mirroring import Mirror
-from harness.stores.mongo import NOT_SHOWN, address, connect, hide, shown
-from harness.stores.mongo_store import MongoStore
-from harness.stores.observer import DirectoryObserver
-from harness.stores.run_directory import WEIGHTS, RunDirectory
-from harness.stores.sync import sync, unsynced
+from harness.stores.directory.observer import DirectoryObserver
+from harness.stores.directory.run_directory import WEIGHTS, RunDirectory
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo import mirror as mirroring
+from harness.stores.mongo.connection import NOT_SHOWN, address, connect, hide, shown
+from harness.stores.mongo.mirror import Mirror
+from harness.stores.mongo.projection import project
+from harness.stores.mongo.store import MongoStore
+from harness.stores.mongo.sync import sync, unsynced
 from tests.mongod import Mongod, free_port
 
 from .conftest import RESULT, TIME, cell, finish

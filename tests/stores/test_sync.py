@@ -11,10 +11,10 @@ from typing import Any
 
 from pymongo.database import Database
 
-from harness.stores.directory import DirectoryStore
-from harness.stores.mongo_store import MongoStore
-from harness.stores.run_directory import CELL, declare_invalid, write_ranking
-from harness.stores.sync import sync, unsynced
+from harness.stores.directory.run_directory import CELL, declare_invalid, write_ranking
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo.store import MongoStore
+from harness.stores.mongo.sync import sync, unsynced
 
 from .conftest import RESULT, cell, finish
 

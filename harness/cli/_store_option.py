@@ -1,0 +1,34 @@
+"""`--store` and `--mongo`: where the runs are, as options of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from harness.stores.places import DEFAULT, MONGO, VARIABLE, Places, places
+
+if TYPE_CHECKING:
+    pass
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+def store_option(command: F) -> F:
+    """Adds `--store` and `--mongo` to a command, which gets `Places` as its argument `store`."""
+
+    def resolve(context: click.Context, option: click.Parameter, value: str | None) -> Places:
+        return places(value, context.params.pop("mongo", None))
+
+    command = click.option(
+        "--store",
+        metavar="PLACE",
+        callback=resolve,
+        help=f"The runs: a directory, or mongodb://…  [default: {VARIABLE} from the environment, or ./{DEFAULT}]",
+    )(command)
+    return click.option(
+        "--mongo",
+        metavar="URI",
+        is_eager=True,  # read before --store, which takes it in
+        help=f"The database that mirrors the runs.  [default: {MONGO} from the environment, or none]",
+    )(command)

@@ -1,0 +1,218 @@
+"""The fork server: imports torch once and forks a fresh process for every job.
+
+It runs in a process of its own, started by `harness.execution.executors.local`, and runs no tensor operation, so
+that forking is safe (no thread pool exists yet) and a job's memory is its own. Requests come over a
+control socket: a JSON line with one file descriptor, the job's socket. Whoever kills whom, nothing is
+left behind:
+
+- `run` dies: the server sees the end of the control socket, kills its jobs and ends; each job also
+  watches its own socket, whose other end only `run` holds, and ends itself.
+- the server dies: its jobs go on, since `run` still listens to their sockets, and answer as usual.
+- a job dies: the server, its parent, tells `run` how.
+
+It knows neither cells nor stores: the target, "module:function", does. A target's module may have a
+generator function `warm_up`: one of its steps is taken whenever no request waits, so that later jobs find
+done what the first ones need not wait for. It must run no tensor operation either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+from harness.documents import one_line
+from harness.interruption import STOPPED, TIMEOUT, interrupt_main, raise_interruption, reason_of
+
+BOOT = (
+    "import sys; sys.path[:] = sys.argv[3:]; "
+    "from harness.execution.executors.fork_server import main; main(int(sys.argv[1]), sys.argv[2])"
+)
+"""Started with the starter's own path: the current folder shadows nothing that it does not shadow there."""
+
+STOP = object()
+
+ASKED, OUT_OF_TIME = b"s", b"t"
+"""What `run` says to a job that should end."""
+
+Target = Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]
+
+
+def main(control_number: int, target_name: str) -> None:
+    """Serve until the control socket closes."""
+    # Ctrl-C reaches the whole process group; what it means is decided by `run` alone. The starter blocked
+    # the signal, so that none could arrive before this line.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    control = socket.socket(fileno=control_number)
+    wake, waker = socket.socketpair()
+    try:
+        with _ending_with(control, wake, waker):
+            target, warm_up = _load(target_name)
+    except BaseException as error:
+        _send(control, {"event": "broken", "error": one_line(error), "traceback": traceback.format_exc()})
+        sys.exit(1)
+    wake.setblocking(False)
+    waker.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    gc.collect()
+    gc.freeze()  # what is there now is shared with all jobs: collections must not touch its pages
+    jobs: dict[int, int] = {}
+    try:
+        _send(control, {"event": "ready"})
+        _serve(control, wake, target, warm_up, jobs)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # `run` has gone
+    finally:
+        for process in jobs:
+            os.kill(process, signal.SIGKILL)  # unreaped: the number is still theirs
+
+
+@contextlib.contextmanager
+def _ending_with(control: socket.socket, wake: socket.socket, waker: socket.socket) -> Iterator[None]:
+    """Within, this process ends when `run` does: importing takes seconds, in which nobody reads the socket."""
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(control, 0)  # requests may already wait there: only its end counts
+        poll.register(wake, select.POLLIN)
+        if any(number == control.fileno() for number, _ in poll.poll()):
+            os._exit(1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        waker.send(b"!")
+        watcher.join()  # forking wants a process without threads
+
+
+def _serve(
+    control: socket.socket, wake: socket.socket, target: Target, warm_up: Iterator[None], jobs: dict[int, int]
+) -> None:
+    """Fork for every request and report every end; returns when the control socket closes."""
+    buffer = b""
+    descriptors: list[int] = []
+    warm = False
+    while True:
+        # The first jobs come first.
+        ready, _, _ = select.select([control, wake], [], [], None if warm or not jobs else 0)
+        if not ready:
+            warm = next(warm_up, STOP) is STOP
+        if wake in ready:
+            with contextlib.suppress(BlockingIOError):
+                wake.recv(4096)
+            for process, status in _ended(jobs):
+                code = os.waitstatus_to_exitcode(status)
+                _send(control, {"event": "ended", "job": jobs.pop(process), "code": code})
+        if control not in ready:
+            continue
+        data, received, _, _ = socket.recv_fds(control, 1 << 16, 16)
+        if not data:
+            return
+        descriptors += received
+        buffer += data
+        while b"\n" in buffer:
+            line, _, buffer = buffer.partition(b"\n")
+            request = json.loads(line)
+            connection = socket.socket(fileno=descriptors.pop(0))
+            sys.stdout.flush()
+            sys.stderr.flush()
+            try:
+                process = os.fork()
+            except OSError as error:  # no memory or no processes left
+                connection.close()
+                _send(control, {"event": "ended", "job": request["job"], "error": f"could not start: {error}"})
+                continue
+            if process == 0:
+                for other in (control, wake):
+                    other.close()
+                for number in descriptors:  # of requests that came in the same breath
+                    os.close(number)
+                _run(connection, target, request)
+            connection.close()
+            jobs[process] = request["job"]
+
+
+def _ended(jobs: dict[int, int]) -> list[tuple[int, int]]:
+    """The jobs' processes that ended, with their wait statuses. One signal may stand for several."""
+    return [(process, status) for process, status in (os.waitpid(p, os.WNOHANG) for p in list(jobs)) if process]
+
+
+def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> NoReturn:
+    """In the forked process: do the job, answer, end. Never returns into the server's loop."""
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, raise_interruption)
+        threading.Thread(target=_watch, args=(connection,), daemon=True).start()
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(request["threads"])
+        lock = threading.Lock()
+
+        def progress(report: dict[str, Any]) -> None:
+            with lock:
+                _send_whole(connection, {"progress": report})
+
+        _send(connection, {"started": os.getpid()})
+        try:
+            answer = target(request["document"], progress)
+        except KeyboardInterrupt as interruption:
+            answer = {"status": "interrupted"}
+            if reason_of(interruption) == TIMEOUT:
+                answer = {"status": "failed", "error": "it took too long"}
+        except BaseException as error:  # a target that calls sys.exit is one job's failure, too
+            answer = {"status": "failed", "error": one_line(error), "traceback": traceback.format_exc()}
+        with lock:
+            _send_whole(connection, {"answer": answer})
+        code = 0
+    except OSError:
+        pass  # `run` has gone, and nobody waits for an answer
+    finally:
+        os._exit(code)  # no clean-up that was the server's to do
+
+
+def _watch(connection: socket.socket) -> None:
+    """Ends this process when `run` has gone; passes on the request to stop to the main thread."""
+    while True:
+        try:
+            received = connection.recv(16)
+        except OSError:
+            received = b""
+        if not received:
+            os._exit(1)
+        interrupt_main(TIMEOUT if received[:1] == OUT_OF_TIME else STOPPED)
+
+
+def _send(connection: socket.socket, message: dict[str, Any]) -> None:
+    connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _send_whole(connection: socket.socket, message: dict[str, Any]) -> None:
+    """Send a line that no interruption cuts in two."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        _send(connection, message)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _load(target_name: str) -> tuple[Target, Iterator[None]]:
+    name, _, attribute = target_name.partition(":")
+    module = importlib.import_module(name)
+    return getattr(module, attribute), getattr(module, "warm_up", lambda: iter(()))()

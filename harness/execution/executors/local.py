@@ -1,0 +1,321 @@
+"""Runs jobs in processes of this machine, each forked fresh from a server that has imported torch.
+
+This side imports nothing heavy. See `harness.execution.executors.fork_server` for the other side and for what happens
+when any of the processes dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.errors import HarnessError
+from harness.execution.executors.executor import RUN_JOB, Event, Job, Later, Stopping
+from harness.execution.executors.fork_server import ASKED, BOOT, OUT_OF_TIME
+
+GRACE = 15.0
+"""Seconds that jobs have to stop cleanly before they are ended."""
+
+
+class ServerFailed(HarnessError):
+    """The fork server did not come up: no job can run."""
+
+
+def execute(
+    jobs: Iterable[Job | Later],
+    workers: int,
+    *,
+    stopping: Stopping | None = None,
+    target: str = RUN_JOB,
+    server: ForkServer | None = None,
+    grace: float = GRACE,
+) -> Iterator[Event]:
+    """Run all jobs, `workers` at a time, in order; yield what happens as it happens.
+
+    The next job is asked for when it can start; `Later` in its place means that there is none just now.
+    One job's failure, or crash, is its own answer and does not touch the others. Jobs that never started
+    because of a stop have no events. When the iterator is closed, or raises, all processes end at once.
+    A `server` of the target that was started earlier is used, and ended; otherwise one is started.
+    Raises `ServerFailed` if the target cannot be imported.
+    """
+    stopping = stopping or Stopping()
+    waiting = iter(jobs)
+    exhausted = False
+    deadline: float | None = None
+    pause = 0.0
+    with _Processes(target, stopping, server, grace) as processes:
+        while True:
+            while not exhausted and not stopping.asked and len(processes.running) < workers and _over(pause):
+                job = next(waiting, None)
+                if job is None:
+                    exhausted = True
+                elif isinstance(job, Later):
+                    pause = time.monotonic() + job.seconds
+                else:
+                    processes.begin(job)
+            if stopping.asked and deadline is None:
+                deadline = time.monotonic() + grace
+                processes.ask_to_stop()
+            if not processes.running and (exhausted or stopping.asked):
+                return
+            if deadline is not None and (stopping.asked > 1 or time.monotonic() >= deadline):
+                yield from processes.end()
+                return
+            yield from processes.end_late_ones()
+            wakes = [deadline, processes.next_deadline()]
+            if not (exhausted or stopping.asked) and len(processes.running) < workers:
+                wakes.append(pause)
+            for event in processes.wait(min((wake for wake in wakes if wake is not None), default=None)):
+                if event.kind == "finished":
+                    pause = 0.0
+                yield event
+
+
+@dataclass(eq=False)
+class _Running:
+    """A job under way, and our end of its socket."""
+
+    job: Job
+    connection: socket.socket
+    buffer: bytes = b""
+    started: bool = False
+    answer: dict[str, Any] | None = None
+    silent: bool = False
+    """Whether its socket has closed: nothing more will be heard from it."""
+    deadline: float | None = None
+    """When it is asked to end, and, once it was, when it is ended."""
+    late: bool = False
+
+
+@dataclass
+class _Processes:
+    """The fork server and the jobs under way."""
+
+    target: str
+    stopping: Stopping
+    server: ForkServer | None = None
+    grace: float = GRACE
+    running: dict[int, _Running] = field(default_factory=dict)
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+
+    def __enter__(self) -> _Processes:
+        self.selector.register(self.stopping, selectors.EVENT_READ)
+        if self.server:
+            self.selector.register(self.server.control, selectors.EVENT_READ, self.server)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number in list(self.running):
+            self._forget(number)
+        if self.server:
+            self.server.close()
+        self.selector.close()
+
+    def begin(self, job: Job) -> None:
+        """Have the job's process forked, by a new server if there is none."""
+        if self.server is None:
+            self.server = ForkServer(self.target)
+            self.selector.register(self.server.control, selectors.EVENT_READ, self.server)
+        running = _Running(job, self.server.fork(job))
+        self.running[job.number] = running
+        self.selector.register(running.connection, selectors.EVENT_READ, running)
+
+    def ask_to_stop(self) -> None:
+        """Those that run are asked; those that do not yet run are forgotten."""
+        for number, running in list(self.running.items()):
+            if running.started:
+                with contextlib.suppress(OSError):
+                    running.connection.sendall(ASKED)
+            else:
+                self._forget(number)
+
+    def next_deadline(self) -> float | None:
+        """When the next job is out of time."""
+        return min((one.deadline for one in self.running.values() if one.deadline is not None), default=None)
+
+    def end_late_ones(self) -> Iterator[Event]:
+        """Ask jobs that are out of time to end, and end those that do not."""
+        for number, running in list(self.running.items()):
+            if running.deadline is None or not _over(running.deadline):
+                continue
+            if running.late:
+                self._forget(number)
+                yield Event("finished", running.job, running.answer or _late(running.job))
+            else:
+                running.late = True
+                running.deadline = time.monotonic() + self.grace
+                with contextlib.suppress(OSError):
+                    running.connection.sendall(OUT_OF_TIME)
+
+    def end(self) -> Iterator[Event]:
+        """End all jobs at once."""
+        for number, running in list(self.running.items()):
+            self._forget(number)
+            yield Event("finished", running.job, running.answer or {"status": "interrupted"})
+
+    def wait(self, until: float | None) -> Iterator[Event]:
+        """What has happened, once something has or the time has come."""
+        seconds = None if until is None else max(0.0, until - time.monotonic())
+        ready = [key for key, _ in self.selector.select(seconds)]
+        for key in ready:
+            if key.fileobj is self.stopping:
+                self.stopping.heard()
+            elif isinstance(key.data, _Running):
+                yield from self._listen(key.data)
+        # The server last: the end of a job comes after all that the job had to say.
+        for key in ready:
+            if isinstance(key.data, ForkServer):
+                yield from self._listen_to_server(key.data)
+        if self.server is None:
+            for running in [r for r in self.running.values() if r.silent]:
+                yield self._finish(running, "its process ended without an answer, and so did the fork server")
+
+    def _listen_to_server(self, server: ForkServer) -> Iterator[Event]:
+        messages, over = server.listen()
+        for message in messages:
+            if message["event"] == "broken":
+                raise ServerFailed(f"the processes that run cells cannot start: {message['error']}\n{server.said()}")
+            running = self.running.get(message.get("job", -1))
+            if running is not None:  # else it was stopped before it started
+                yield from self._listen(running)
+                yield self._finish(running, message.get("error") or _how_it_ended(message["code"]))
+        if over:
+            self.selector.unregister(server.control)
+            self.server = None
+            code = server.close()
+            if not server.ready:
+                raise ServerFailed(f"the processes that run cells cannot start: {_how_it_ended(code)}\n{server.said()}")
+
+    def _listen(self, running: _Running) -> Iterator[Event]:
+        """All that a job has said so far."""
+        lines, running.buffer, over = _lines(running.connection, running.buffer)
+        if over and not running.silent:
+            running.silent = True
+            self.selector.unregister(running.connection)
+        for message in lines:
+            if "started" in message:
+                running.started = True
+                if running.job.timeout is not None:
+                    running.deadline = time.monotonic() + running.job.timeout
+                yield Event("started", running.job, {"process": message["started"]})
+            elif "progress" in message:
+                yield Event("progress", running.job, message["progress"])
+            else:
+                running.answer = message["answer"]
+
+    def _finish(self, running: _Running, otherwise: str) -> Event:
+        """A job's answer, or how it ended without one."""
+        self._forget(running.job.number)
+        answer = running.answer or {"status": "failed", "error": otherwise}
+        if running.late and answer["status"] != "done":
+            answer = {**answer, **_late(running.job)}
+        return Event("finished", running.job, answer)
+
+    def _forget(self, number: int) -> None:
+        """Close a job's socket, which ends its process if it still runs."""
+        running = self.running.pop(number)
+        if not running.silent:
+            self.selector.unregister(running.connection)
+        running.connection.close()
+
+
+class ForkServer:
+    """Our side of the fork server, which imports the target as soon as this is made."""
+
+    def __init__(self, target: str = RUN_JOB) -> None:
+        self.control, theirs = socket.socketpair()
+        self.ready = False
+        self._buffer = b""
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the server
+        # OpenBLAS would start threads when numpy is imported, and a process with threads should not fork.
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        # Blocked signals stay blocked in the new process: Ctrl-C cannot hit it before it ignores that.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", BOOT, str(theirs.fileno()), target, *sys.path],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                env=environment,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
+
+    def fork(self, job: Job) -> socket.socket:
+        """Ask for the job's process; gives our end of its socket. A dead server shows as its silence."""
+        ours, theirs = socket.socketpair()
+        request = {"job": job.number, "threads": job.threads, "document": job.document}
+        line = json.dumps(request).encode() + b"\n"
+        with theirs, contextlib.suppress(OSError):
+            sent = socket.send_fds(self.control, [line], [theirs.fileno()])
+            self.control.sendall(line[sent:])
+        return ours
+
+    def listen(self) -> tuple[list[dict[str, Any]], bool]:
+        """The messages so far, and whether that was the last of it."""
+        messages, self._buffer, over = _lines(self.control, self._buffer)
+        self.ready = self.ready or any(message["event"] == "ready" for message in messages)
+        return [message for message in messages if message["event"] != "ready"], over
+
+    def said(self) -> str:
+        """The last lines of its output."""
+        number = self._output.fileno()
+        text = os.pread(number, os.fstat(number).st_size, 0)  # a seek would move where the server writes
+        return "\n".join(text.decode(errors="replace").splitlines()[-15:])
+
+    def close(self) -> int:
+        """Let it end, and see to it that it does; once more does nothing. Gives its exit code."""
+        self.control.close()
+        try:
+            return self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+
+def _lines(connection: socket.socket, buffer: bytes) -> tuple[list[dict[str, Any]], bytes, bool]:
+    """The whole JSON lines that have arrived, the rest, and whether the other end has closed."""
+    over = False
+    while True:
+        try:
+            received = connection.recv(1 << 16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            break
+        except OSError:
+            received = b""
+        if not received:
+            over = True
+            break
+        buffer += received
+    *lines, rest = buffer.split(b"\n")
+    return [json.loads(line) for line in lines], rest, over
+
+
+def _over(moment: float) -> bool:
+    return time.monotonic() >= moment
+
+
+def _late(job: Job) -> dict[str, Any]:
+    return {"status": "failed", "error": f"it took longer than {job.timeout:g} s"}
+
+
+def _how_it_ended(code: int) -> str:
+    if code >= 0:
+        return f"its process ended with exit code {code} before it answered"
+    with contextlib.suppress(ValueError):
+        return f"killed by signal {-code} ({signal.Signals(-code).name})"
+    return f"killed by signal {-code}"

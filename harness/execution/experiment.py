@@ -1,0 +1,156 @@
+"""The Sacred experiment: one cell in, one stored run out. Imported in training processes only.
+
+The configuration is resolved and validated by us and given to Sacred as plain JSON types; Sacred keeps
+the record (start, heartbeat, end, result, traceback) and our observer writes it. Randomness is ours:
+every generator is derived from the cell's seed, whatever Sacred seeds.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+import numpy as np
+import torch
+from sacred import SETTINGS, Experiment
+from sacred.observers import RunObserver
+
+from harness.components.registries import SPACES
+from harness.components.space import Architecture
+from harness.documents import finite
+from harness.interruption import held_back
+from harness.seeds import derive
+from harness.stores.checkpoints import Checkpoint
+from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
+from harness.study.trial import Cell
+from harness.training.stages.train import Progress
+from harness.training.trial import Outcome, Watch, retrain_cell, run_cell
+
+Report = Callable[[dict[str, Any]], None]
+
+REPORT_EVERY = 0.2
+"""Seconds between two reports of a ranking's progress."""
+
+# Output is ours to keep (`output_to`), and so is what the run was made on (`harness.environment`).
+SETTINGS.CAPTURE_MODE = "no"
+SETTINGS.DISCOVER_SOURCES = "none"
+SETTINGS.DISCOVER_DEPENDENCIES = "none"
+SETTINGS.HOST_INFO.INCLUDE_CPU_INFO = False
+SETTINGS.HOST_INFO.INCLUDE_GPU_INFO = False
+
+
+def sacred_run(
+    cell: Cell,
+    directory: RunDirectory,
+    observers: Sequence[RunObserver],
+    log: IO[str],
+    device: str,
+    threads: int,
+    progress: Report,
+    checkpoint: Checkpoint | None = None,
+    found: Architecture | None = None,
+) -> Outcome:
+    """Run the cell as a Sacred run into its directory, from its checkpoint on if there is one.
+
+    `found` is the architecture that the cell's parent has found, for one that retrains.
+    """
+    config = cell.config
+    experiment = Experiment(config.method.name, save_git_info=False)
+    experiment.logger = _logger(log)  # type: ignore[assignment]
+    # numpy's global generator, which Sacred seeds, takes seeds below 2³² only.
+    experiment.add_config(config.json() | {"seed": config.seed % 2**32})  # type: ignore[no-untyped-call]
+    experiment.observers.extend(observers)
+    outcomes: list[Outcome] = []
+
+    @experiment.main  # type: ignore[untyped-decorator]
+    def train_rank_judge(_run: Any) -> dict[str, Any]:
+        seed_globals(config.seed)
+        tau: list[float | None] = []
+
+        def metric(name: str, step: int, value: float) -> None:
+            directory.log_metric(name, step, value)
+            _run.log_scalar(name, value, step)
+            if name == "kendall_tau":
+                tau.append(finite(value))
+
+        def epoch(at: Progress) -> None:
+            step, steps = at.part * at.epochs + at.epoch, at.parts * at.epochs
+            latest = tau[-1] if tau else None
+            print(f"epoch {step}/{steps}: loss {at.loss:.4f}" + (f", τ {latest:.4f}" if latest is not None else ""))
+            progress({"event": "epoch", "step": step, "steps": steps, "loss": at.loss, "tau": latest})
+
+        def restored(points: list[dict[str, Any]]) -> None:
+            directory.log_points(points)
+            for point in points:
+                _run.log_scalar(point["name"], point["value"], point["step"])
+            tau.extend(point["value"] for point in points if point["name"] == "kendall_tau")
+            print(f"going on from a checkpoint, with {len(points)} points measured before")
+
+        watch = Watch(epoch, metric, throttled(progress), restored)
+        if found is None:
+            outcome = run_cell(config, device, watch, checkpoint)
+        else:
+            outcome = retrain_cell(config, found, device, watch, checkpoint)
+        outcome.cost["threads"] = threads
+        _store_outcome(cell, directory, outcome)
+        for name in (PREDICTIONS, WEIGHTS):
+            if (directory.path / name).exists():
+                _run.add_artifact(str(directory.path / name), name)
+        outcomes.append(outcome)
+        return outcome.result
+
+    experiment.run()
+    return outcomes[0]
+
+
+def _store_outcome(cell: Cell, directory: RunDirectory, outcome: Outcome) -> None:
+    directory.write_result(outcome.result, outcome.cost)
+    directory.write(PREDICTIONS, predictions_document(cell.config.json(), numbered(cell, outcome)))
+    if outcome.supernets is not None:
+        states = [
+            {name: tensor.cpu() for name, tensor in network.state_dict().items()}
+            for network in outcome.supernets.networks
+        ]
+        with held_back():
+            directory.write_weights(lambda file: torch.save(states, file))
+
+
+def numbered(cell: Cell, outcome: Outcome) -> dict[int, float]:
+    """The predictions by the architectures' numbers."""
+    space = SPACES.get(cell.config.space)()
+    return {space.index(architecture): accuracy for architecture, accuracy in outcome.predictions.items()}
+
+
+def seed_globals(seed: int) -> None:
+    """The engine draws from generators of its own; a component that uses the global ones repeats, too."""
+    random.seed(derive(seed, "random"))
+    np.random.seed(derive(seed, "numpy") % 2**32)
+    torch.manual_seed(derive(seed, "torch"))
+
+
+def throttled(progress: Report) -> Callable[[int, int], None]:
+    """Reports of a ranking's progress, a few a second."""
+    last = 0.0
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done == total or now - last >= REPORT_EVERY:
+            last = now
+            progress({"event": "rank", "step": done, "steps": total})
+
+    return report
+
+
+def _logger(log: IO[str]) -> logging.Logger:
+    """Sacred's messages into the log; by itself it would replace the handlers of all loggers."""
+    logger = logging.getLogger("harness.sacred")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    handler = logging.StreamHandler(log)
+    handler.setFormatter(logging.Formatter("%(levelname)s - %(message)s"))
+    logger.handlers = [handler]
+    return logger

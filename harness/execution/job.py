@@ -1,0 +1,350 @@
+"""One job: a cell claimed, run or ranked, stored, mirrored. Imported in training processes only.
+
+The process that trains holds the claim itself and renews it. Under the claim it looks once more at what is
+stored: between the plan and the claim another process may have done the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from harness import environment
+from harness.components.dataset import fingerprint
+from harness.documents import one_line, utc_now, without_nan
+from harness.errors import DataError, HarnessError, UnknownName, Unreachable
+from harness.execution.assignment import Assignment
+from harness.execution.experiment import Report, numbered, sacred_run, seed_globals, throttled
+from harness.execution.states import state_of
+from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
+from harness.stores.checkpoints import Checkpoint
+from harness.stores.claims.lease import ClaimLost, Lease
+from harness.stores.directory.log import drop_drawings, output_to
+from harness.stores.directory.observer import DirectoryObserver
+from harness.stores.directory.run_directory import (
+    LOG,
+    RANKINGS,
+    WEIGHTS,
+    RunDirectory,
+    predictions_document,
+    write_ranking,
+)
+from harness.stores.directory.store import StoredRun
+from harness.stores.store import supersede
+from harness.study.trial import Cell, claim_key
+from harness.training.allocator import keep_freed_memory
+from harness.training.compilation import operations_compiled
+from harness.training.stages.retrain import best_found
+from harness.training.trial import Watch, rank_again
+
+if TYPE_CHECKING:
+    from harness.stores.mongo.mirror import Mirror
+
+
+SLOWLY = 600.0
+"""Seconds that a done run may take on its way to a database that answers, before its claim is released."""
+
+
+ANSWERS = 3.0
+"""Seconds in which a database that is there answers."""
+
+
+def warm_up() -> Iterator[None]:
+    """What every job needs, but not before its first step, in parts that the fork server does when it is idle.
+
+    Components are not loaded here: a user's file may run a tensor operation, and the server must not.
+    """
+    environment.describe()
+    yield
+    import scipy.stats  # noqa: F401  # for τ; most of a second
+
+    yield
+    import torch._dynamo  # noqa: F401  # for the first step of torch's own optimisers, in retraining; two seconds
+
+    yield
+    import pymongo  # noqa: F401
+
+    yield
+
+
+def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
+    """Run one job, in a process of its own; the document's keys are the fields of `Assignment`.
+
+    Gives {"status", "run_id", "key"}. The status is "done", with "result" and "cost" ("already": done by
+    another process before); "failed", with one line of "error"; "interrupted"; "elsewhere": another process
+    has the cell, or had it and changed how it stands; "unreachable": the database does not answer, and
+    nothing was begun. Raises nothing but what `progress` raises.
+    """
+    reply: dict[str, Any] = {"run_id": None, "key": None}
+    job = Assignment(**document)
+    try:
+        with terminable():
+            torch.set_num_threads(job.threads)
+            keep_freed_memory()
+            cell = Cell.from_json(job.cell)
+            reply["key"] = cell.key
+            if cell.images != (now_there := fingerprint(cell.config.dataset)):
+                raise DataError(f"the images of {cell.config.dataset} are {now_there} here, the cell's {cell.images}")
+            try:
+                with operations_compiled(job.compile):
+                    return reply | (_claimed_rank if job.kind == "rank" else _claimed_train)(cell, job, progress)
+            except Unreachable as error:
+                return reply | {"status": "unreachable", "error": one_line(error)}
+    except KeyboardInterrupt as interruption:
+        return reply | {"status": "elsewhere" if reason_of(interruption) == LOST else "interrupted"}
+    except (Exception, SystemExit) as error:
+        return reply | _failed(error, job)
+
+
+def _claimed_train(cell: Cell, job: Assignment, progress: Report) -> dict[str, Any]:
+    attempts = max((run.attempt for run in _runs(cell, job)), default=0)
+    claim = job.claims().acquire(cell.key, at_least=attempts)
+    if claim is None:
+        return {"status": "elsewhere"}
+    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
+        runs = _runs(cell, job)
+        state = state_of(cell, runs)
+        if state == "done":
+            done = next(run for run in runs if run.counts)
+            return {"status": "done", "already": True, "run_id": done.id, "result": done.result, "cost": done.cost}
+        if state == "rank":
+            return {"status": "elsewhere"}
+        ranking = _parents_ranking(cell, job)
+        directory = job.directory.create(cell, job.preset, job.overrides, claim.attempt)
+        mirror = job.mirror(directory)
+        reply: dict[str, Any] = {}
+        try:
+            with _profiled(cell, directory, job):
+                reply = {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror, ranking)
+            return reply
+        finally:
+            # Before the claim is released: whoever claims next must find the run in the database.
+            if mirror is not None and not mirror.close() and reply.get("status") == "done":
+                _mirror_slowly(directory, job)
+
+
+def _profiled(cell: Cell, directory: RunDirectory, job: Assignment) -> contextlib.AbstractContextManager[None]:
+    """Writes down where the time of the run goes, if that is asked for."""
+    if not job.profile:
+        return contextlib.nullcontext()
+    from harness.training.profiling import PROFILES, profiled
+
+    title = f"run {directory.id} ({cell.config.method.name}, seed {cell.config.seed}), on {job.computes_on}"
+    return profiled(job.directory.path / PROFILES / directory.id, title, torch.device(job.computes_on))
+
+
+def _mirror_slowly(directory: RunDirectory, job: Assignment) -> None:
+    """Bring a done run to a database that answers, but takes its time; a silent one gets it with the next sync."""
+    import pymongo
+
+    from harness.stores.mongo.projection import project
+
+    until = time.monotonic() + SLOWLY
+    while time.monotonic() < until:
+        try:
+            with pymongo.timeout(ANSWERS):
+                job.database.command("ping")
+        except Exception:  # it is gone, whatever the reason
+            return
+        with contextlib.suppress(Unreachable):
+            project(directory.path, job.database, job.weights_max)
+            return
+
+
+def _runs(cell: Cell, job: Assignment) -> list[StoredRun]:
+    return [run for run in supersede(job.reader.load({cell.key[:16]}, []), []) if run.key == cell.key]
+
+
+def _parents_ranking(cell: Cell, job: Assignment) -> dict[str, Any] | None:
+    """What the search that the cell starts from has given; None for a cell that starts from nothing."""
+    start = cell.start
+    if start is None:
+        return None
+    if job.found is not None:
+        return {"top1": job.found}
+    run = job.reader.done(start.key)
+    ranking = None if run is None else run.rankings.get(start.ranking_key)
+    if run is None or ranking is None:
+        raise DataError(f"no done search of cell {start.key[:16]} in {job.reader.name} to retrain the best of")
+    return ranking
+
+
+def _train(
+    cell: Cell,
+    directory: RunDirectory,
+    job: Assignment,
+    progress: Report,
+    lease: Lease,
+    mirror: Mirror | None,
+    ranking: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    progress({"event": "start", "run_id": directory.id})
+    directory.write_sources(cell)
+    observer = DirectoryObserver(directory, cell.config.json(), {"key": cell.key, "preset": job.preset})
+    work = Path(job.work) if job.work else job.directory.work
+    device = job.computes_on
+    checkpoint = Checkpoint(work, cell, every=job.checkpoint_every, threads=job.threads, device=device)
+    reply: dict[str, Any] = {"status": "interrupted"}
+    try:
+        try:
+            with output_to(directory.path / LOG) as log:
+                try:
+                    observers = [observer] if mirror is None else [observer, mirror]
+                    found = None if ranking is None else best_found(ranking)
+                    if ranking is not None and found is None:
+                        raise DataError("the search has found nothing to retrain: it diverged")
+                    with asked_first(checkpoint.request_stop):
+                        outcome = sacred_run(
+                            cell, directory, observers, log, device, job.threads, progress, checkpoint, found
+                        )
+                    reply = {"status": "done", "result": outcome.result, "cost": outcome.cost}
+                except KeyboardInterrupt as interruption:
+                    reply = _interrupted(observer, interruption, job)
+                except (Exception, SystemExit) as error:
+                    reply = _failed(error, job)
+                    if _is_full(error):  # no fault of the cell's: it is not one that failed, for the next `run`
+                        observer.interrupted_event(utc_now(), "INTERRUPTED")
+                    traceback.print_exc()
+                    if observer.status == "RUNNING":  # it failed outside of Sacred's care
+                        observer.failed_event(utc_now(), traceback.format_exception(error))
+        finally:
+            # A moment only: whatever ended the run, its record is put in order.
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            drop_drawings(directory.path / LOG)
+            directory.gather_metrics()
+        if reply["status"] == "done":
+            lease.confirm()  # unconfirmed, because the database is silent, it counts unless somebody took over
+            directory.complete()
+            with contextlib.suppress(OSError):  # `store clean` finds it
+                checkpoint.remove()
+    except ClaimLost as error:
+        observer.interrupted_event(utc_now(), "INTERRUPTED")
+        return {"status": "elsewhere", "error": str(error)}
+    except OSError as error:  # a full disk takes no word about it either: the first error is the one to tell
+        return reply if reply["status"] == "failed" else _failed(error, job)
+    return reply
+
+
+def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, job: Assignment) -> dict[str, Any]:
+    """The record and the answer of a run that was interrupted, by the reason why."""
+    reason = reason_of(interruption)
+    if reason == TIMEOUT:
+        text = f"it took longer than {job.timeout:g} s" if job.timeout else "it took too long"
+        observer.failed_event(utc_now(), [f"TimeoutError: {text}\n"])
+        return {"status": "failed", "error": text}
+    if observer.status == "RUNNING":
+        observer.interrupted_event(utc_now(), "INTERRUPTED")
+    return {"status": "elsewhere" if reason == LOST else "interrupted"}
+
+
+def _failed(error: BaseException, job: Assignment) -> dict[str, Any]:
+    """The answer of a job that failed, in one line."""
+    if _is_full(error):
+        reason = f"no space left for the store {job.store}: make room, and the same command goes on"
+        return {"status": "failed", "error": reason}
+    return {"status": "failed", "error": one_line(error)}
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether a full disk is behind the error."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _claimed_rank(cell: Cell, job: Assignment, progress: Report) -> dict[str, Any]:
+    claim = job.claims().acquire(claim_key(cell, "rank"))
+    if claim is None:
+        return {"status": "elsewhere"}
+    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
+        run = job.reader.done(cell.key)
+        if run is None:
+            raise DataError(f"no done run of cell {cell.key[:16]} in {job.reader.name} whose weights could be ranked")
+        progress({"event": "start", "run_id": run.id})
+        if cell.ranking_key in run.rankings and not job.again:
+            done = {"status": "done", "already": True}
+            return done | {"run_id": run.id, "result": run.rankings[cell.ranking_key], "cost": {}}
+        folder = _at_hand(run, job)
+        reply = {"run_id": run.id} | _rank(cell, run, folder, job, progress, lease)
+        if job.mongo is not None and reply["status"] == "done":
+            from harness.stores.mongo.projection import project
+
+            with contextlib.suppress(HarnessError):  # it is in the directory, and the next sync finds it
+                project(folder, job.database, job.weights_max)
+        return reply
+
+
+def _at_hand(run: StoredRun, job: Assignment) -> Path:
+    """The run's directory, with what it lacks brought from the database."""
+    folder = job.directory.path_of(run)
+    if job.mongo is None:
+        return folder
+    from harness.stores.mongo.fetching import is_whole
+    from harness.stores.mongo.store import MongoStore
+
+    if not (folder.is_dir() and is_whole(folder)):
+        with contextlib.suppress(UnknownName):  # then it is here alone, and as good as it gets
+            MongoStore(job.database).fetch(run.id, job.directory.path)
+    return folder
+
+
+def _rank(cell: Cell, run: StoredRun, folder: Path, job: Assignment, progress: Report, lease: Lease) -> dict[str, Any]:
+    key, config = cell.ranking_key, cell.config.json()
+    (folder / RANKINGS).mkdir(exist_ok=True)
+    log = folder / RANKINGS / f"{key}.txt"
+    try:
+        with output_to(log):
+            seed_globals(cell.config.seed)
+            if run.result is not None and run.result["diverged"]:
+                result, cost, found = run.rankings[next(iter(run.rankings))], {}, {}
+            else:
+                known = job.directory.predictions(run, config["rank"])
+                outcome = rank_again(
+                    cell.config,
+                    lambda: torch.load(io.BytesIO(job.directory.read(run, WEIGHTS)), weights_only=True),
+                    known,
+                    job.computes_on,
+                    Watch(ranking=throttled(progress)),
+                )
+                result, found = outcome.result, numbered(cell, outcome)
+                cost = outcome.cost | {"threads": job.threads}
+            unchanged = run.rankings.get(key) == without_nan(result)
+            if not unchanged:
+                lease.confirm()
+                write_ranking(folder, key, config, result, cost, predictions_document(config, found))
+    except ClaimLost as error:
+        return {"status": "elsewhere", "error": str(error)}
+    except (Exception, SystemExit) as error:
+        with log.open("a") as file:
+            traceback.print_exc(file=file)
+        return _failed(error, job)
+    drop_drawings(log)
+    if not log.stat().st_size:
+        log.unlink()
+    return {"status": "done", "result": result, "cost": cost, "already": unchanged}
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM interrupts as Ctrl-C does, so that the run is stored as interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, raise_interruption)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,199 @@
+"""What is there to do: requested cells against stored runs. Imports no torch.
+
+Studies overlap: a cell that several ask for is one piece of work, with the union of what they want
+observed. Nothing here runs or writes anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness.components.benchmark import benchmark_for
+from harness.components.clustering import ClusterRule
+from harness.components.dataset import fingerprint
+from harness.components.method import Method
+from harness.components.preset import Preset
+from harness.components.registries import BENCHMARKS, DATASETS, SPACES
+from harness.components.sampler import Sampler
+from harness.components.schedule import Schedule
+from harness.components.selection import RULES
+from harness.components.space import Space
+from harness.documents import canonical
+from harness.errors import InvalidConfiguration
+from harness.execution.states import Work, stand
+from harness.seeds import chance
+from harness.stores.stored import StoredRun
+from harness.study.configuration import COMPONENTS, RunConfig
+from harness.study.expansion import expand_stored
+from harness.study.fingerprints import are_here, can_be_judged
+from harness.study.overrides import Filter, matching
+from harness.study.study import Request, Study
+from harness.study.trial import Cell
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All work of some studies, every cell once: all rows of the first seed, then of the next."""
+
+    work: tuple[Work, ...]
+    studies: tuple[Study, ...]
+
+    @property
+    def states(self) -> Counter[str]:
+        return Counter(work.state for work in self.work)
+
+    @property
+    def shared(self) -> int:
+        """How many requests are answered by a cell that another request asks for, too."""
+        return sum(len({(r.study, r.row) for r in work.requests}) - 1 for work in self.work)
+
+    def require_images(self, retry: str | None = None) -> None:
+        """Raise `DataError` unless images and ground truth of all that is to run are here, and right."""
+        require_inputs(work.cell for work in self.work if work.kind(retry))
+
+    def of(self, study: Study) -> Plan:
+        """The part that one study asks for, and as it alone asks for it."""
+        asked = ((work, [r for r in work.requests if r.study == study.name]) for work in self.work)
+        return Plan(tuple(stand(w.label, own, list(w.attempts)) for w, own in asked if own), (study,))
+
+
+def make_plan(
+    studies: Sequence[Study],
+    preset: Preset,
+    runs: Sequence[StoredRun],
+    *,
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    only: Filter | None = None,
+    check: bool = True,
+) -> Plan:
+    """The plan of these studies.
+
+    Raises `InvalidConfiguration` for anything that could not run, unless `check` says that nothing shall;
+    neither images nor ground truth need be here.
+    """
+    requests = [
+        request for study in studies for request in expand_stored(study, preset, lambda: runs, seeds, overrides)
+    ]
+    chosen = matching([request.cell.config.json() for request in requests], only or {})
+    requests = [request for request, fits in zip(requests, chosen, strict=True) if fits]
+    parents = _parents(requests)
+    by_key: dict[str, list[Request]] = {}
+    for request in sorted([*parents, *requests], key=lambda request: request.seed):
+        by_key.setdefault(request.cell.key, []).append(request)
+    attempts: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        attempts.setdefault(run.key, []).append(run)
+    rows = {study.name: study.rows for study in studies}
+    checks = _Checks()
+    work = []
+    for key, same in by_key.items():
+        # Named after who asks for it itself, if anybody does.
+        named = next((request for request in same if all(request is not one for one in parents)), same[0])
+        label = _label(
+            rows[named.study][named.row].labels, named, preset, "search" if any(named is one for one in parents) else ""
+        )
+        if check:
+            checks.check(label, same[0].cell.config)
+        work.append(stand(label, same, attempts.get(key, [])))
+    return Plan(tuple(work), tuple(studies))
+
+
+def _parents(requests: Sequence[Request]) -> list[Request]:
+    """What the cells of these requests start from, asked for by the same studies and rows."""
+    return [replace(request, cell=start) for request in requests if (start := request.cell.start) is not None]
+
+
+def require_inputs(cells: Iterable[Cell]) -> None:
+    """Raise `DataError` unless images and ground truth of these cells are here, and right."""
+    needed = {(cell.config.dataset, cell.config.benchmark) for cell in cells}
+    for benchmark in sorted({benchmark for _, benchmark in needed}):
+        BENCHMARKS.get(benchmark)()
+    for dataset in sorted({dataset for dataset, _ in needed}):
+        fingerprint(dataset)
+
+
+def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str | None = None) -> float | None:
+    """What the trainings still to do would take one after the other, judged by done ones of the preset.
+
+    Cells of the same method are asked first. None when nothing comparable is done.
+    """
+    done = [run for run in runs if run.status == "done" and run.preset == preset and run.cost]
+    if not done:
+        return None
+    total = 0.0
+    for work in plan.work:
+        if work.kind(retry) == "train":
+            method = work.cell.config.method.name
+            alike = [run for run in done if run.cell["config"]["method"]["name"] == method] or done
+            total += sum(float((run.cost or {})["wall_seconds"]) for run in alike) / len(alike)
+    return total
+
+
+def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset, kind: str) -> str:
+    """How a reader knows the cell: "SPOS CaLR seed 0"; `kind` where that alone would say something else."""
+    words = [name if value is True else value for name, value in labels.items() if value is not False]
+    if len(preset.datasets) > 1:
+        words.append(request.dataset)
+    if request.cell.start is not None:
+        words.append("retraining")
+    if kind:
+        words.append(kind)
+    return " ".join([*map(str, words), f"seed {request.seed}"])
+
+
+@dataclass
+class _Checks:
+    """Refuses what could not run. Cells that differ in nothing that matters for it are looked at once."""
+
+    seen: set[str] = field(default_factory=set)
+    spaces: dict[str, Space] = field(default_factory=dict)
+
+    def check(self, label: str, config: RunConfig) -> None:
+        """Refuse components that do not fit together now, not when the cell's turn has come."""
+        document = config.json()
+        try:
+            if self._is_new({**document, "seed": 0}):
+                self._check_components(config)
+            if self._is_new([document[key] for key in ("space", "dataset", "benchmark", "rank")]):
+                _check_ranking(config)
+        except InvalidConfiguration as error:
+            raise InvalidConfiguration(f"{label}: {error}") from error
+
+    def _check_components(self, config: RunConfig) -> None:
+        if config.retrain is not None and not config.rank.top1:
+            raise InvalidConfiguration("what is best-ranked cannot be retrained where rank.top1 is false")
+        # One for all cells: it remembers what took long to find out.
+        space = self.spaces.setdefault(config.space, SPACES.get(config.space)())
+        method: Method = config.method.build(COMPONENTS["method"], "method")
+        schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
+        rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
+        sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
+        schedule.bind(space)
+        for part in method.parts(space, chance(config.seed, "split")):
+            method.check(space, rule.bind(space, part.fixed, chance(config.seed, "clusters")), sampler)
+            sampler.bind(space, part.fixed)
+
+    def _is_new(self, document: Any) -> bool:
+        text = canonical(document)
+        known = text in self.seen
+        self.seen.add(text)
+        return not known
+
+
+def _check_ranking(config: RunConfig) -> None:
+    """Refuse what could not be measured of the cell, before it is trained; as far as that can be told here."""
+    counts = SPACES.get(config.space)().complexity_counts
+    if config.rank.complexity not in counts:
+        raise InvalidConfiguration(f"rank.complexity is {config.rank.complexity!r}; allowed: {', '.join(counts)}")
+    if can_be_judged(config.benchmark):
+        benchmark = benchmark_for(config.benchmark, config.space)
+        benchmark.accuracies(config.rank.truth_of(config.dataset))
+        RULES[config.rank.selection](benchmark.accuracies(config.rank.selects_on(config.dataset)), config.rank.bins)
+    if config.rank.images is not None and are_here(config.dataset):
+        there = len(DATASETS.get(config.dataset)().valid)
+        if config.rank.images > there:
+            raise InvalidConfiguration(f"rank.images is {config.rank.images}; {config.dataset} has {there} to rank on")

@@ -1,0 +1,73 @@
+"""Claims in a directory and in a database at once: what a process with a database holds.
+
+The database decides between machines. The directory's claim is for those who work on the same directory
+without the database (`run --offline`): they must not take what is running for dead.
+"""
+
+from __future__ import annotations
+
+from harness.errors import Unreachable
+from harness.stores.claims.lease import Claim, ClaimRecord, Claims
+
+
+class JointClaim(Claim):
+    """Both claims on one cell. Lost when either is."""
+
+    def __init__(self, here: Claim, there: Claim) -> None:
+        self._here = here
+        self._there = there
+        self.key = there.key
+        self.lease = there.lease
+        self.attempt = max(here.attempt, there.attempt)
+
+    @property
+    def generation(self) -> int:  # type: ignore[override]  # it grows with the database's
+        return self._there.generation
+
+    def renew(self) -> None:
+        self._here.renew()
+        self._there.renew()
+
+    def confirm(self) -> None:
+        self._here.confirm()
+        self._there.confirm()
+
+    def release(self) -> None:
+        try:
+            self._there.release()
+        finally:
+            self._here.release()
+
+
+class JointClaims(Claims):
+    """A cell is held when it is in either place, and acquired in both or not at all."""
+
+    def __init__(self, here: Claims, there: Claims) -> None:
+        self._here = here
+        self._there = there
+        self.lease = there.lease
+
+    def acquire(self, key: str, at_least: int = 0) -> Claim | None:
+        here = self._here.acquire(key, at_least)
+        if here is None:
+            return None
+        there: Claim | None = None
+        try:
+            there = self._there.acquire(key, max(at_least, here.attempt - 1))
+        finally:
+            if there is None:
+                here.release()
+        return there and JointClaim(here, there)
+
+    def holder(self, key: str) -> ClaimRecord | None:
+        return self._there.holder(key) or self._here.holder(key)
+
+    def records(self) -> list[ClaimRecord]:
+        return [*self._here.records(), *self._there.records()]
+
+    def drop(self, record: ClaimRecord) -> bool:
+        here = self._here.drop(record)
+        try:
+            return self._there.drop(record) or here
+        except Unreachable:
+            return here

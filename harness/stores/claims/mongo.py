@@ -1,0 +1,177 @@
+"""Claims in MongoDB: one document a cell.
+
+Every change is one compare-and-set on the document's generation, acknowledged by a majority of the servers and
+in their journals; times are the server's own. The database is given: nothing here knows how it is reached.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pymongo
+from pymongo import ReadPreference, WriteConcern
+from pymongo.collection import ReturnDocument
+from pymongo.database import Database
+from pymongo.errors import DuplicateKeyError
+
+from harness.errors import Unreachable, UserError
+from harness.owner import this_process
+from harness.stores.claims.lease import LEASE, RENEWALS, SCHEMA, Claim, ClaimLost, ClaimRecord, Claims, is_held
+from harness.stores.mongo.connection import Document, translated
+
+COLLECTION = "harness_claims"
+
+SHORTEST_WAIT, LONGEST_WAIT = 2.0, 10.0
+"""Seconds that one operation waits for the server, at least and at most, whatever the client's own settings."""
+
+
+class MongoClaims(Claims):
+    """Claims in a collection of the database, which needs no index but its own.
+
+    While a server was down nobody could renew: in the first lease after its start a claim counts as alive
+    unless its owner is seen to be dead, so that owners which went on working are not taken over.
+    """
+
+    def __init__(self, database: Database[Document], lease: float = LEASE, collection: str = COLLECTION) -> None:
+        self.lease = lease
+        self._collection = database.get_collection(
+            collection,
+            write_concern=WriteConcern(w="majority", j=True),
+            read_preference=ReadPreference.PRIMARY,
+        )
+
+    def acquire(self, key: str, at_least: int = 0) -> Claim | None:
+        with self._answering():
+            last = self._read(key)
+            if last is not None and self._record(last).alive:
+                return None
+            token = uuid.uuid4().hex
+            change = {
+                "schema": SCHEMA,
+                "attempt": 1 + max(last["attempt"] if last else 0, at_least),
+                "owner": this_process(),
+                "held": True,
+                "lease": self.lease,
+                "token": token,
+            }
+            new = self._replace(key, last, change)
+            return None if new is None else MongoClaim(self, key, new)
+
+    def holder(self, key: str) -> ClaimRecord | None:
+        with self._answering():
+            document = self._read(key)
+            record = None if document is None else self._record(document)
+        return record if record is not None and record.alive else None
+
+    def records(self) -> list[ClaimRecord]:
+        with self._answering():
+            found = self._collection.aggregate([{"$sort": {"_id": 1}}, _AGE])
+            return [self._record(document) for document in found]
+
+    def drop(self, record: ClaimRecord) -> bool:
+        with self._answering():
+            last = self._read(record.key)
+            if last is None or not last["held"] or last["generation"] != record.generation:
+                return False
+            return not self._record(last).alive and self._replace(record.key, last, _FREED) is not None
+
+    def change(self, key: str, token: str, stages: list[Document]) -> Document | None:
+        """Change the claim that is held under that token; gives the new document, None when it is not held so."""
+        with self._answering():
+            where = {"_id": key, "token": token, "held": True}
+            return self._collection.find_one_and_update(where, stages, return_document=ReturnDocument.AFTER)
+
+    def look(self, key: str) -> Document | None:
+        with self._answering():
+            return self._read(key)
+
+    def _read(self, key: str) -> Document | None:
+        return next(iter(self._collection.aggregate([{"$match": {"_id": key}}, _AGE])), None)
+
+    def _replace(self, key: str, last: Document | None, change: Document) -> Document | None:
+        """The next generation, if the document is still as it was read; None otherwise."""
+        # A document that is not there is made of what it is looked up by, so its generation is 0 for a moment.
+        where = {"_id": key, "generation": last["generation"] if last else 0}
+        if last is not None:
+            where["renewed"] = last["renewed"]
+        try:
+            return self._collection.find_one_and_update(
+                where, _stages(change), upsert=last is None, return_document=ReturnDocument.AFTER
+            )
+        except DuplicateKeyError:
+            return None  # another made it in between
+
+    def _record(self, document: Document) -> ClaimRecord:
+        if document["schema"] > SCHEMA:
+            raise UserError(
+                f"the claim on cell {document['_id'][:16]} was written by a newer version of the harness "
+                f"(schema {document['schema']})"
+            )
+        age = max(0.0, document["age"] / 1000)
+        owner, held, lease = document["owner"], document["held"], document["lease"]
+        alive = is_held(owner, held, age, lease)
+        if held and not alive and age > lease:
+            alive = is_held(owner, held, min(age, self._uptime()), lease)
+        return ClaimRecord(document["_id"], document["generation"], document["attempt"], owner, held, alive, age)
+
+    def _uptime(self) -> float:
+        """Seconds since the server started; endless when it does not tell."""
+        answer = self._collection.database.command("hello", read_preference=ReadPreference.PRIMARY)
+        if "topologyVersion" not in answer:
+            return float("inf")
+        # An id of the server's process: like all of the kind it begins with the time when it was made.
+        started = answer["topologyVersion"]["processId"].generation_time.replace(tzinfo=None)
+        return float((answer["localTime"].replace(tzinfo=None) - started).total_seconds())
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Say errors of the driver in the contract's words, and wait no longer than a claim can afford."""
+        wait = min(LONGEST_WAIT, max(SHORTEST_WAIT, self.lease / RENEWALS))
+        with translated(), pymongo.timeout(wait):
+            yield
+
+
+class MongoClaim(Claim):
+    """A claim that is held in MongoDB."""
+
+    def __init__(self, claims: MongoClaims, key: str, document: Mapping[str, Any]) -> None:
+        self.key, self.generation, self.attempt = key, document["generation"], document["attempt"]
+        self.lease = document["lease"]
+        self._claims, self._token = claims, document["token"]
+
+    def renew(self) -> None:
+        self._change([{"$set": {"renewed": "$$NOW"}}])
+
+    def confirm(self) -> None:
+        self._change(_stages({}))
+
+    def release(self) -> None:
+        try:
+            self._claims.change(self.key, self._token, _stages(_FREED))
+        except UserError as error:
+            raise Unreachable(str(error)) from error
+
+    def _change(self, stages: list[Document]) -> None:
+        try:
+            document = self._claims.change(self.key, self._token, stages)
+            if document is None:
+                other = self._claims.look(self.key)
+                if other is None:
+                    raise ClaimLost(f"the claim on cell {self.key[:16]} is lost: somebody removed it")
+                raise ClaimLost.to(self.key, other["owner"], other["held"])
+        except UserError as error:
+            raise Unreachable(str(error)) from error
+        self.generation = max(self.generation, document["generation"])
+
+
+_AGE: Document = {"$set": {"age": {"$subtract": ["$$NOW", "$renewed"]}}}
+_FREED: Document = {"owner": None, "held": False, "token": None}
+
+
+def _stages(change: Document) -> list[Document]:
+    """The update that sets these values in a new generation, now."""
+    values = {name: {"$literal": value} for name, value in change.items()}
+    return [{"$set": values | {"generation": {"$add": ["$generation", 1]}, "renewed": "$$NOW"}}]

@@ -1,0 +1,204 @@
+"""Reads and verifies one run directory: small files by their checksum, large ones by their size."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.documents import canonical
+from harness.errors import DataError
+from harness.files import sha256
+from harness.stores.directory.run_directory import (
+    ABSENT,
+    CELL,
+    COMPLETION,
+    INVALID,
+    METRICS,
+    PREDICTIONS,
+    RANKINGS,
+    RESULT,
+    RUN,
+    SCHEMA,
+    WEIGHTS,
+)
+from harness.stores.stored import Problem, without_curves
+
+SMALL = 1 << 20
+"""Bytes up to which a file's checksum is verified whenever it is read; that of weights is when they are used."""
+
+
+class Damaged(DataError):
+    """A file of a run directory is not what it should be."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+def summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
+    """The summary of the run in that directory; rankings that cannot be used become `problems`.
+
+    "recorded" is how it ended ("done", "failed", "interrupted"), or "open" for one that has not, whose owner
+    and last heartbeat tell whether it lives. Raises `Damaged`.
+    """
+    try:
+        return _summarise(path, problems)
+    except Damaged:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(path, f"not a run directory as it should be ({type(error).__name__}: {error})") from error
+    except OSError as error:
+        raise Damaged(path, f"cannot be read: {error.strerror or error}") from error
+
+
+def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
+    cell = read_small(path / CELL, schema=True)
+    if cell["run_id"] != path.name or cell["key"][:16] != path.name[:16]:
+        raise Damaged(path / CELL, f"is about run {cell['run_id']}, not about {path.name}")
+    if hashlib.sha256(canonical(cell["identity"]).encode()).hexdigest() != cell["key"]:
+        raise Damaged(path / CELL, "has another identity than its key says")
+    complete = (path / COMPLETION).exists()  # asked first: a run that completes meanwhile is read as running
+    run = read_small(path / RUN) if (path / RUN).exists() else {}
+    result = cost = None
+    rankings: dict[str, dict[str, Any]] = {}
+    further: dict[str, dict[str, Any]] = {}
+    # Also with Sacred's COMPLETED, which is not the last word: the completion record is.
+    recorded = {"FAILED": "failed", "INTERRUPTED": "interrupted"}.get(run.get("status", ""), "open")
+    if complete:
+        verify(path)
+        document = read_small(path / RESULT, schema=True)
+        result, cost = document["result"], document["cost"]
+        recorded = "done"
+        if "ranking" in cell:  # else it is not known by which truth it was judged
+            rankings[cell["ranking"]] = without_curves(result)
+        further = read_rankings(path, problems)
+        rankings |= {key: document["result"] for key, document in further.items()}
+    return {
+        "id": path.name,
+        "key": cell["key"],
+        "attempt": cell["attempt"],
+        "cell": cell["cell"],
+        "preset": cell["preset"],
+        "overrides": cell["overrides"],
+        "recorded": recorded,
+        "owner": cell["owner"],
+        "heartbeat": run.get("heartbeat"),
+        "result": result,
+        "cost": cost,
+        "ranking": cell.get("ranking"),
+        "rankings": rankings,
+        "asked": {key: document["ranking"] for key, document in further.items() if "ranking" in document},
+        "recomputed": [key for key, document in further.items() if document.get("recomputed")],
+        "start_time": run.get("start_time"),
+        "stop_time": run.get("stop_time"),
+        "fail_trace": run.get("fail_trace"),
+        "invalid": read_small(path / INVALID, schema=True)["reason"] if (path / INVALID).exists() else None,
+    }
+
+
+def read_verified(path: Path, name: str) -> bytes:
+    """A file of a run directory, compared with the checksum that its record has. Raises `Damaged`."""
+    file = path / name
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError as error:
+        left_out = (path / ABSENT).exists() and name == WEIGHTS
+        raise Damaged(file, "was left out when the run was brought here" if left_out else "is missing") from error
+    except OSError as error:
+        raise Damaged(file, str(error)) from error
+    if (path / COMPLETION).exists():
+        expected = read_small(path / COMPLETION, schema=True)["files"].get(name)
+        if expected not in (None, hashlib.sha256(content).hexdigest()):
+            raise Damaged(file, "has another checksum than the completion record says")
+    return content
+
+
+def verify(path: Path) -> None:
+    """Compare a directory with its completion record. Raises `Damaged`."""
+    record = read_small(path / COMPLETION, schema=True)
+    for name in (CELL, RUN, METRICS, RESULT, PREDICTIONS):
+        if name not in record["files"]:
+            raise Damaged(path / COMPLETION, f"says nothing of {name}")
+    for name, size in record["sizes"].items():
+        file = path / name
+        try:
+            actual = file.stat().st_size
+        except FileNotFoundError:
+            if name in absent_files(path, record):
+                continue
+            raise Damaged(file, "is missing") from None
+        if actual != size:
+            raise Damaged(file, f"has {actual} bytes instead of {size}")
+        if name != WEIGHTS and size <= SMALL and sha256(file) != record["files"][name]:
+            raise Damaged(file, "has another checksum than the completion record says")
+    metrics = {name: len(columns["values"]) for name, columns in read_small(path / METRICS).items()}
+    if metrics != record["metrics"]:
+        raise Damaged(path / METRICS, f"has {metrics} points instead of {record['metrics']}")
+
+
+def absent_files(path: Path, record: Mapping[str, Any]) -> set[str]:
+    """The files of the completion record that were left out knowingly: weights at most."""
+    if not (path / ABSENT).exists():
+        return set()
+    declared = read_small(path / ABSENT, schema=True)["files"]
+    return {WEIGHTS} if declared.get(WEIGHTS, "") == record["files"].get(WEIGHTS) else set()
+
+
+def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, Any]]:
+    """The documents of a run's further rankings by their key; its own is among them if it was made again."""
+    found = {}
+    for file in sorted((path / RANKINGS).glob("*.json")):
+        if file.name.startswith(".") or file.name.endswith(f".{PREDICTIONS}"):
+            continue
+        try:
+            document = read_small(file, schema=True)
+            for name, checksum in document["files"].items():
+                if _checksum(file.with_name(name)) != checksum:
+                    raise Damaged(file.with_name(name), "has another checksum than its ranking says")
+            if not isinstance(document["result"], dict):
+                raise TypeError("its result is no object")
+            found[file.stem] = document
+        except Damaged as error:
+            problems.append(Problem(str(error.path), error.reason))
+        except (KeyError, TypeError, AttributeError) as error:
+            problems.append(Problem(str(file), f"not a ranking as it should be ({type(error).__name__}: {error})"))
+    return found
+
+
+def read_small(path: Path, schema: bool = False) -> dict[str, Any]:
+    """A JSON object. Raises `Damaged` when it is not there, not whole, or of a newer schema."""
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise Damaged(path, "is missing") from None
+    except OSError as error:
+        raise Damaged(path, f"cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise Damaged(path, f"is not whole JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise Damaged(path, "holds no JSON object")
+    if schema:
+        _check_schema(path, document)
+    return document
+
+
+def _check_schema(path: Path, document: Mapping[str, Any]) -> None:
+    version = document.get("schema")
+    if not isinstance(version, int):
+        raise Damaged(path, "does not say its schema")
+    if version > SCHEMA:
+        raise Damaged(path, f"has schema {version}; this version of the harness reads up to {SCHEMA}: update it")
+
+
+def _checksum(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise Damaged(path, f"cannot be read: {error.strerror or error}") from error

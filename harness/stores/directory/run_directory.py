@@ -1,0 +1,195 @@
+"""The write side of one run: its directory, from creation to the completion record.
+
+A run counts as done only when `completion.json`, written last, is there and agrees with what lies
+beside it. What the files are called and hold is said here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from harness.documents import utc_text, without_nan
+from harness.errors import DataError, UserError
+from harness.files import make_durable, sha256, write, write_json
+from harness.owner import this_process
+from harness.stores.directory.curves import to_columns
+
+if TYPE_CHECKING:
+    from harness.study.trial import Cell
+
+SCHEMA = 2
+"""Of all files of ours. Older ones are read; a newer one is refused, and the message says so.
+
+1: run ids without what tells apart the attempts of two machines. 2: with it.
+"""
+
+CELL, CONFIG, RUN, INFO, LOG = "cell.json", "config.json", "run.json", "info.json", "cout.txt"
+METRICS, POINTS = "metrics.json", "metrics.jsonl"
+RESULT, PREDICTIONS, WEIGHTS = "result.json", "predictions.json", "weights.pt"
+COMPLETION, RANKINGS = "completion.json", "rankings"
+INVALID, SOURCES = "invalid.json", "sources"
+ABSENT = "absent.json"
+"""Weights that were left out when the run was brought here, by checksum: the run is complete without them."""
+
+
+class RunDirectory:
+    """One run's directory; only the process that made it writes to it, until the run is complete."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.id = path.name
+
+    @classmethod
+    def create(cls, store: Path, cell: Cell, preset: str, overrides: Mapping[str, Any], attempt: int) -> RunDirectory:
+        """A directory for that attempt, with `cell.json` in it.
+
+        It is made under another name and moved: nobody sees it without `cell.json`. Its name ends in a
+        random number, so that machines which know nothing of each other never give two runs one name.
+        Raises `UserError` when the store cannot be written to, `DataError` without the ground truth.
+        """
+        path = store / f"{cell.key[:16]}-{attempt}-{secrets.token_hex(4)}"
+        document = {
+            "schema": SCHEMA,
+            "key": cell.key,
+            "attempt": attempt,
+            "run_id": path.name,
+            "cell": cell.json(),
+            "ranking": cell.ranking_key_here(),
+            "identity": cell.identity(),
+            "preset": preset,
+            "overrides": dict(overrides),
+            "owner": this_process(),
+        }
+        fresh: Path | None = None
+        try:
+            store.mkdir(parents=True, exist_ok=True)
+            fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=store))
+            fresh.chmod(0o777 & ~_umask())  # mkdtemp's are private; a store may be shared
+            write_json(fresh / CELL, document)
+            fresh.rename(path)
+            make_durable(store)
+        except OSError as error:
+            if fresh is not None:
+                shutil.rmtree(fresh, ignore_errors=True)
+            raise UserError(f"cannot write to the store {store}: {error.strerror or error}") from error
+        return cls(path)
+
+    def write(self, name: str, document: Any) -> None:
+        write_json(self.path / name, document)
+
+    def write_result(self, result: Mapping[str, Any], cost: Mapping[str, Any]) -> None:
+        self.write(RESULT, {"schema": SCHEMA, "result": result, "cost": cost})
+
+    def write_weights(self, save: Callable[[IO[bytes]], object]) -> None:
+        write(self.path / WEIGHTS, save)
+
+    def log_metric(self, name: str, step: int, value: float) -> None:
+        """Append a point: it outlives the process from now on, however that ends."""
+        point = {"name": name, "step": step, "value": value, "timestamp": utc_text()}
+        line = json.dumps(without_nan(point), allow_nan=False) + "\n"
+        with (self.path / POINTS).open("a") as file:
+            file.write(line)
+
+    def log_points(self, points: Sequence[Mapping[str, Any]]) -> None:
+        """Append points that an earlier attempt measured, as they are: a run is complete in itself."""
+        with (self.path / POINTS).open("a") as file:
+            file.writelines(json.dumps(without_nan(dict(point)), allow_nan=False) + "\n" for point in points)
+
+    def write_sources(self, cell: Cell) -> None:
+        """Keep the files that the cell's components are written in."""
+        (self.path / SOURCES).mkdir(exist_ok=True)
+        for name, file in cell.sources().items():
+            shutil.copyfile(file, self.path / SOURCES / name)
+
+    def gather_metrics(self) -> None:
+        """Turn the points into Sacred's `metrics.json`; the points' file is no longer needed then."""
+        self.write(METRICS, to_columns(read_points(self.path / POINTS)))
+        (self.path / POINTS).unlink(missing_ok=True)
+
+    def complete(self) -> None:
+        """Write the completion record. Raises `DataError` unless Sacred's own record says COMPLETED."""
+        status = json.loads((self.path / RUN).read_text())["status"]
+        if status != "COMPLETED":  # Sacred only logs the errors of its observers
+            raise DataError(f"{self.path / RUN}: the run ended, but its status is {status}; see {LOG}")
+        metrics = json.loads((self.path / METRICS).read_text())
+        mine = (*self.path.iterdir(), *(self.path / SOURCES).glob("*"))
+        files = sorted(p for p in mine if p.is_file() and not p.name.startswith("."))
+        make_durable(self.path)
+        self.write(
+            COMPLETION,
+            {
+                "schema": SCHEMA,
+                "metrics": {name: len(columns["steps"]) for name, columns in metrics.items()},
+                "files": {str(path.relative_to(self.path)): sha256(path) for path in files},
+                "sizes": {str(path.relative_to(self.path)): path.stat().st_size for path in files},
+            },
+        )
+        make_durable(self.path)
+
+
+def write_ranking(
+    run: Path,
+    key: str,
+    config: Mapping[str, Any],
+    result: Mapping[str, Any],
+    cost: Mapping[str, Any],
+    predictions: Mapping[str, Any],
+) -> None:
+    """Add a ranking of a done run's weights, or replace one; its own predictions lie beside it, written first."""
+    folder = run / RANKINGS
+    folder.mkdir(exist_ok=True)
+    own = folder / f"{key}.{PREDICTIONS}"
+    write_json(own, predictions)
+    document = {
+        "schema": SCHEMA,
+        "ranking": {"rank": config["rank"], "benchmark": config["benchmark"]},
+        "recomputed": (folder / f"{key}.json").exists(),
+        "result": result,
+        "cost": cost,
+        "files": {own.name: sha256(own)},
+    }
+    write_json(folder / f"{key}.json", document)
+    make_durable(folder)
+
+
+def declare_invalid(run: Path, reason: str) -> None:
+    """Say why a run must not be counted. It is kept as it is."""
+    write_json(run / INVALID, {"schema": SCHEMA, "reason": reason, "time": utc_text()})
+    make_durable(run)
+
+
+def declare_absent(run: Path, files: Mapping[str, str]) -> None:
+    """Say that these files, with their checksums, are kept elsewhere if at all."""
+    write_json(run / ABSENT, {"schema": SCHEMA, "files": dict(files)})
+
+
+def predictions_document(config: Mapping[str, Any], accuracies: Mapping[int, float]) -> dict[str, Any]:
+    """Predicted accuracies by architecture number, with all that they depend on besides the weights."""
+    return {
+        "schema": SCHEMA,
+        "images": config["rank"]["images"],
+        "batch_size": config["rank"]["batch_size"],
+        "accuracies": {str(number): accuracies[number] for number in sorted(accuracies)},
+    }
+
+
+def read_points(path: Path) -> list[dict[str, Any]]:
+    """The points of a run under way; a last line that is only half there is left out."""
+    try:
+        lines = path.read_text().split("\n")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines[:-1] if line]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

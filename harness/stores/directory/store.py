@@ -1,0 +1,117 @@
+"""The store that needs no server: a folder of run directories. Imports no torch.
+
+Whatever cannot be read, or does not agree with its completion record, is a `Problem` with a name and a
+reason: never an exception, and never counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import UserError
+from harness.files import write_json
+from harness.stores.directory.curves import by_metric, from_columns
+from harness.stores.directory.index import summaries
+from harness.stores.directory.reading import Damaged, read_small, read_verified
+from harness.stores.directory.run_directory import METRICS, POINTS, RunDirectory, read_points
+from harness.stores.store import Metrics, Store
+from harness.stores.stored import Problem, StoredRun, stored_run
+
+if TYPE_CHECKING:
+    from harness.study.trial import Cell
+
+__all__ = ["DirectoryStore", "Problem", "StoredRun"]
+
+CLAIMS, WORK, REFERENCES = "claims", "work", "references"
+"""Folders beside the runs; so is `harness.stores.directory.index.INDEX`."""
+
+RUN_ID = re.compile(r"[0-9a-f]{16}-[1-9][0-9]*(-[0-9a-f]{8})?")
+"""Cell, attempt, and what tells apart the same attempt of two machines (not in stores of schema 1)."""
+
+
+@dataclass
+class DirectoryStore(Store):
+    """A folder of runs, made when it is first written to.
+
+    Any number of processes may read and create runs at the same time.
+    """
+
+    path: Path
+    problems: list[Problem] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        """Raises `UserError` for a path that is something else than a folder."""
+        self.path = Path(self.path)
+        self.name = str(self.path)
+        if os.path.exists(self.path) and not os.path.isdir(self.path):
+            raise UserError(f"the store {self.path} is not a directory")
+
+    @property
+    def claims(self) -> Path:
+        """The folder of claims."""
+        return self.path / CLAIMS
+
+    @property
+    def work(self) -> Path:
+        """The folder of checkpoints, unless another is named."""
+        return self.path / WORK
+
+    def ids(self) -> list[str]:
+        try:
+            with os.scandir(self.path) as entries:
+                return [entry.name for entry in entries if RUN_ID.fullmatch(entry.name) and entry.is_dir()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UserError(f"cannot read the store {self.path}: {error.strerror or error}") from error
+
+    def load(self, cells: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
+        names = [name for name in self.ids() if cells is None or name[:16] in cells]
+        return [stored_run(summary) for summary in summaries(self.path, names, problems)]
+
+    def recall(self, key: str) -> dict[str, Any] | None:
+        with contextlib.suppress(Damaged):
+            return read_small(self.path / REFERENCES / f"{key}.json")
+        return None
+
+    def remember(self, key: str, document: Mapping[str, Any]) -> None:
+        path = self.path / REFERENCES / f"{key}.json"
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, document)
+
+    def create(self, cell: Cell, preset: str, overrides: Mapping[str, Any], attempt: int | None = None) -> RunDirectory:
+        """A new run of the cell, as that attempt or as the next. Raises `UserError` when it cannot be written."""
+        number = self.attempts(cell.key) + 1 if attempt is None else attempt
+        return RunDirectory.create(self.path, cell, preset, overrides, number)
+
+    def attempts(self, key: str) -> int:
+        """The highest attempt of the cell so far; 0 for none."""
+        return max((int(name.split("-")[1]) for name in self.ids() if name[:16] == key[:16]), default=0)
+
+    def path_of(self, run: StoredRun) -> Path:
+        """The run's directory."""
+        return self.path / run.id
+
+    def files(self, run: StoredRun) -> dict[str, int]:
+        folder = self.path_of(run)
+        there = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+        return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(there)}
+
+    def read(self, run: StoredRun, name: str) -> bytes:
+        return read_verified(self.path_of(run), name)
+
+    def metrics(self, run: StoredRun) -> Metrics:
+        folder = self.path_of(run)
+        if (folder / METRICS).exists():
+            return from_columns(read_small(folder / METRICS))
+        try:
+            return by_metric(read_points(folder / POINTS))
+        except ValueError as error:
+            raise Damaged(folder / POINTS, f"is no list of points: {error}") from error

@@ -1,0 +1,148 @@
+"""A mirrored run as a directory again, byte for byte: for whoever needs its weights, or goes on with its rankings."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from harness.errors import DataError
+from harness.files import make_durable, sha256, write
+from harness.stores.directory.reading import read_small, summarise
+from harness.stores.directory.run_directory import (
+    ABSENT,
+    CELL,
+    COMPLETION,
+    INVALID,
+    PREDICTIONS,
+    WEIGHTS,
+    declare_absent,
+)
+from harness.stores.mongo.snapshot import COMPLETE, is_addition, look
+from harness.stores.mongo.store import MongoStore, is_there
+
+Entries = Mapping[str, Mapping[str, Any]]
+"""What the database knows of a run's files, by name."""
+
+
+def bring(store: MongoStore, run_id: str, folder: Path, entries: Entries, phase: int) -> Path:
+    """Make or complete the run's directory; see `MongoStore.fetch`."""
+    target = folder / run_id
+    if target.is_dir() and look(target).phase >= phase:
+        mend(store, run_id, target, entries)
+        add(store, run_id, target, entries)
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=folder, ignore_cleanup_errors=True) as fresh:
+        inner = Path(fresh) / run_id
+        _materialise(store, run_id, inner, entries)
+        if target.is_dir():
+            target.rename(Path(fresh) / "older")
+        try:
+            inner.rename(target)
+        except OSError:
+            if not (target / CELL).exists():
+                raise  # else another brought it meanwhile
+    make_durable(folder)
+    return target
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a directory is that of a complete run with every file as it was, weights included."""
+    try:
+        summarise(folder, [])
+        return not _wrong(folder, read_small(folder / COMPLETION, schema=True)["files"])
+    except DataError:
+        return False
+
+
+def mend(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None:
+    """Bring what of a complete run's directory is damaged or was left out, weights above all.
+
+    What the database does not have stays as it is. Raises `DataError` when the two are not about the same run.
+    """
+    record = _record(store, run_id, entries)
+    if not record or look(folder).phase != COMPLETE:
+        return
+    wrong = _wrong(folder, {COMPLETION: entries[COMPLETION]["sha256"], **record})
+    if COMPLETION in wrong and _is_readable(folder / COMPLETION):
+        raise DataError(f"{folder / COMPLETION}: is not that of the run in {store.name}")
+    for name in wrong:
+        entry = entries.get(name, {})
+        if is_there(entry) and entry["sha256"] == record.get(name, entry["sha256"]):
+            _write(store, run_id, entry, folder)
+            make_durable((folder / name).parent)
+    if (folder / ABSENT).exists() and not _wrong(folder, {WEIGHTS: record.get(WEIGHTS, "")}):
+        (folder / ABSENT).unlink(missing_ok=True)
+
+
+def add(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None:
+    """The rankings and marks that the directory lacks. What a ranking refers to comes before the ranking."""
+    further = [name for name in entries if is_addition(name) and not (folder / name).exists()]
+    if look(folder).phase != COMPLETE:
+        further = [name for name in further if name == INVALID]
+    for name in sorted(further, key=lambda name: (not name.endswith(PREDICTIONS), name)):
+        _write(store, run_id, entries[name], folder)
+
+
+def _materialise(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None:
+    folder.mkdir()
+    record = _record(store, run_id, entries)
+    for name in sorted({*entries, *record}):
+        entry = entries.get(name, {"name": name})
+        mirrored = is_there(entry)
+        if name == WEIGHTS and not mirrored:
+            declare_absent(folder, {name: record.get(name, "")})
+            continue
+        if mirrored and record.get(name, entry["sha256"]) != entry["sha256"]:
+            raise DataError(f"{store.name}/{run_id}/{name}: is not the file that the completion record is about")
+        _write(store, run_id, entry, folder)
+    for inner in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+        make_durable(inner)
+    summarise(folder, [])  # as whoever reads it will
+
+
+def _record(store: MongoStore, run_id: str, entries: Entries) -> dict[str, str]:
+    """The checksums of the completion record, by name; none for a run that is not complete."""
+    if COMPLETION not in entries:
+        return {}
+    text = io.BytesIO()
+    store.copy(run_id, entries[COMPLETION], text)
+    files: dict[str, str] = json.loads(text.getvalue())["files"]
+    return files
+
+
+def _wrong(folder: Path, record: Mapping[str, str]) -> list[str]:
+    """The files that are missing or have another checksum than this."""
+    wrong = []
+    for name, expected in record.items():
+        try:
+            if sha256(folder / name) != expected:
+                wrong.append(name)
+        except OSError:
+            wrong.append(name)
+    return wrong
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        return bool(read_small(path, schema=True))
+    except DataError:
+        return False
+
+
+def _write(store: MongoStore, run_id: str, entry: Mapping[str, Any], folder: Path) -> None:
+    """With the time it had, so that the copy is as new as the original."""
+    name = entry["name"]
+    parts = PurePosixPath(name).parts
+    if "/".join(parts) != name or any(part.startswith(".") for part in parts):
+        raise DataError(f"{store.name}/{run_id}: names the file {name!r}, which could lead anywhere")
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write(place, lambda file: store.copy(run_id, entry, file))
+    modified = entry["modified"] * 1000
+    os.utime(place, ns=(modified, modified))

@@ -1,0 +1,141 @@
+"""The mirror of one run while it goes on: a Sacred observer that only ever wakes a thread.
+
+Training neither waits for the database nor hears of its errors. Whatever could not be mirrored stays in the
+run directory, from which `harness store sync` brings it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pymongo
+from sacred.observers import RunObserver
+
+from harness.errors import HarnessError, Unreachable
+from harness.stores.mongo.connection import connect, hide
+from harness.stores.mongo.projection import project
+from harness.stores.mongo.snapshot import WEIGHTS_MAX, look
+
+if TYPE_CHECKING:
+    from pymongo.database import Database
+
+EVERY = 5.0
+"""Seconds between the ends of two projections, at least."""
+SHARE = 0.1
+"""The part of the time that projections may take."""
+LONGEST_PAUSE = 30.0
+"""Seconds until the next, at most: also when the last one waited long for nobody."""
+SELECTION = 3.0
+"""Seconds that a server has to be found."""
+KNOWN_SILENT = 1.0
+"""And if it was not there before."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Mirror(RunObserver):
+    """Mirrors a run directory into the database of that address, from now until it is closed."""
+
+    priority = 10  # after the observer that writes the directory
+
+    def __init__(self, path: Path, uri: str, weights_max: int = WEIGHTS_MAX, every: float = EVERY) -> None:
+        self.path = path
+        self.error: str | None = None
+        """What went wrong last, in one line and without credentials; None when it went well."""
+        self._uri = uri
+        self._weights_max = weights_max
+        self._every = every
+        self._database: Database[dict[str, Any]] | None = None
+        self._silent = False
+        self._told = False
+        self._mirrored = -1
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._deadline = float("inf")
+        self._wake.set()
+        self._thread = threading.Thread(target=self._work, name="mirror", daemon=True)
+        self._thread.start()
+
+    def close(self, wait: float = 10.0) -> bool:
+        """Mirror the run as it is now, within that time; says whether the database has it. May be called again."""
+        self._deadline = time.monotonic() + wait
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(wait)
+        if self._thread.is_alive():
+            self.error = self.error or f"the database did not answer within {wait:g} s"
+            return False
+        try:
+            return self._mirrored >= look(self.path).revision
+        except HarnessError as error:
+            self._failed(error)
+            return False
+
+    def started_event(self, *args: Any, **kwargs: Any) -> None:
+        self._wake.set()
+
+    def heartbeat_event(self, *args: Any, **kwargs: Any) -> None:
+        self._wake.set()
+
+    def completed_event(self, *args: Any, **kwargs: Any) -> None:
+        self._wake.set()
+
+    def interrupted_event(self, *args: Any, **kwargs: Any) -> None:
+        self._wake.set()
+
+    def failed_event(self, *args: Any, **kwargs: Any) -> None:
+        self._wake.set()
+
+    def _work(self) -> None:
+        while not self._closing.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            if self._closing.is_set():
+                break
+            began = time.monotonic()
+            self._project(None)
+            took = time.monotonic() - began
+            self._closing.wait(max(self._every, min(took * (1 / SHARE - 1), LONGEST_PAUSE)))
+        silent = self._silent
+        if not self._project(self._deadline - time.monotonic()) and not silent:
+            self._project(self._deadline - time.monotonic())  # a server that was there until now may be back at once
+        self._disconnect()
+
+    def _project(self, within: float | None) -> bool:
+        """Once, in that time if one is given; whatever happens, training goes on. Says whether it went well."""
+        try:
+            with contextlib.nullcontext() if within is None else pymongo.timeout(max(0.1, within)):
+                # Before, not after: what changes meanwhile is not counted as mirrored.
+                revision = look(self.path).revision
+                if self._database is None:
+                    selection = KNOWN_SILENT if self._silent else SELECTION
+                    self._database = connect(self._uri, min(selection, within or selection))
+                project(self.path, self._database, self._weights_max)
+        except HarnessError as error:
+            self._failed(error)
+        except Exception as error:  # a fault of ours must not end a training of days
+            self._failed(HarnessError(hide(f"{type(error).__name__}: {error}", self._uri)))
+        else:
+            self._mirrored = revision
+            self.error, self._silent, self._told = None, False, False
+        return self.error is None
+
+    def _disconnect(self) -> None:
+        if self._database is not None:
+            with contextlib.suppress(Exception):
+                self._database.client.close()
+        self._database = None
+
+    def _failed(self, error: HarnessError) -> None:
+        self._silent = isinstance(error, Unreachable)
+        if self._silent:  # a new connection can be told to wait less
+            self._disconnect()
+        self.error = " ".join(str(error).split())
+        if not self._told:
+            self._told = True
+            _logger.warning("run %s is not mirrored for now: %s", self.path.name, self.error)

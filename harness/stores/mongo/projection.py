@@ -1,0 +1,312 @@
+"""One run directory into MongoDB, in Sacred's schema, as often as anybody likes: the same comes out.
+
+A run is one document of `runs`, with its curves in `metrics` and its larger files in GridFS. What the harness
+itself reads is kept exactly in the sub-document `harness`: the run's summary, the text of small files, and
+where the others are. Ids follow from run, name and content, and the document is written last, only over the
+version that was read: whoever projects, wherever, however often, whatever died in between.
+
+Copies of one complete run may have had different rankings added, on different machines: the mirror has them all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bson import ObjectId
+from pymongo import DESCENDING, ReadPreference, UpdateOne
+from pymongo.collection import Collection
+from pymongo.database import Database
+from pymongo.errors import DuplicateKeyError
+
+from harness.errors import DataError
+from harness.stores.directory.reading import Damaged
+from harness.stores.directory.run_directory import CELL, INVALID, RANKINGS, SCHEMA, SOURCES, WEIGHTS
+from harness.stores.mongo import gridfs
+from harness.stores.mongo.connection import translated
+from harness.stores.mongo.indexes import prepare
+from harness.stores.mongo.sacred_document import metric_document, sacred_document
+from harness.stores.mongo.snapshot import (
+    COMPLETE,
+    OPEN,
+    WEIGHTS_MAX,
+    Piece,
+    Snapshot,
+    is_addition,
+    phase_of,
+    revision,
+    take,
+)
+
+__all__ = ["project", "revision"]
+
+Document = dict[str, Any]
+
+ATTEMPTS = 20
+"""How often a projection begins again because its directory or its document changed meanwhile."""
+
+LONGEST_SUMMARY = 4 << 20
+
+
+def project(path: Path, database: Database[Document], weights_max: int = WEIGHTS_MAX, *, again: bool = False) -> int:
+    """Bring the database up to date with a run directory, at whatever stage it is; gives the run's number there.
+
+    What the database has newer is left alone. With `again`, everything is written even if it seems to be there.
+    Raises `DataError` for a directory that is damaged or cannot be stored, and what `translated` raises.
+    """
+    # Whatever the address says of reading: what was read is written over, so it must be the newest there is.
+    database = database.with_options(read_preference=ReadPreference.PRIMARY)
+    with translated():
+        prepare(database)
+        for _ in range(ATTEMPTS):
+            snapshot = take(path)
+            try:
+                number = _project(snapshot, database, weights_max, again)
+            except gridfs.Changed as error:
+                if snapshot.state.phase == COMPLETE and not is_addition(str(error)):
+                    reason = "has another checksum than the completion record says"
+                    raise Damaged(path / str(error), reason) from None
+                continue
+            if number is not None:
+                return number
+    raise DataError(f"{path}: changes faster than it can be mirrored")
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """The files of a run, as its document has them."""
+
+    documents: dict[str, Document]
+    files: dict[str, Document]
+
+    @property
+    def names(self) -> set[str]:
+        """Of all that is really there."""
+        return {*self.documents, *(name for name, entry in self.files.items() if entry["id"] is not None)}
+
+    @property
+    def ids(self) -> set[ObjectId]:
+        """Of those in GridFS that are the run's alone."""
+        own = (entry["id"] for name, entry in self.files.items() if not name.startswith(f"{SOURCES}/"))
+        return {identifier for identifier in own if identifier is not None}
+
+    def plus(self, other: _Entries, names: set[str]) -> _Entries:
+        documents = {name: entry for name, entry in other.documents.items() if name in names}
+        files = {name: entry for name, entry in other.files.items() if name in names}
+        mine = {name: entry for name, entry in self.files.items() if name not in names}
+        return _Entries(dict(sorted({**self.documents, **documents}.items())), dict(sorted({**mine, **files}.items())))
+
+
+def _project(snapshot: Snapshot, database: Database[Document], weights_max: int, again: bool) -> int | None:
+    """One attempt; None when the document changed meanwhile."""
+    number, known = _ensure(snapshot, database["runs"])
+    there = _Entries(
+        {entry["name"]: entry for entry in known.get("documents", ())},
+        {entry["name"]: entry for entry in known.get("files", ())},
+    )
+    ours = _entries(snapshot, weights_max)
+    newer = snapshot.revision > known["revision"] or (again and snapshot.revision == known["revision"])
+    complete = COMPLETE == snapshot.state.phase == phase_of(known["revision"])
+    if newer:
+        further = {name for name in there.names - ours.names if _outlives(name, complete)}
+        merged = ours.plus(there, further)
+    else:
+        further = {name for name in ours.names - there.names if _outlives(name, complete)}
+        if not further:
+            return number
+        merged = there.plus(ours, further)
+    _upload(snapshot, database, {name: merged.files[name] for name in merged.files.keys() & ours.files.keys()}, again)
+    change: Document = {}
+    if newer:
+        change = sacred_document(snapshot)
+        change["info"]["metrics"] = _write_metrics(snapshot, database, number, again)
+    change |= _own_fields(snapshot, known, merged, newer)
+    fields = {"artifacts": _artifacts(merged), "experiment.sources": _sources(merged)}
+    if newer:
+        change["experiment"]["sources"] = fields.pop("experiment.sources")
+    if not _update(database["runs"], number, known["version"], change | fields, snapshot.state.phase != OPEN):
+        _take_back(snapshot, database, ours.ids)
+        return None
+    gridfs.delete(database, there.ids - merged.ids)
+    if newer and snapshot.completion is not None:
+        record = snapshot.completion["files"]
+        gridfs.sweep(database, snapshot.id, [gridfs.file_id(snapshot.id, name, sum_) for name, sum_ in record.items()])
+    return number
+
+
+def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Document]:
+    """The number of the run's document, which is made if need be, and what of ours it holds.
+
+    Numbers are counted up, since Omniboard needs them small; of two that take one, the database refuses the second.
+    """
+    summary = snapshot.summary
+    origin = snapshot.pieces[CELL].sha256
+    while True:
+        found = runs.find_one({"harness.run_id": snapshot.id}, {"harness": 1})
+        if found is not None:
+            known = found["harness"]
+            if known["schema"] > SCHEMA:
+                reason = f"has schema {known['schema']} in the database"
+                raise DataError(f"{snapshot.id}: {reason}; this version of the harness knows up to {SCHEMA}: update it")
+            if known["origin"] != origin:  # possible with ids of schema 1
+                raise DataError(f"{snapshot.id}: the database has another run of that id")
+            return int(found["_id"]), known
+        last = runs.find_one({"_id": {"$type": "number"}}, {"_id": 1}, sort=[("_id", DESCENDING)])
+        number = 1 + max(0, int(last["_id"]) if last else 0)
+        own = {
+            "schema": SCHEMA,
+            "run_id": snapshot.id,
+            "key": summary["key"],
+            "cell16": snapshot.id[:16],
+            "attempt": summary["attempt"],
+            "preset": summary["preset"],
+            "origin": origin,
+            "recorded": "open",
+            "revision": 0,
+            "version": 0,
+        }
+        try:
+            # Ours first: what the harness reads is found without going through all that is shown.
+            runs.insert_one({"_id": number, "harness": own, **sacred_document(snapshot), "artifacts": []})
+        except DuplicateKeyError:
+            continue
+        return number, own
+
+
+def _outlives(name: str, complete: bool) -> bool:
+    """Whether a file that only one of directory and database has belongs to what both are about."""
+    return name == INVALID or (complete and (is_addition(name) or name == WEIGHTS))
+
+
+def _entries(snapshot: Snapshot, weights_max: int) -> _Entries:
+    documents: dict[str, Document] = {}
+    files: dict[str, Document] = {}
+    for name, piece in snapshot.pieces.items():
+        about = {"name": name, "size": piece.size, "sha256": piece.sha256, "modified": piece.modified}
+        if piece.text is not None:
+            documents[name] = {**about, "text": piece.text}
+        else:
+            files[name] = {**about, "id": _identifier(snapshot, piece, weights_max)}
+    return _Entries(documents, files)
+
+
+def _identifier(snapshot: Snapshot, piece: Piece, weights_max: int) -> ObjectId | None:
+    if piece.name == WEIGHTS and piece.size > weights_max:
+        return None
+    if piece.name.startswith(f"{SOURCES}/"):
+        return gridfs.source_id(piece.sha256)
+    return gridfs.file_id(snapshot.id, piece.name, piece.sha256)
+
+
+def _upload(snapshot: Snapshot, database: Database[Document], files: Mapping[str, Document], again: bool) -> None:
+    wanted = {entry["id"] for entry in files.values() if entry["id"] is not None}
+    absent = wanted if again else gridfs.missing(database, wanted)
+    for name, entry in files.items():
+        piece = snapshot.pieces[name]
+        if entry["id"] not in absent or entry["sha256"] != piece.sha256:
+            continue
+        shared = name.startswith(f"{SOURCES}/")
+        about = {"name": name} if shared else {"name": name, "run_id": snapshot.id}
+        try:
+            with (snapshot.path / name).open("rb") as source:
+                gridfs.put(database, entry["id"], source, piece.size, piece.sha256, name, about)
+        except OSError as error:
+            raise Damaged(snapshot.path / name, f"cannot be read: {error.strerror or error}") from error
+
+
+def _write_metrics(snapshot: Snapshot, database: Database[Document], number: int, again: bool) -> list[dict[str, str]]:
+    """The curves, each as far as it goes; gives what the run's document says of them."""
+    ours = {"run_id": number, "harness": snapshot.id}
+    known = {one["name"]: one["points"] for one in database["metrics"].find(ours, {"name": 1, "points": 1})}
+    listed, operations = [], []
+    for name, columns in snapshot.metrics.items():
+        identifier = gridfs.file_id(snapshot.id, f"metrics/{name}", "")
+        listed.append({"name": name, "id": str(identifier)})
+        points = len(columns["values"])
+        if known.get(name, -1) >= points and not again:
+            continue
+        # Points are only ever appended: the longer curve is the newer.
+        older = {"points": {"$lte" if again else "$lt": points}}
+        where = {"_id": identifier, "$or": [older, {"run_id": {"$ne": number}}]}
+        operations.append(UpdateOne(where, {"$set": {"name": name, **ours, **metric_document(columns)}}, upsert=True))
+    gridfs.write_all(database, "metrics", operations)
+    return listed
+
+
+def _own_fields(snapshot: Snapshot, known: Document, merged: _Entries, newer: bool) -> Document:
+    """What the harness reads of the run, each field by itself: the others stay as they are."""
+    theirs = json.loads(known["summary"]) if known.get("summary") else {"rankings": {}, "invalid": None}
+    ours, problems = snapshot.summary, [[_place(snapshot, one.place), one.reason] for one in snapshot.problems]
+    mine = _rankings(snapshot.pieces)
+    if not newer:
+        ours, theirs, problems = theirs, ours, known["problems"]
+        mine = _rankings(entry["name"] for part in ("documents", "files") for entry in known[part])
+    # Of those that both have, the newer counts; but what is only in the result gives way to what was made since.
+    further = {key: value for key, value in theirs["rankings"].items() if key in _rankings(merged.names) - mine}
+    own = dict(list(ours["rankings"].items())[:1])  # the run's own stands first
+    rankings = own | dict(sorted(({**ours["rankings"], **further}).items()))
+    recomputed = {*ours.get("recomputed", ()), *(further.keys() & {*theirs.get("recomputed", ())})}
+    summary = {
+        **ours,
+        "rankings": rankings,
+        "asked": dict(sorted({**theirs.get("asked", {}), **ours.get("asked", {})}.items())),
+        "recomputed": sorted(recomputed),
+        "invalid": ours["invalid"] or known.get("invalid") or theirs["invalid"],
+    }
+    text = json.dumps(summary)
+    if len(text) > LONGEST_SUMMARY:
+        raise DataError(f"{snapshot.path}: its summary of {len(text)} bytes is too long for the database")
+    fields: Document = {
+        "schema": SCHEMA,
+        "recorded": summary["recorded"],
+        "revision": max(snapshot.revision, known["revision"]),
+        "version": known["version"] + 1,
+        "invalid": summary["invalid"],
+        "summary": text,
+        "problems": problems,
+        "added": [name for name in sorted(merged.names) if is_addition(name)],
+        "documents": list(merged.documents.values()),
+        "files": list(merged.files.values()),
+    }
+    return {f"harness.{name}": value for name, value in fields.items()}
+
+
+def _rankings(names: Iterable[str]) -> set[str]:
+    """The keys of the rankings that have a file among these."""
+    return {name.rpartition("/")[2].partition(".")[0] for name in names if name.startswith(f"{RANKINGS}/")}
+
+
+def _place(snapshot: Snapshot, place: str) -> str:
+    """Where in the run a problem is."""
+    inside = Path(place)
+    return inside.relative_to(snapshot.path).as_posix() if inside.is_relative_to(snapshot.path) else inside.name
+
+
+def _artifacts(entries: _Entries) -> list[Document]:
+    """Omniboard's names are plain: no folders."""
+    shown = [one for one in entries.files.values() if one["id"] and not one["name"].startswith(f"{SOURCES}/")]
+    return [{"name": one["name"].replace("/", "_"), "file_id": one["id"]} for one in shown]
+
+
+def _sources(entries: _Entries) -> list[list[Any]]:
+    prefix = f"{SOURCES}/"
+    return [[name.removeprefix(prefix), one["id"]] for name, one in entries.files.items() if name.startswith(prefix)]
+
+
+def _update(runs: Collection[Document], number: int, version: int, change: Document, final: bool) -> bool:
+    """Write over the version that was read, and no other. What will not be said again goes to the journal first."""
+    if final:
+        concern = runs.write_concern
+        runs = runs.with_options(write_concern=type(concern)(**{**concern.document, "j": True}))
+    return runs.update_one({"_id": number, "harness.version": version}, {"$set": change}).matched_count == 1
+
+
+def _take_back(snapshot: Snapshot, database: Database[Document], ids: set[ObjectId]) -> None:
+    """Somebody was faster: if the run is complete by now, what this older snapshot sent was sent for nothing."""
+    found = database["runs"].find_one({"harness.run_id": snapshot.id}, {"harness.files": 1, "harness.revision": 1})
+    own = found["harness"] if found else {}
+    if snapshot.state.phase != COMPLETE == phase_of(own.get("revision", 0)):
+        gridfs.delete(database, ids - {entry["id"] for entry in own.get("files", ())})

@@ -1,0 +1,126 @@
+"""A run as Sacred's own tools want to see it: what Omniboard shows, in the types that it needs.
+
+Made for looking at: keys are without dots, numbers fit, long things are cut. What the harness itself reads
+is kept exactly, elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import bson
+
+from harness.stores.directory.reading import read_small
+from harness.stores.directory.run_directory import CONFIG, INFO, LOG
+from harness.stores.mongo.snapshot import Snapshot
+from harness.stores.stored import newest_result
+
+Document = dict[str, Any]
+
+LONGEST_OUTPUT = 1 << 20
+"""Bytes of output within the document: its end."""
+LONGEST_VALUE = 1 << 20
+"""Bytes of anything else."""
+MOST_POINTS = 100_000
+"""Points of a curve within its document, which holds 16 MB; of more, evenly chosen ones."""
+
+FORMAT = "MongoObserver-0.7.0"
+"""The version of Sacred's schema."""
+
+
+def sacred_document(snapshot: Snapshot) -> Document:
+    """All fields but `_id`, `artifacts` and those that name other documents."""
+    run, summary = snapshot.run, snapshot.summary
+    experiment = dict(run.get("experiment") or {"name": "cell", "base_dir": "", "dependencies": [], "repositories": []})
+    experiment["sources"] = []
+    document: Document = {
+        "experiment": experiment,
+        "command": run.get("command") or "",
+        "host": run.get("host") or {"hostname": summary["owner"]["host"]},
+        "meta": run.get("meta") or {},
+        "status": run.get("status") or "RUNNING",
+        "config": _read(snapshot, CONFIG) or summary["cell"]["config"],
+        "info": _read(snapshot, INFO),
+        "result": run.get("result") if summary["result"] is None else newest_result(summary),
+        "resources": [],
+        "format": FORMAT,
+    }
+    if isinstance(run.get("fail_trace"), list):
+        document["fail_trace"] = [str(line) for line in run["fail_trace"]]
+    document = {key: _fitting(displayable(value)) for key, value in document.items()}
+    document["captured_out"] = _output(snapshot)
+    stop = _date(summary["stop_time"])
+    document["start_time"], document["stop_time"] = _date(summary["start_time"]), stop
+    # Omniboard takes the duration from the heartbeat; a run of seconds has had none.
+    document["heartbeat"] = stop or _date(summary["heartbeat"])
+    return document
+
+
+def metric_document(columns: Mapping[str, list[Any]]) -> Document:
+    """Steps, values and timestamps of one curve; thinned if they are too many, with the first and the last."""
+    points = len(columns["values"])
+    chosen: list[int] | range = range(points)
+    if points > MOST_POINTS:
+        chosen = [round(number * (points - 1) / (MOST_POINTS - 1)) for number in range(MOST_POINTS)]
+    document = {
+        "steps": [displayable(columns["steps"][at]) for at in chosen],
+        "values": [displayable(columns["values"][at]) for at in chosen],
+        "timestamps": [_date(columns["timestamps"][at]) for at in chosen],
+        "points": points,
+    }
+    return document | ({"thinned": True} if points > MOST_POINTS else {})
+
+
+def displayable(value: Any) -> Any:
+    """The same with keys and numbers that every tool takes."""
+    if isinstance(value, Mapping):
+        return {_key(str(key)): displayable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [displayable(item) for item in value]
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _key(name: str) -> str:
+    name = displayable(name).replace(".", "_").replace("\0", "_")
+    return f"_{name[1:]}" if name.startswith("$") else name
+
+
+def _fitting(value: Any) -> Any:
+    if len(bson.encode({"": value})) <= LONGEST_VALUE:
+        return value
+    note = "too long to be shown; see the artifacts"
+    if isinstance(value, list):
+        return [note]
+    return {"note": note} if isinstance(value, dict) else note
+
+
+def _output(snapshot: Snapshot) -> str:
+    try:
+        with (snapshot.path / LOG).open("rb") as log:
+            size = log.seek(0, 2)
+            log.seek(max(0, size - LONGEST_OUTPUT))
+            end = log.read(LONGEST_OUTPUT)
+    except FileNotFoundError:
+        return ""
+    if size <= LONGEST_OUTPUT:
+        return end.decode(errors="replace")
+    _, _, whole_lines = end.partition(b"\n")
+    return f"[… the whole output is in {LOG}]\n" + (whole_lines or end).decode(errors="replace")
+
+
+def _date(text: str | None) -> datetime | None:
+    """Sacred's times are UTC without saying so, and so are the database's."""
+    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=None)
+
+
+def _read(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    return read_small(snapshot.path / name) if name in snapshot.pieces else {}

@@ -1,0 +1,71 @@
+"""Where the runs are: one rule for every command and for the results API.
+
+Runs are made in a directory, always. A database that mirrors it, if there is one, is named by `--mongo` or
+`HARNESS_MONGO`, and is then what commands read; `--store` names what to read, of either kind, and wins.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.stores.store import Store
+
+VARIABLE, MONGO = "HARNESS_STORE", "HARNESS_MONGO"
+DEFAULT = "runs"
+
+
+@dataclass(frozen=True)
+class Places:
+    """The directory where runs are made, the database that mirrors it, and which of the two is read."""
+
+    directory: Path
+    mongo: str | None = None
+    """An address, possibly with a password: it is never shown."""
+    reads_mongo: bool = False
+    database_only: bool = False
+    """Whether `--store` names the database: then the directory is nobody's to look after."""
+
+    def open(self) -> Store:
+        """What is read; says so if the directory holds runs that a database which is read lacks.
+
+        Raises `UserError` for what cannot be a store, `Unreachable` for a silent server.
+        """
+        from harness.stores.directory.store import DirectoryStore
+
+        if self.reads_mongo and self.mongo:
+            from harness.stores.mongo.connection import connect
+            from harness.stores.mongo.store import MongoStore
+            from harness.stores.mongo.sync import unsynced
+
+            opened = MongoStore(connect(self.mongo))
+            if missing := unsynced(DirectoryStore(self.directory), opened.database):
+                place = f"{len(missing)} runs in {self.directory}"
+                print(f"{place} are not in the database yet: `harness store sync` brings them there", file=sys.stderr)
+            return opened
+        return DirectoryStore(self.directory)
+
+
+def places(store: str | os.PathLike[str] | None = None, mongo: str | None = None) -> Places:
+    """The places as given, else as the environment says, else `runs` in the current directory."""
+    directory = Path(os.environ.get(VARIABLE) or DEFAULT)
+    given = None if store is None else os.fspath(store)
+    if given and given.startswith("mongodb") and not is_address(given) and not os.path.exists(given):
+        raise UserError(
+            f"{given.partition('@')[0].partition(':')[0]}:… is no address of a database: mongodb://HOST/NAME"
+        )
+    if given and is_address(given):
+        return Places(directory, given, reads_mongo=True, database_only=True)
+    address = mongo or os.environ.get(MONGO) or None
+    return Places(Path(given) if given else directory, address, bool(mongo or (address and not given)))
+
+
+def is_address(text: str) -> bool:
+    """Whether it names a database rather than a directory."""
+    return text.startswith(("mongodb://", "mongodb+srv://"))

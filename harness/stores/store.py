@@ -1,0 +1,163 @@
+"""Where runs are kept: one directory a run, in Sacred's layout, mirrored to MongoDB if there is one.
+
+The run directory is the truth. `Store` is what the rest of the harness reads runs through, whichever kind
+of place holds them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
+from harness.stores import collector
+from harness.stores.stored import Problem, StoredRun
+
+LISTED = 20
+"""How many runs a message names."""
+
+Metrics = dict[str, list[dict[str, Any]]]
+"""Points (step, value, timestamp) by metric; a value that is no number is None."""
+
+
+class Store(ABC):
+    """A place with runs, to read from. Both kinds give equal answers for equal runs.
+
+    Any number of processes may read while others write. Reading never raises for a run that is damaged:
+    that is a `Problem`, named and not counted. A run that is done never changes, but rankings may be
+    added to it, and it may be declared invalid.
+    """
+
+    name: str
+    """How messages call it; never holds a password."""
+    problems: list[Problem]
+    """What the last call of `runs` could not use."""
+
+    @abstractmethod
+    def ids(self) -> list[str]:
+        """The ids of all runs, in any order. Raises `UserError` or `Unreachable`."""
+
+    @abstractmethod
+    def load(self, cells: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
+        """The runs of these cells (the first 16 digits of their keys), or all, in any order."""
+
+    @abstractmethod
+    def files(self, run: StoredRun) -> dict[str, int]:
+        """The files of a run's directory and their sizes, those that the place holds."""
+
+    @abstractmethod
+    def read(self, run: StoredRun, name: str) -> bytes:
+        """One of these files, verified where a checksum is known. Raises `DataError`."""
+
+    @abstractmethod
+    def metrics(self, run: StoredRun) -> Metrics:
+        """All points of every metric so far. Raises `DataError` when they are damaged."""
+
+    @abstractmethod
+    def recall(self, key: str) -> dict[str, Any] | None:
+        """What was remembered under that key; None when nothing, or nothing readable, is there."""
+
+    @abstractmethod
+    def remember(self, key: str, document: Mapping[str, Any]) -> None:
+        """Keep something that can be computed again at any time; a place that cannot be written keeps nothing."""
+
+    def runs(self, keys: Collection[str] | None = None) -> list[StoredRun]:
+        """All runs, or those of the cells with these keys, by cell and attempt.
+
+        Of two done runs of a cell the older is superseded. Should the two differ in what both observed,
+        that is a problem that names both; the newer counts.
+        """
+        self.problems = []
+        cells = None if keys is None else {key[:16] for key in keys}
+        with collector.paused():
+            return supersede(self.load(cells, self.problems), self.problems)
+
+    def done(self, key: str) -> StoredRun | None:
+        """The run that counts for the cell of that key, if there is one."""
+        found = supersede(self.load({key[:16]}, []), [])
+        return next((run for run in found if run.key == key and run.counts), None)
+
+    def find(self, prefix: str) -> StoredRun:
+        """The run whose id begins so.
+
+        Raises `UnknownName` when there is none, `InvalidConfiguration` when there are several, and
+        `UserError` when it is damaged.
+        """
+        names = sorted(self.ids())
+        matching = [name for name in names if name == prefix] or [name for name in names if name.startswith(prefix)]
+        if not matching:
+            near = difflib.get_close_matches(prefix, names, n=1)
+            suggestion = f"; did you mean {near[0]}?" if near else "."
+            raise UnknownName(f"no run's id begins with {prefix!r}{suggestion} {self.name} holds {len(names)} runs")
+        if len(matching) > 1:
+            some = ", ".join(matching[:LISTED]) + (f" and {len(matching) - LISTED} more" * (len(matching) > LISTED))
+            raise InvalidConfiguration(f"{prefix!r} is not unique; runs that begin so: {some}")
+        problems: list[Problem] = []
+        for run in supersede(self.load({matching[0][:16]}, problems), problems):
+            if run.id == matching[0]:
+                return run
+        reasons = [f"{one.place}: {one.reason}" for one in problems if matching[0] in one.place]
+        raise UserError(f"run {matching[0]} is damaged: {'; '.join(reasons)}")
+
+    def predictions(self, run: StoredRun, rank: Mapping[str, Any] | None = None) -> dict[int, float]:
+        """What the run's weights are known to predict, by architecture number.
+
+        Of all rankings on the same images as the run's own, or as the ranking asked for.
+        """
+        from harness.stores.directory.run_directory import PREDICTIONS, RANKINGS
+
+        wanted = rank or run.cell["config"]["rank"]
+        there = self.files(run)
+        # Only of rankings that were verified: one that is damaged is as good as not there.
+        verified = (f"{RANKINGS}/{key}.{PREDICTIONS}" for key in sorted(run.rankings))
+        found: dict[int, float] = {}
+        for name in (PREDICTIONS, *verified):
+            if name not in there:
+                continue
+            try:
+                document = json.loads(self.read(run, name))
+                if (document["images"], document["batch_size"]) == (wanted["images"], wanted["batch_size"]):
+                    found |= {int(number): accuracy for number, accuracy in document["accuracies"].items()}
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise DataError(f"{self.name}: {run.id}/{name}: are no predictions: {error}") from error
+        return dict(sorted(found.items()))
+
+
+def supersede(runs: Collection[StoredRun], problems: list[Problem]) -> list[StoredRun]:
+    """The runs in order, every done one that has a newer one marked, and the two compared."""
+    ordered = sorted(runs, key=lambda run: run.order)
+    newest: dict[str, StoredRun] = {run.key: run for run in ordered if run.status == "done" and run.invalid is None}
+    marked = []
+    for run in ordered:
+        newer = newest.get(run.key, run)
+        if run.status == "done" and run.invalid is None and newer is not run:
+            for difference in _differences(run, newer):
+                problems.append(Problem(run.id, f"{run.id} and {newer.id} are runs of one cell, but {difference}"))
+            run = replace(run, superseded=True)
+        marked.append(run)
+    return marked
+
+
+def _differences(one: StoredRun, other: StoredRun) -> list[str]:
+    """In what of that which both observed the runs differ.
+
+    What was recomputed since is left out: only the run that counts is, and that it differs then is no contradiction.
+    """
+    mine, its = one.first_rankings, other.first_rankings
+    found = [
+        f"ranking {key} gave {json.dumps(mine[key])} and {json.dumps(its[key])}"
+        for key in sorted(mine.keys() & its.keys())
+        if mine[key] != its[key]
+    ]
+    if one.own_ranking == other.own_ranking and one.result and other.result:
+        ours, theirs = (run.result.get("observed", {}) for run in (one, other) if run.result)
+        for name in sorted(ours.keys() & theirs.keys()):
+            points, others = dict(map(tuple, ours[name])), dict(map(tuple, theirs[name]))
+            steps = [step for step in points.keys() & others.keys() if points[step] != others[step]]
+            if steps:
+                found.append(f"{name} differs at step {min(steps)}")
+    return found

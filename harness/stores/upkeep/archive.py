@@ -1,0 +1,262 @@
+"""Runs as one file: a tar archive that can be verified, from any kind of store. Imports no torch.
+
+`manifest.json` stands first and says what the archive holds, with a checksum of every file and one of its
+own; the runs follow, `runs/ID/FILE`. Equal runs give equal bytes: names are sorted, and no time, owner or
+path of a machine is in there. A file whose name ends in `.gz` or `.tgz` is compressed.
+
+An archive comes from anywhere: nothing of it is trusted before all of it is verified, and nothing is ever
+written outside the folder that it is unpacked into.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import re
+import tarfile
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from harness.documents import canonical
+from harness.errors import DataError, UserError
+from harness.files import write
+from harness.stores.directory.run_directory import ABSENT, COMPLETION, RANKINGS, WEIGHTS, declare_absent
+from harness.stores.directory.store import RUN_ID
+from harness.stores.store import Store
+from harness.stores.stored import StoredRun
+
+SCHEMA = 1
+"""Of the manifest. A newer one is refused."""
+
+MANIFEST, RUNS = "manifest.json", "runs"
+LONGEST_MANIFEST = 1 << 28
+BLOCK = 1 << 20
+
+Files = dict[str, dict[str, Any]]
+"""`sha256` and `size` by name."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an archive says that it holds."""
+
+    study: str
+    preset: str
+    missing: Sequence[str]
+    """What the study asks for, and the archive does not have."""
+    files: Mapping[str, Files]
+    """By run."""
+    absent: Mapping[str, Mapping[str, str]]
+    """By run, the checksums of files that were left out."""
+
+    def document(self) -> dict[str, Any]:
+        runs = {name: {"files": files, "absent": dict(self.absent[name])} for name, files in self.files.items()}
+        document = {"schema": SCHEMA, "study": self.study, "preset": self.preset, "missing": list(self.missing)}
+        return _sealed({**document, "runs": runs})
+
+    @classmethod
+    def read(cls, text: bytes) -> Manifest:
+        """Raises `DataError` for one that is damaged, forged or newer."""
+        try:
+            document = json.loads(text)
+            if not isinstance(document["schema"], int) or document["schema"] > SCHEMA:
+                raise DataError(f"has schema {document['schema']}; this version of the harness reads up to {SCHEMA}")
+            if document != _sealed(document):
+                raise DataError("its manifest is not the one that was written: the checksum differs")
+            files = {name: dict(run["files"]) for name, run in document["runs"].items()}
+            absent = {name: dict(run["absent"]) for name, run in document["runs"].items()}
+            for name in files:
+                _check_names(name, {**files[name], **absent[name]})
+                for one in files[name].values():
+                    one["sha256"], one["size"]
+            return cls(document["study"], document["preset"], document["missing"], files, absent)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"its manifest cannot be read ({type(error).__name__}: {error})") from error
+
+
+def export_runs(
+    store: Store,
+    runs: Collection[StoredRun],
+    target: Path,
+    *,
+    study: str = "",
+    preset: str = "",
+    missing: Sequence[str] = (),
+    weights: bool = True,
+) -> Manifest:
+    """Write the runs into an archive, with or without their weights.
+
+    Raises `DataError` when a file of a run is damaged or missing, `UserError` when the archive cannot be
+    written. It is there whole, or not at all.
+    """
+    ordered = sorted(runs, key=lambda run: run.id)
+    files, absent = {}, {}
+    for run in ordered:
+        names = _exported(store, run, weights)
+        files[run.id] = {name: _describe(store.read(run, name)) for name in names}
+        absent[run.id] = _left_out(store, run, names)
+    manifest = Manifest(study, preset, missing, files, absent)
+
+    def fill(file: IO[bytes]) -> None:
+        with _compressed(file, target) as body, tarfile.open(fileobj=body, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            text = json.dumps(manifest.document(), indent=1, ensure_ascii=False).encode() + b"\n"
+            _add(tar, MANIFEST, text)
+            for run in ordered:
+                for name, described in files[run.id].items():
+                    content = store.read(run, name)
+                    if _describe(content) != described:
+                        raise DataError(f"{store.name}: {run.id}/{name} changed while it was exported")
+                    _add(tar, f"{RUNS}/{run.id}/{name}", content)
+
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write(target, fill)
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror or error}") from error
+    return manifest
+
+
+def unpack(archive: Path, folder: Path) -> Manifest:
+    """Unpack into a folder of one directory a run, every file verified; raises `DataError` at the first that is not.
+
+    Whatever was unpacked until then is left in the folder, which should be a temporary one.
+    """
+    with _reading(archive), archive.open("rb") as raw:
+        compressed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        body: IO[bytes] = gzip.GzipFile(fileobj=raw) if compressed else raw  # type: ignore[assignment]
+        # As a stream: what is read is what was hashed, once and in order.
+        with tarfile.open(fileobj=body, mode="r|") as tar:
+            members = iter(tar)
+            manifest = _read_manifest(tar, next(members, None))
+            expected = {
+                f"{RUNS}/{run}/{name}": one for run, files in manifest.files.items() for name, one in files.items()
+            }
+            for member in members:
+                if not member.isfile():
+                    raise DataError(f"holds {member.name!r}, which is no plain file")
+                described = expected.pop(member.name, None)
+                if described is None:
+                    raise DataError(f"holds {member.name!r}, of which its manifest says nothing, or twice")
+                _unpack_file(tar, member, described, folder)
+            while body.read(BLOCK):  # to its end, where the compression has a checksum, too
+                pass
+        if expected:
+            raise DataError(f"is not whole: {len(expected)} files are missing, the first is {min(expected)}")
+    for name, files in manifest.absent.items():
+        (folder / name).mkdir(exist_ok=True)
+        if files:
+            declare_absent(folder / name, files)
+    return manifest
+
+
+def _exported(store: Store, run: StoredRun, weights: bool) -> list[str]:
+    """The names of the files that go into the archive: those of damaged rankings do not."""
+
+    def belongs(name: str) -> bool:
+        folder, _, inner = name.rpartition("/")
+        if folder == RANKINGS:
+            return inner.partition(".")[0] in run.rankings
+        return name != ABSENT and (weights or name != WEIGHTS)
+
+    return sorted(filter(belongs, store.files(run)))
+
+
+def _left_out(store: Store, run: StoredRun, names: Collection[str]) -> dict[str, str]:
+    """The checksums of the weights, if they do not go into the archive."""
+    if COMPLETION not in names:
+        return {}
+    record = json.loads(store.read(run, COMPLETION))
+    missing = {name: checksum for name, checksum in record["files"].items() if name not in names}
+    if missing.keys() - {WEIGHTS}:
+        raise DataError(f"{store.name}: {run.id}/{min(missing.keys() - {WEIGHTS})}: is missing")
+    return missing
+
+
+def _sealed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with its checksum."""
+    content = {key: value for key, value in document.items() if key != "checksum"}
+    return content | {"checksum": hashlib.sha256(canonical(content).encode()).hexdigest()}
+
+
+def _describe(content: bytes) -> dict[str, Any]:
+    return {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+
+
+def _check_names(run: str, files: Collection[str]) -> None:
+    """Refuse every name that could lead out of the run's own directory."""
+    if not RUN_ID.fullmatch(run):
+        raise DataError(f"its manifest names {run!r}, which is no run")
+    for name in files:
+        parts = PurePosixPath(name).parts
+        if (
+            not parts
+            or "/".join(parts) != name
+            or any(part.startswith(".") or re.search(r"[\\\0:]", part) for part in parts)
+        ):
+            raise DataError(f"its manifest names the file {name!r} of run {run}, which could lead anywhere")
+
+
+@contextmanager
+def _compressed(file: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
+    if target.suffix not in (".gz", ".tgz"):
+        yield file
+        return
+    # Neither the name nor the time: equal runs give equal bytes.
+    with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as body:
+        yield body  # type: ignore[misc]
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)  # mode 0644, no owner, the beginning of time
+    entry.size = len(content)
+    tar.addfile(entry, io.BytesIO(content))
+
+
+@contextmanager
+def _reading(archive: Path) -> Iterator[None]:
+    """Say what is wrong with an archive in one line that names it."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{archive}: {error}; nothing was imported") from error
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {archive}" if not archive.exists() else f"cannot import: {error}") from error
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
+        if isinstance(error, OSError) and error.strerror:  # of the system, not of what was read
+            raise UserError(f"cannot import {archive}: {error.strerror}") from error
+        raise DataError(f"{archive}: cannot be read as an archive of runs ({error}); nothing was imported") from error
+
+
+def _read_manifest(tar: tarfile.TarFile, first: tarfile.TarInfo | None) -> Manifest:
+    if first is None or first.name != MANIFEST or not first.isfile() or first.size > LONGEST_MANIFEST:
+        raise DataError(f"is no archive of runs: it does not begin with {MANIFEST}")
+    content = tar.extractfile(first)
+    assert content is not None  # a plain file has content
+    return Manifest.read(content.read())
+
+
+def _unpack_file(tar: tarfile.TarFile, member: tarfile.TarInfo, described: Mapping[str, Any], folder: Path) -> None:
+    if member.size != described["size"]:
+        raise DataError(f"{member.name} has {member.size} bytes instead of {described['size']}")
+    source = tar.extractfile(member)
+    assert source is not None  # a plain file has content
+    digest = hashlib.sha256()
+
+    def fill(file: IO[bytes]) -> None:
+        while block := source.read(BLOCK):
+            digest.update(block)
+            file.write(block)
+
+    # The name is one of those that the manifest was checked for.
+    path = folder / member.name.removeprefix(f"{RUNS}/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, fill)
+    if digest.hexdigest() != described["sha256"]:
+        raise DataError(f"{member.name} has another checksum than the manifest says")

@@ -1,0 +1,211 @@
+"""Looks for everything that can be wrong with stored runs, down to the last byte. Imports no torch.
+
+Reading a store verifies small files and trusts the size of large ones; here every file is read. What can be
+put right without a doubt comes with its repair; no run is ever removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import DataError, UserError
+from harness.files import make_durable, sha256, write
+from harness.owner import describe
+from harness.stores.claims.lease import Claims
+from harness.stores.directory.reading import Damaged, absent_files, read_small, summarise
+from harness.stores.directory.run_directory import COMPLETION, METRICS, POINTS, PREDICTIONS, RANKINGS, read_points
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.store import Store, supersede
+from harness.stores.stored import Problem, StoredRun
+
+if TYPE_CHECKING:
+    from harness.stores.mongo.store import MongoStore
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong, and what would put it right."""
+
+    kind: str
+    place: str
+    reason: str
+    repair: Callable[[], str | None] | None = None
+    """Does it and says what was done; None when it could not be done after all."""
+
+
+def check_directory(
+    store: DirectoryStore, backup: MongoStore | None = None, progress: Progress | None = None
+) -> Iterator[Finding]:
+    """Everything that is wrong with the runs of a directory; a `backup` is where damaged files are restored from."""
+    ids = sorted(store.ids())
+    for number, name in enumerate(ids):
+        path = store.path / name
+        for problem in examine(path):
+            kind = (
+                "metrics"
+                if Path(problem.place).name == METRICS and " points instead of " in problem.reason
+                else "damaged"
+            )
+            yield Finding(kind, problem.place, problem.reason, _restoring(path, problem, backup))
+        if progress:
+            progress(number + 1, len(ids))
+    yield from duplicates(store.load(None, []))
+
+
+def check_database(store: Store, progress: Progress | None = None) -> Iterator[Finding]:
+    """Everything that is wrong with the runs of a database by itself: every file and every point is read."""
+    problems: list[Problem] = []
+    runs = store.load(None, problems)
+    yield from (Finding("damaged", f"{store.name}: {problem.place}", problem.reason) for problem in problems)
+    for name, count in Counter(store.ids()).items():
+        if count > 1:
+            yield Finding("duplicate", f"{store.name}: {name}", f"{count} documents have this id")
+    for number, run in enumerate(runs):
+        for name, error in unreadable(store, run):
+            yield Finding("damaged", f"{store.name}: {run.id}/{name}", error)
+        if progress:
+            progress(number + 1, len(runs))
+    yield from duplicates(runs)
+
+
+def duplicates(runs: Iterable[StoredRun]) -> Iterator[Finding]:
+    """Runs of one cell that contradict each other, or of which several would count."""
+    problems: list[Problem] = []
+    marked = supersede(list(runs), problems)
+    for problem in problems:
+        advice = "; `harness store invalidate` declares the wrong one invalid"
+        yield Finding("duplicate", problem.place, problem.reason + advice)
+    for key, count in Counter(run.key for run in marked if run.counts).items():
+        if count > 1:
+            yield Finding("duplicate", key[:16], f"{count} runs of this cell count")
+
+
+def orphaned(claims: Claims, where: str) -> Iterator[Finding]:
+    """Claims whose owners are dead, or have not renewed them in time."""
+    for record in claims.records():
+        if record.held and not record.alive:
+            reason = f"held by {describe(record.owner)}, which has not renewed it for {record.age:.0f} s or is dead"
+
+            def free(record=record) -> str | None:  # type: ignore[no-untyped-def]
+                return "freed" if claims.drop(record) else None
+
+            yield Finding("claim", f"{where}: {record.key[:16]}", reason, free)
+
+
+def examine(path: Path) -> list[Problem]:
+    """All that is wrong in a run's directory; nothing for one that is whole, whether done or not."""
+    found: list[Problem] = []
+    try:
+        summarise(path, found)
+    except Damaged as error:
+        found.append(Problem(str(error.path), error.reason))
+    found += _wrong_checksums(path)
+    try:
+        read_points(path / POINTS)
+    except (ValueError, OSError) as error:
+        found.append(Problem(str(path / POINTS), f"is no list of points: {error}"))
+    return list({problem.place: problem for problem in reversed(found)}.values())[::-1]
+
+
+def unreadable(store: Store, run: StoredRun) -> Iterator[tuple[str, str]]:
+    """The files of a run that the place lists, but cannot give as they were."""
+    names = store.files(run)
+    expected: dict[str, str] = {}
+    if COMPLETION in names:
+        try:
+            record = json.loads(store.read(run, COMPLETION))
+            expected = record["files"]
+            counts = {name: len(points) for name, points in store.metrics(run).items()}
+            if counts != record["metrics"]:
+                yield METRICS, f"has {counts} points instead of {record['metrics']}"
+        except (DataError, ValueError, KeyError, TypeError) as error:
+            yield COMPLETION, str(error)
+    for name in names:
+        try:
+            content = store.read(run, name)
+            if name in expected and hashlib.sha256(content).hexdigest() != expected[name]:
+                yield name, "has another checksum than the completion record says"
+        except DataError as error:
+            yield name, str(error)
+
+
+def _wrong_checksums(path: Path) -> list[Problem]:
+    """Of all files that the completion record names, weights included."""
+    found = []
+    try:
+        if not (path / COMPLETION).exists():
+            return []
+        record = read_small(path / COMPLETION, schema=True)
+        for name, checksum in record["files"].items():
+            file = path / name
+            if not file.exists():
+                if name not in absent_files(path, record):
+                    found.append(Problem(str(file), "is missing"))
+            elif sha256(file) != checksum:
+                found.append(Problem(str(file), "has another checksum than the completion record says"))
+    except Damaged as error:
+        found.append(Problem(str(error.path), error.reason))
+    except (KeyError, TypeError, AttributeError) as error:
+        reason = f"not a completion record as it should be ({type(error).__name__}: {error})"
+        found.append(Problem(str(path / COMPLETION), reason))
+    except OSError as error:
+        found.append(Problem(str(path), f"cannot be read: {error.strerror or error}"))
+    return found
+
+
+def _restoring(path: Path, problem: Problem, backup: MongoStore | None) -> Callable[[], str | None] | None:
+    """What restores the file that a problem is about, if there is anything to restore it from."""
+    place = Path(problem.place)
+    if backup is None or place == path:
+        return None
+    source, name = backup, place.relative_to(path).as_posix()
+
+    def restore() -> str | None:
+        from harness.stores.mongo.connection import translated
+
+        content = io.BytesIO()
+        try:
+            with translated():
+                entry = source.entries(path.name, (name,))[name]
+                source.copy(path.name, entry, content)
+        except (UserError, KeyError):  # not there, or not whole there either
+            return None
+        if not _is_right(path, name, content.getvalue()):
+            return None
+        place.parent.mkdir(exist_ok=True)
+        write(place, lambda file: file.write(content.getvalue()))
+        # With the time it had: the run is no newer than it was.
+        os.utime(place, ns=(entry["modified"] * 1000,) * 2)
+        make_durable(place.parent)
+        return f"restored from {source.name}"
+
+    return restore
+
+
+def _is_right(path: Path, name: str, content: bytes) -> bool:
+    """Whether that content is what the file held, as the records beside it prove."""
+    try:
+        if name == COMPLETION:
+            files = json.loads(content)["files"]
+            return all(sha256(path / other) == checksum for other, checksum in files.items())
+        if name.startswith(f"{RANKINGS}/") and not name.endswith(f".{PREDICTIONS}"):
+            files = json.loads(content)["files"]
+            return all(sha256(path / RANKINGS / other) == checksum for other, checksum in files.items())
+        if name.startswith(f"{RANKINGS}/"):
+            record = path / f"{name.removesuffix(f'.{PREDICTIONS}')}.json"
+            expected = read_small(record)["files"][Path(name).name]
+        else:
+            expected = read_small(path / COMPLETION, schema=True)["files"][name]
+        return bool(hashlib.sha256(content).hexdigest() == expected)
+    except (Damaged, ValueError, KeyError, TypeError, AttributeError, OSError):
+        return False

@@ -1,0 +1,140 @@
+"""Finds and removes what nobody needs: checkpoints, unfinished files, old claims, an index of nothing.
+
+No run is ever touched, only what killed processes left between runs and in them. Whether somebody is still at
+a cell is for the caller to know. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from harness.files import DAY, is_unfinished, living_writer
+from harness.stores.checkpoints import stored_checkpoints
+from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.claims.lease import Claims
+from harness.stores.directory.index import INDEX
+from harness.stores.directory.store import CLAIMS, RUN_ID, WORK
+from harness.stores.stored import StoredRun
+from harness.stores.upkeep.importing import STAGING
+
+SETTLED = 600.0
+"""Seconds without a change after which an unfinished file is not being written any more."""
+
+OF_DONE = "checkpoint of a done cell"
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A file or folder that can go."""
+
+    path: Path
+    what: str
+    size: int
+    """Bytes."""
+
+    def remove(self) -> bool:
+        """Whether it is gone now. What a process still writes to may come back, and is then left alone."""
+        with contextlib.suppress(OSError):
+            if not self.path.is_dir():
+                self.path.unlink(missing_ok=True)
+            elif self.path.parent.name == CLAIMS:
+                # Lowest generation first, and the folder only if it is empty: a claim made just now stays.
+                for file in sorted(self.path.iterdir(), key=lambda file: (len(file.name), file.name)):
+                    file.unlink(missing_ok=True)
+                self.path.rmdir()
+            else:
+                shutil.rmtree(self.path, ignore_errors=True)
+        return not self.path.exists()
+
+
+def busy_cells(claims: Iterable[Claims], runs: Iterable[StoredRun]) -> set[str]:
+    """The cells, by the first 16 digits of their keys, that a living process is at. Raises `Unreachable`."""
+    claimed = {record.key[:16] for one in claims for record in one.records() if record.alive}
+    return claimed | {run.key[:16] for run in runs if run.status == "running"}
+
+
+def done_cells(runs: Iterable[StoredRun]) -> dict[str, float]:
+    """The cells that are done, and since when."""
+    done: dict[str, float] = {}
+    for run in runs:
+        if run.counts and run.stop_time is not None:
+            stopped = datetime.fromisoformat(run.stop_time).replace(tzinfo=timezone.utc)
+            done[run.key[:16]] = stopped.timestamp()
+    return done
+
+
+def checkpoints(work: Path, busy: Collection[str], done: Mapping[str, float]) -> list[Leftover]:
+    """The checkpoints of a work folder that nobody uses.
+
+    `busy` are the cells (the first 16 digits of their keys) that somebody is at. `done` are those that are
+    done, and when they were: a later checkpoint is of a run that is to observe more.
+    """
+    found = []
+    for one in stored_checkpoints(work):
+        if one.key16 in busy:
+            continue
+        what = OF_DONE if one.mtime <= done.get(one.key16, 0.0) else "checkpoint that nobody uses"
+        found.append(Leftover(one.path, what, one.size))
+    return found
+
+
+def unfinished(store: Path) -> list[Leftover]:
+    """Runs, archives and files that a killed process was about to write."""
+    found = []
+    for path in sorted(_hidden(store)):
+        with contextlib.suppress(FileNotFoundError):  # finished just now
+            size, changed = _weigh(path)
+            if time.time() - changed >= SETTLED and living_writer(path) is None:
+                found.append(Leftover(path, "unfinished run" if path.is_dir() else "unfinished file", size))
+    return found
+
+
+def old_claims(store: Path, done: Collection[str]) -> list[Leftover]:
+    """The records of claims on done cells that nobody has held for a day."""
+    found = []
+    for record in DirectoryClaims(store / CLAIMS).records():
+        if record.key[:16] in done and not record.alive and record.age > DAY:
+            path = store / CLAIMS / record.key
+            found.append(Leftover(path, "claim of a done cell", _weigh(path)[0]))
+    return found
+
+
+def stale_index(store: Path) -> list[Leftover]:
+    """The parts of the index that are about runs which are no longer there."""
+    prefixes = {path.name[:2] for path in _children(store) if RUN_ID.fullmatch(path.name)}
+    shards = [path for path in _children(store / INDEX) if path.suffix == ".json" and path.stem not in prefixes]
+    return [Leftover(path, "index of no run", path.stat().st_size) for path in shards]
+
+
+def _hidden(store: Path) -> Iterator[Path]:
+    """Everything in the store, and in its folders two levels deep, that is called as unfinished things are."""
+    for path in _children(store):
+        if path.name.startswith((".new-", STAGING)):
+            yield path
+        elif path.is_dir() and path.name != WORK:  # checkpoints know their own
+            for inner in _children(path):
+                yield from filter(_is_unfinished, [inner, *(_children(inner) if inner.is_dir() else ())])
+
+
+def _is_unfinished(path: Path) -> bool:
+    return path.is_file() and (path.name.startswith(".new-") or is_unfinished(path))
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _weigh(path: Path) -> tuple[int, float]:
+    """Bytes, and the time of the last change, of a file or of all that is in a folder."""
+    all_of_it = [path, *path.rglob("*")] if path.is_dir() else [path]
+    states = [one.lstat() for one in all_of_it]
+    return sum(state.st_size for state in states), max(state.st_mtime for state in states)

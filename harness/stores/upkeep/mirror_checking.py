@@ -1,0 +1,125 @@
+"""Compares a directory of runs with the database that mirrors it, file by file and point by point.
+
+The directory is the truth: every difference is put right by projecting the run again. A database may hold the
+runs of others, and rankings that were made elsewhere; neither is a difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import bson
+from pymongo.database import Database
+
+from harness.errors import DataError, UserError
+from harness.files import sha256
+from harness.stores.directory.reading import Damaged, read_small
+from harness.stores.directory.run_directory import ABSENT, COMPLETION, WEIGHTS
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo.connection import translated
+from harness.stores.mongo.projection import project
+from harness.stores.mongo.sacred_document import metric_document
+from harness.stores.mongo.snapshot import WEIGHTS_MAX, take
+from harness.stores.mongo.store import MongoStore
+from harness.stores.mongo.sync import unsynced
+from harness.stores.stored import StoredRun
+from harness.stores.upkeep.checking import Finding, Progress
+
+Document = dict[str, Any]
+
+NAMED = 3
+"""How many differences of one run are named."""
+
+
+def check_mirror(
+    store: DirectoryStore,
+    database: Database[Document],
+    progress: Progress | None = None,
+    weights_max: int = WEIGHTS_MAX,
+) -> Iterator[Finding]:
+    """The differences between the directory's runs and what the database has of them.
+
+    Weights of more bytes than `weights_max` are not brought there by a repair.
+    Runs that are damaged here cannot be compared, and those that go on are never quite equal: both are passed over.
+    """
+    mirror = MongoStore(database)
+    runs = [run for run in store.load(None, []) if run.status != "running"]
+    behind, there = set(unsynced(store, database)), set(mirror.ids())
+    for number, run in enumerate(runs):
+        place, again = f"{mirror.name}: {run.id}", partial(_project, store.path_of(run), database, weights_max)
+        if run.id not in there:
+            yield Finding("mirror", place, "is not in the database", again)
+        elif run.id in behind:
+            yield Finding("mirror", place, "is older in the database than here", again)
+        elif found := list(_differences(store, mirror, run)):
+            rest = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+            yield Finding("mirror", place, "; ".join(found[:NAMED]) + rest, partial(again, again=True))
+        if progress:
+            progress(number + 1, len(runs))
+    yield from _orphans(mirror)
+
+
+def _project(path: Path, database: Database[Document], weights_max: int, again: bool = False) -> str | None:
+    try:
+        project(path, database, weights_max, again=again)
+    except UserError:  # damaged after all
+        return None
+    return "projected again"
+
+
+def _differences(store: DirectoryStore, mirror: MongoStore, run: StoredRun) -> Iterator[str]:
+    """What a look at the run's age does not show."""
+    mirrored = mirror.files(run)
+    folder = store.path_of(run)
+    recorded = read_small(folder / COMPLETION)["files"] if run.status == "done" else {}
+    for name in store.files(run):
+        if name not in mirrored:
+            if name not in (WEIGHTS, ABSENT):  # which may be too large for it, or is about this directory
+                yield f"{name} is missing"
+            continue
+        try:
+            content = mirror.read(run, name)
+        except DataError as error:
+            yield str(error).removeprefix(f"{mirror.name}/{run.id}/")
+            continue
+        here = sha256(folder / name)
+        # What is damaged here is no difference of the mirror.
+        if hashlib.sha256(content).hexdigest() != here == recorded.get(name, here):
+            yield f"{name} has another content"
+    yield from _curves(folder, mirror, run)
+
+
+def _curves(folder: Path, mirror: MongoStore, run: StoredRun) -> Iterator[str]:
+    """The points as other tools read them."""
+    try:
+        curves = take(folder).metrics
+    except Damaged:
+        return
+    # As the database gives it back: its times have no microseconds.
+    expected = {name: bson.decode(bson.encode(metric_document(one))) for name, one in curves.items()}
+    with translated():
+        found = {one["name"]: one for one in mirror.database["metrics"].find({"harness": run.id})}
+    for name in sorted(expected.keys() | found.keys()):
+        if name not in expected or name not in found:
+            yield f"metric {name} is {'missing' if name in expected else 'not of this run'}"
+        elif any(found[name].get(key) != value for key, value in expected[name].items()):
+            yield f"metric {name} has other points"
+
+
+def _orphans(mirror: MongoStore) -> Iterator[Finding]:
+    """Curves and files of runs that have no document: somebody removed it by hand."""
+    runs = mirror.database["runs"]
+    with translated():
+        known = {one["harness"]["run_id"] for one in runs.find({"harness": {"$exists": True}}, {"harness.run_id": 1})}
+        owners = {
+            "metrics": mirror.database["metrics"].distinct("harness", {"harness": {"$exists": True}}),
+            "files": mirror.database["fs.files"].distinct("metadata.run_id", {"metadata.run_id": {"$exists": True}}),
+        }
+    for what, names in owners.items():
+        for name in sorted(set(names) - known):
+            reason = f"the database has {what} of it, but not the run itself"
+            yield Finding("mirror", f"{mirror.name}: {name}", reason)
