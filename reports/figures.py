@@ -18,8 +18,8 @@ from harness.study.study import Study
 
 from .evidence import Evidence, Findings, curves
 from .figure_values import Bar, BarPanel, Curve, FigureValue, GraphPanel, LinePanel, Panel, Point, PointPanel
-from .remarks import scale, title
-from .sources import given_row
+from .notes import scale, title
+from .quoted import given_row
 from .tables import value_columns, value_of
 from .values import Value, ValueColumn, row_name
 

@@ -64,7 +64,7 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
     figures = tuple(build_figures(findings)) if asked.figures else ()
     grids: tuple[Grid, ...] = ()
     if asked.compare:
-        from .comparison import build
+        from .paper.comparison import build
 
         grids = tuple(build(study, asked.preset, store, asked.seeds, asked.overrides, asked.where))
     return Section(table, figures, grids, findings)

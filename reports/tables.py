@@ -18,8 +18,8 @@ from harness.study.study import Study
 
 from .emphasis import block, emboldened, references
 from .evidence import Evidence, Findings, find
-from .remarks import column_notes, damage, elsewhere, invalidated, notes, scale, title
-from .sources import given_row, remarks
+from .notes import column_notes, damage, elsewhere, invalidated, notes, scale, title
+from .quoted import given_row, remarks
 from .values import Label, Measurement, Table, TableRow, Value, ValueColumn, row_name
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from harness.study.study import Study
 
 FORMATS = {
-    "markdown": "reports.markdown",
-    "latex": "reports.latex",
-    "csv": "reports.tidy",
-    "parquet": "reports.parquet",
-    "html": "reports.html",
+    "markdown": "reports.render.markdown",
+    "latex": "reports.render.latex",
+    "csv": "reports.render.csv",
+    "parquet": "reports.render.parquet",
+    "html": "reports.render.html",
 }
 
 
@@ -34,7 +34,7 @@ FORMATS = {
 @click.option("--where", metavar="EXPR", help="Only runs for which this holds, e.g. \"method.name == 'spos'\".")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="markdown", show_default=True)
 @click.option("--references", is_flag=True, help="Add rows for predictors that trained nothing.")
-@click.option("--compare", is_flag=True, help="Add ours against the paper's numbers, and the paper's claims.")
+@click.option("--compare", is_flag=True, help="Add ours against the paper's numbers, and the paper's statements.")
 @click.option("--strict", is_flag=True, help="Report nothing, and exit 1, when anything is missing.")
 @click.option("--figures/--no-figures", default=True, help="Figures: in the page, and as files where --out is given.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write files into this folder.")
@@ -130,7 +130,7 @@ def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> I
                 # Grids are text for readers: the typed table is the other file.
                 texts = component(FORMATS["csv"]) if form == "parquet" else renderer
                 yield f"{section.table.study}-compared.{texts.SUFFIX}", texts.render_grids(section.grids).encode()
-    drawing = component("reports.drawing")
+    drawing = component("reports.render.drawing")
     for figure in (figure for section in sections for figure in section.figures):
         for kind in drawing.FORMATS:
             yield f"{figure.file}.{kind}", drawing.draw(figure, kind)

@@ -1,7 +1,7 @@
 """How a study lays out what was measured: rows, columns and figures as plain values. Imports no torch.
 
 A study declares its layout with these and nothing else; the reports know the kinds of things named here,
-and no particular study. Labels of rows double as their names: a figure and a claim say which row they mean
+and no particular study. Labels of rows double as their names: a figure and a statement say which row they mean
 by its labels.
 """
 

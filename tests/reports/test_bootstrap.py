@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.components.discovery import component
 
-bootstrap: Any = component("reports.bootstrap")
+bootstrap: Any = component("reports.paper.bootstrap")
 
 EFFECTS = st.lists(st.integers(-1000, 1000).map(lambda n: n / 1000), min_size=1, max_size=5)
 
@@ -35,7 +35,7 @@ def test_all_resamples_are_enumerated(values: list[float]) -> None:
 
 @given(EFFECTS)
 @settings(max_examples=60, deadline=None)
-def test_the_opposite_claim_has_the_mirrored_interval(values: list[float]) -> None:
+def test_the_opposite_statement_has_the_mirrored_interval(values: list[float]) -> None:
     low, high = bootstrap.mean_interval(np.array(values))
     assert bootstrap.mean_interval(-np.array(values)) == (-high, -low)
 

@@ -1,4 +1,4 @@
-"""Ours beside the paper's, and the claims judged, as grids of text."""
+"""Ours beside the paper's, and the statements judged, as grids of text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.study.study import Study
 from tests.reports.test_layouts import Fixed
 from tests.stored_runs import store_run
 
-comparison: Any = component("reports.comparison")
+comparison: Any = component("reports.paper.comparison")
 
 SPOS = {"Method": "SPOS"}
 ABLATION = replace(
@@ -87,7 +87,7 @@ def test_ours_the_papers_and_the_difference(preset: Preset, tmp_path: Path) -> N
 
 def test_the_scale_stands_over_both_grids(preset: Preset, tmp_path: Path) -> None:
     grids = build(ABLATION, preset, tmp_path, seeds=2, overrides={"train.epochs": 3})
-    assert list(grids) == ["ablation_calr_ms-paper", "ablation_calr_ms-claims"]
+    assert list(grids) == ["ablation_calr_ms-paper", "ablation_calr_ms-statements"]
     for grid in grids.values():
         assert grid.scale.startswith("Preset tiny: digits, 2 seeds, 3 epochs, width 4")
         assert "with train.epochs=3" in grid.caption
@@ -95,11 +95,11 @@ def test_the_scale_stands_over_both_grids(preset: Preset, tmp_path: Path) -> Non
 
 def test_an_empty_store_shows_dashes_and_no_data(preset: Preset, tmp_path: Path) -> None:
     grids = build(ABLATION, preset, tmp_path)
-    numbers, claims = grids.values()
+    numbers, statements = grids.values()
     assert set(column(numbers, "Ours")) == set(column(numbers, "Difference")) == {"–"}
     assert set(column(numbers, "Seeds")) == {"0 of 3"}
     assert column(numbers, "Paper (cifar10)") == ["0.751", "93.12", "0.805", "93.3"]
-    assert set(column(claims, "Verdict")) == {"no data"}
+    assert set(column(statements, "Verdict")) == {"no data"}
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ def test_an_empty_store_shows_dashes_and_no_data(preset: Preset, tmp_path: Path)
         ([0.90, None, None], "+0.400", "–", "undecided"),
     ],
 )
-def test_made_up_stores_decide_a_claim(
+def test_made_up_stores_decide_a_statement(
     calr: list[float | None], effect: str, interval: str, verdict: str, preset: Preset, tmp_path: Path
 ) -> None:
     fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: calr})
-    grid = build(ABLATION, preset, tmp_path)["ablation_calr_ms-claims"]
+    grid = build(ABLATION, preset, tmp_path)["ablation_calr_ms-statements"]
     seeds = str(sum(tau is not None for tau in calr))
     assert grid.rows[0] == (
         "CaLR alone raises Kendall's τ over the baseline.",
@@ -126,7 +126,7 @@ def test_made_up_stores_decide_a_claim(
 
 def test_the_verdicts_are_counted_and_their_worth_told(preset: Preset, tmp_path: Path) -> None:
     fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: [0.55, 0.54, 0.56]})
-    notes = build(ABLATION, preset, tmp_path)["ablation_calr_ms-claims"].notes
+    notes = build(ABLATION, preset, tmp_path)["ablation_calr_ms-statements"].notes
     assert notes[0] == "Of 2 comparisons: 2 supported, 0 contradicted, 0 undecided, 0 no data."
     assert "With 3 seeds, 1 in 4 comparisons is decided by chance" in notes[2]
     assert notes[-1] == "The paper has no digits: the paper's effect is that on cifar10."
@@ -144,8 +144,8 @@ def test_units_remarks_and_what_stands_once(preset: Preset, tmp_path: Path) -> N
         ("101", "1", "2187", "-2086"),
     ]
     assert any("Table 6: Kept as printed" in note for note in one["num_clusters-paper"].notes)
-    assert column(one["num_clusters-claims"], "Effect") == ["+0.100", "+1"]
-    assert column(one["num_clusters-claims"], "Rows")[0] == "SPOS: Clusters = 25 against Clusters = 5"
+    assert column(one["num_clusters-statements"], "Effect") == ["+0.100", "+1"]
+    assert column(one["num_clusters-statements"], "Rows")[0] == "SPOS: Clusters = 25 against Clusters = 5"
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_rows_of_other_sources(both: Preset, tmp_path: Path) -> None:
     for request in expand(SOURCES, both):
         store_run(tmp_path, request, 0.5, 94.0 + request.seed)
     grids = build(SOURCES, both, tmp_path)
-    numbers, claims = grids["sota-paper"], grids["sota-claims"]
+    numbers, statements = grids["sota-paper"], grids["sota-statements"]
     best = numbers.rows[-2][-4]
     assert [(row[0], row[2], *row[-4:]) for row in numbers.rows] == [
         ("SPOS", "digits", "94.5 ± 0.7", "2", "93.50 ± 0.33", "+1.0"),
@@ -174,20 +174,20 @@ def test_rows_of_other_sources(both: Preset, tmp_path: Path) -> None:
     assert 50 < float(best) < 100
     assert numbers.headings[-2] == "Paper (or its cifar10)"
     # A quoted value of CIFAR-10 says nothing of the digits.
-    assert [(row[3], row[4], row[-1]) for row in claims.rows] == [
+    assert [(row[3], row[4], row[-1]) for row in statements.rows] == [
         ("digits", "–", "no data"),
         ("cifar10", "+8.3", "supported"),
     ]
-    assert any(note.startswith("Quoted rows are compared on data sets of the paper only") for note in claims.notes)
+    assert any(note.startswith("Quoted rows are compared on data sets of the paper only") for note in statements.notes)
 
 
 def test_another_neutral_value_than_the_papers_is_told(preset: Preset, tmp_path: Path) -> None:
     rows = [Row(SPOS | {"CaLR": False, "γ(α) ∝": "–"})]
     bias = Column("CB", "complexity_bias", best="nearest", reference="neutral_complexity_bias")
-    known = build(Study("unfairness", "CB", rows, [bias]), preset, tmp_path)["unfairness-claims"]
+    known = build(Study("unfairness", "CB", rows, [bias]), preset, tmp_path)["unfairness-statements"]
     assert "CB: the paper takes 0.5 for neutral, and so does the paper's effect" in "".join(known.notes)
     same = build(Study("unfairness", "CB", rows, [replace(bias, reference=0.5)]), preset, tmp_path)
-    assert "for neutral" not in "".join(same["unfairness-claims"].notes)
+    assert "for neutral" not in "".join(same["unfairness-statements"].notes)
 
 
 def test_a_study_that_is_not_the_papers_has_nothing_to_compare(preset: Preset, tmp_path: Path) -> None:
@@ -200,10 +200,10 @@ def test_the_same_store_gives_the_same_grids(preset: Preset, tmp_path: Path) -> 
 
 
 def test_rows_in_words() -> None:
-    claims = {claim.id: claim for claim in component("reports.paper_claims").claims()}
+    statements = {statement.id: statement for statement in component("reports.paper.statements").statements()}
 
     def words(name: str, pair: int = 0) -> str:
-        return str(comparison._compared(claims[name].pairs[pair]))
+        return str(comparison._compared(statements[name].pairs[pair]))
 
     assert words("momentum-fairnas-loses-least") == (
         "no MS: (FairNAS, β = 0.9 less FairNAS, β = 0) against (SPOS, β = 0.9 less SPOS, β = 0)"

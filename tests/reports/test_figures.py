@@ -135,7 +135,7 @@ def test_computed_lines_and_drawings_need_no_runs(preset: Preset, tmp_path: Path
     assert made["curves"].panels[0].curves == () and len(made["curves"].missing) == 2
     # Nothing is there, and still every figure can be drawn.
     for figure in made.values():
-        assert component("reports.drawing").draw(figure, "svg").startswith(b"<?xml")
+        assert component("reports.render.drawing").draw(figure, "svg").startswith(b"<?xml")
 
 
 def test_several_data_sets_have_a_panel_each(preset: Preset, toy_project: Path, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_line_of_a_row_that_is_not_there_is_refused(preset: Preset, tmp_path: 
 
 @pytest.mark.parametrize("name", ["curves", "points", "bars", "computed", "cells"])
 def test_the_same_figure_gives_the_same_bytes(name: str, preset: Preset, store: Path) -> None:
-    drawing = component("reports.drawing")
+    drawing = component("reports.render.drawing")
     figure = figures(preset, store)[name]
     for form, start in (("svg", b"<?xml"), ("pdf", b"%PDF")):
         first, second = drawing.draw(figure, form), drawing.draw(figures(preset, store)[name], form)
@@ -162,7 +162,7 @@ def test_the_same_figure_gives_the_same_bytes(name: str, preset: Preset, store: 
 
 def test_drawings_say_in_svg_what_the_figure_holds(preset: Preset, store: Path) -> None:
     """Structure, not pixels: versions of matplotlib differ in the rest."""
-    drawing = component("reports.drawing")
+    drawing = component("reports.render.drawing")
     made = {name: drawing.draw(figure, "svg").decode() for name, figure in figures(preset, store).items()}
     roots = {name: ElementTree.fromstring(text) for name, text in made.items()}
     assert all(root.tag.endswith("svg") for root in roots.values())
@@ -181,6 +181,6 @@ def test_the_settings_of_the_reader_change_nothing(preset: Preset, store: Path) 
     import matplotlib
 
     figure = figures(preset, store)["curves"]
-    plain = component("reports.drawing").draw(figure, "svg")
+    plain = component("reports.render.drawing").draw(figure, "svg")
     with matplotlib.rc_context({"font.size": 20.0, "axes.facecolor": "red"}):
-        assert component("reports.drawing").draw(figure, "svg") == plain
+        assert component("reports.render.drawing").draw(figure, "svg") == plain

@@ -47,7 +47,7 @@ def store(tmp_path: Path, preset: Preset) -> Path:
 def page(store: Path, preset: Preset, **options: Any) -> str:
     opened, report = DirectoryStore(store), component("reports.report")
     section = report.section(STUDY, opened, report.Asked(preset, figures=True))
-    return str(component("reports.html").page([section], opened, **options))
+    return str(component("reports.render.html").page([section], opened, **options))
 
 
 class Tags(HTMLParser):

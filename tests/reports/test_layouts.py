@@ -22,7 +22,7 @@ from harness.study.layout import Column, Row
 from harness.study.study import Study
 from tests.stored_runs import store_run
 
-RENDERERS = [("markdown", "md"), ("latex", "tex"), ("tidy", "csv"), ("html", "html")]
+RENDERERS = [("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("html", "html")]
 
 STUDY = Study(
     name="sota",  # whose rows the paper has
@@ -101,7 +101,7 @@ def test_renders_all_that_a_layout_can_say(
         names[run.id] = f"run-{run.cell['config']['schedule']['name']}-{run.cell['config']['seed']}"
         assert number < 3
     table = build(STUDY, both, store)
-    module = component(f"reports.{renderer}")
+    module = component(f"reports.render.{renderer}")
     golden(f"layout.{suffix}", (module.render_tables if suffix == "html" else module.render)([table]))
 
 
@@ -114,11 +114,11 @@ def test_renders_grids(renderer: str, suffix: str, golden: Callable[[str, str], 
         grid("two", "Numbers", "Preset tiny.", ("γ′", "Effect"), (("2", "0.5 ± 0.1"),), (True, True), ("One seed.",)),
         grid("three", "Nothing", "Preset tiny.", ("Claim",), (), (False,)),
     ]
-    golden(f"grids.{suffix}", component(f"reports.{renderer}").render_grids(grids))
+    golden(f"grids.{suffix}", component(f"reports.render.{renderer}").render_grids(grids))
 
 
 def test_a_long_grid_is_several_floats_in_latex() -> None:
-    latex = component("reports.latex")
+    latex = component("reports.render.latex")
     rows = tuple((str(number),) for number in range(latex.PART + 1))
     text = latex.render_grids([component("reports.grid").Grid("g", "G", "S", ("N",), rows, (True,), ("Note.",))])
     assert text.count("\\begin{table}") == 2 and text.count("Note.") == 1
@@ -190,10 +190,10 @@ def test_parquet_holds_what_csv_holds(both: Preset, store: Path, tmp_path: Path)
     import pandas
 
     table = build(STUDY, both, store)
-    encoded = component("reports.parquet").encode([table])
-    assert encoded == component("reports.parquet").encode([table])
+    encoded = component("reports.render.parquet").encode([table])
+    assert encoded == component("reports.render.parquet").encode([table])
     (tmp_path / "table.parquet").write_bytes(encoded)
-    (tmp_path / "table.csv").write_text(component("reports.tidy").render([table]))
+    (tmp_path / "table.csv").write_text(component("reports.render.csv").render([table]))
     typed, plain = pandas.read_parquet(tmp_path / "table.parquet"), pandas.read_csv(tmp_path / "table.csv")
     assert list(typed.columns) == list(plain.columns) and len(typed) == len(plain)
     assert typed["value"].equals(plain["value"]) and typed["deviation"].equals(plain["deviation"])
@@ -202,4 +202,4 @@ def test_parquet_holds_what_csv_holds(both: Preset, store: Path, tmp_path: Path)
 def test_without_pyarrow_it_is_asked_for(both: Preset, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(UserError, match=r"nas-harness\[parquet\]"):
-        component("reports.parquet").encode([build(STUDY, both, store)])
+        component("reports.render.parquet").encode([build(STUDY, both, store)])

@@ -15,7 +15,7 @@ from harness.components.discovery import component
 from harness.errors import DataError
 from tests.reports.paper_source import Bold, SourceTable, plain, source_tables, spelled, texts
 
-numbers: Any = component("reports.paper_numbers")
+numbers: Any = component("reports.paper.numbers")
 
 SOURCE = os.environ.get("HARNESS_PAPER")
 DIGEST = "4c829949ed4e3283069bd38238fe13a5341a8cc6248a927cf7401850868a7fe1"

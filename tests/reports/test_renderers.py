@@ -15,7 +15,7 @@ from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.study import Study
 
-FORMATS = [("markdown", "small.md"), ("latex", "small.tex"), ("tidy", "small.csv")]
+FORMATS = [("markdown", "small.md"), ("latex", "small.tex"), ("csv", "small.csv")]
 
 
 def build(study: Study, preset: Preset, store: Path, **options: Any) -> Any:
@@ -38,7 +38,8 @@ def test_renders_as_ever(
         damaged.mkdir()
         (damaged / "cell.json").write_text('{"half": ')
     names[f"{missing.key[:16]}-1"] = "run-4-0"
-    texts = [component(f"reports.{renderer}").render([build(study, preset, tmp_path / "runs")]) for _ in range(2)]
+    module = component(f"reports.render.{renderer}")
+    texts = [module.render([build(study, preset, tmp_path / "runs")]) for _ in range(2)]
     assert texts[0] == texts[1]
     golden(file, texts[0])
 
@@ -50,10 +51,10 @@ def test_one_seed_has_no_deviation_and_no_group_no_multirow(
     plain = replace(study, group=None, rows=study.rows[:2], columns=study.columns[:1], paper="")
     table = build(plain, preset, tmp_path / "runs", seeds=1)
     assert table.notes == ()
-    golden(f"one_seed.{suffix}", component(f"reports.{renderer}").render([table]))
+    golden(f"one_seed.{suffix}", component(f"reports.render.{renderer}").render([table]))
 
 
-@pytest.mark.parametrize(("renderer", "suffix"), [("markdown", "md"), ("latex", "tex"), ("tidy", "csv")])
+@pytest.mark.parametrize(("renderer", "suffix"), [("markdown", "md"), ("latex", "tex"), ("csv", "csv")])
 def test_several_data_sets_stand_side_by_side(
     renderer: str,
     suffix: str,
@@ -65,12 +66,14 @@ def test_several_data_sets_stand_side_by_side(
 ) -> None:
     two = replace(preset, datasets=("digits", "toy"), seeds=1)
     short = replace(study, rows=study.rows[:2], columns=study.columns[:2])
-    golden(f"two_datasets.{suffix}", component(f"reports.{renderer}").render([build(short, two, tmp_path / "runs")]))
+    table = build(short, two, tmp_path / "runs")
+    golden(f"two_datasets.{suffix}", component(f"reports.render.{renderer}").render([table]))
 
 
 def test_several_studies_share_one_csv(study: Study, preset: Preset, tmp_path: Path) -> None:
     other = replace(study, name="other", group=None, rows=[replace(study.rows[0], labels={"Scale": "full"})])
-    text = component("reports.tidy").render([build(one, preset, tmp_path / "runs", seeds=1) for one in (study, other)])
+    tables = [build(one, preset, tmp_path / "runs", seeds=1) for one in (study, other)]
+    text = component("reports.render.csv").render(tables)
     header, *lines = text.splitlines()
     assert header.startswith("study,preset,row,source,reference,Method_name,CaLR,Scale,dataset")
     assert lines[0].startswith("small,tiny,0,runs,,SPOS,false,,digits")
@@ -78,7 +81,7 @@ def test_several_studies_share_one_csv(study: Study, preset: Preset, tmp_path: P
 
 
 def test_latex_escapes_every_special_character() -> None:
-    escape = component("reports.latex").escape
+    escape = component("reports.render.latex").escape
     assert escape(r"\a{b}$c&d#e^f_g%h~i") == (
         r"\textbackslash{}a\{b\}\$c\&d\#e\textasciicircum{}f\_g\%h\textasciitilde{}i"
     )

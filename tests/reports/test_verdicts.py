@@ -1,4 +1,4 @@
-"""Claims against made-up runs: supported, contradicted, undecided, and what there is no data for."""
+"""Statements against made-up runs: supported, contradicted, undecided, and what there is no data for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.components.preset import Preset
 from harness.study.layout import Column, Row
 from harness.study.study import Request, Study
 
-claims: Any = component("reports.claims")
+statements: Any = component("reports.paper.verdicts")
 evidence: Any = component("reports.evidence")
 
 
@@ -75,12 +75,12 @@ def runs(row: int, values: Sequence[float], metric: str = "kendall_tau", dataset
     return [run(row, seed, dataset, "done", **{metric: value}) for seed, value in enumerate(values)]
 
 
-def judged(study: Study, preset: Preset, found: Sequence[Any], claim: str, **wanted: Any) -> Any:
-    """The one judgement of a claim, of the pair whose first row has these labels."""
+def judged(study: Study, preset: Preset, found: Sequence[Any], statement: str, **wanted: Any) -> Any:
+    """The one judgement of a statement, of the pair whose first row has these labels."""
     (one,) = [
         one
-        for one in claims.judge(study, preset, found)
-        if one.claim.id == claim and wanted.items() <= dict(one.pair.first.term.labels).items()
+        for one in statements.judge(study, preset, found)
+        if one.statement.id == statement and wanted.items() <= dict(one.pair.first.term.labels).items()
     ]
     return one
 
@@ -115,7 +115,7 @@ def test_one_seed_is_always_undecided(preset: Preset) -> None:
     one = judged(ABLATION, preset, [*runs(0, [0.1]), *runs(2, [0.9])], "ablation-calr-tau", Method="SPOS")
     assert (one.effect, one.interval, one.seeds, one.verdict) == (pytest.approx(0.8), None, (0,), "undecided")
     spread = [*runs(0, [0.1]), *runs(1, [0.9]), *runs(2, [0.5])]
-    every = [one for one in claims.judge(CLUSTERING, preset, spread) if one.seeds]
+    every = [one for one in statements.judge(CLUSTERING, preset, spread) if one.seeds]
     assert {one.verdict for one in every} == {"undecided"}
     assert len(every) == 5
 
@@ -128,20 +128,20 @@ def test_only_seeds_that_all_rows_have_count(preset: Preset) -> None:
 
 
 def test_no_runs_are_no_data(preset: Preset) -> None:
-    every = claims.judge(ABLATION, preset, [])
+    every = statements.judge(ABLATION, preset, [])
     assert {(one.verdict, one.effect, one.interval, one.seeds) for one in every} == {("no data", None, None, ())}
     one = judged(ABLATION, preset, runs(0, [0.1, 0.2]), "ablation-calr-tau", Method="SPOS")
     assert one.verdict == "no data"
 
 
-def test_a_claim_is_judged_for_every_method_and_data_set(preset: Preset) -> None:
+def test_a_statement_is_judged_for_every_method_and_data_set(preset: Preset) -> None:
     wide = replace(preset, datasets=("digits", "cifar100"))
     found = [*runs(0, [0.1, 0.2]), *runs(2, [0.3, 0.4]), *runs(0, [0.5, 0.5], dataset="cifar100")]
     found += runs(2, [0.4, 0.4], dataset="cifar100")
     verdicts = {
         (one.pair.first.term.labels["Method"], one.dataset): (one.verdict, one.printed)
-        for one in claims.judge(ABLATION, wide, found)
-        if one.claim.id == "ablation-calr-tau"
+        for one in statements.judge(ABLATION, wide, found)
+        if one.statement.id == "ablation-calr-tau"
     }
     # Beside the digits stands what the paper has on CIFAR-10; FSNAS is no row of this study.
     assert verdicts == {
@@ -197,7 +197,7 @@ def test_a_smaller_drop_takes_four_rows(preset: Preset) -> None:
 
 def test_a_row_may_show_another_metric(preset: Preset) -> None:
     found = [run(row, seed, mgcs_1=0.6, mgcs_3=0.3, mgcs_5=0.4) for row in range(3) for seed in (0, 1)]
-    verdicts = [one.verdict for one in claims.judge(SIMILARITY, preset, found)]
+    verdicts = [one.verdict for one in statements.judge(SIMILARITY, preset, found)]
     assert verdicts == ["supported", "contradicted"]
 
 
@@ -205,13 +205,13 @@ def test_spread_over_seeds_needs_more_than_three_of_them(preset: Preset) -> None
     steady, wild = [0.70, 0.71, 0.70, 0.71, 0.70], [0.5, 0.9, 0.4, 0.95, 0.6]
     few = [*runs(0, steady[:3]), *runs(1, wild[:3])]
     many = [*runs(0, steady), *runs(1, wild)]
-    claim = "clustering-random-varies"
-    first = [one for one in claims.judge(CLUSTERING, preset, few) if one.claim.id == claim][0]
-    then = [one for one in claims.judge(CLUSTERING, preset, many) if one.claim.id == claim][0]
+    statement = "clustering-random-varies"
+    first = [one for one in statements.judge(CLUSTERING, preset, few) if one.statement.id == statement][0]
+    then = [one for one in statements.judge(CLUSTERING, preset, many) if one.statement.id == statement][0]
     assert (first.verdict, then.verdict) == ("undecided", "supported")
     assert then.effect == pytest.approx(stdev(wild) - stdev(steady))
     reversed_rows = [*runs(1, steady), *runs(0, wild)]
-    back = [one for one in claims.judge(CLUSTERING, preset, reversed_rows) if one.claim.id == claim][0]
+    back = [one for one in statements.judge(CLUSTERING, preset, reversed_rows) if one.statement.id == statement][0]
     assert back.verdict == "contradicted"
     assert back.interval == (-then.interval[1], -then.interval[0])
 
@@ -231,8 +231,8 @@ def test_quoted_values_stand_against_every_seed_on_the_papers_data_sets_only(pre
     found = runs(0, [99.0, 99.0], "top1_accuracy") + runs(0, [93.5, 93.4], "top1_accuracy", "cifar10")
     verdicts = {
         one.dataset: (one.verdict, one.effect)
-        for one in claims.judge(SOTA, both, found)
-        if one.claim.id == "sota-literature"
+        for one in statements.judge(SOTA, both, found)
+        if one.statement.id == "sota-literature"
     }
     assert verdicts == {"digits": ("no data", None), "cifar10": ("supported", pytest.approx(93.45 - 93.33))}
 
@@ -244,5 +244,5 @@ def test_judgements_are_deterministic_with_many_seeds(preset: Preset) -> None:
     assert len(one.seeds) == 8
 
 
-def test_studies_that_are_not_the_papers_have_no_claims(preset: Preset) -> None:
-    assert claims.judge(replace(ABLATION, name="mine"), preset, runs(0, [0.5])) == []
+def test_studies_that_are_not_the_papers_have_no_statements(preset: Preset) -> None:
+    assert statements.judge(replace(ABLATION, name="mine"), preset, runs(0, [0.5])) == []

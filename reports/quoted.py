@@ -9,7 +9,7 @@ from harness.errors import UserError
 from harness.study.layout import Row
 from harness.study.study import Request, Study
 
-from .paper_numbers import beside, datasets, quoted
+from .paper.numbers import beside, datasets, quoted
 from .values import MARK, Measurement, Quotation, TableRow, Value, ValueColumn, row_name
 
 BEST_KNOWN = ("top1_accuracy",)

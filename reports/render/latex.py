@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from .grid import Grid
+from ..grid import Grid
+from ..values import Label, Table, TableRow, Value, label_text
 from .latex_text import escape
-from .values import Label, Table, TableRow, Value, label_text
 
 SUFFIX = "tex"
 

@@ -1,7 +1,7 @@
-"""What the paper claims of its results, as data that can be tested: `paper/claims.json`, and its types.
+"""What the paper statements of its results, as data that can be tested: `paper/statements.json`, and its types.
 
-A claim names rows of a study by their labels and says how a metric of theirs should compare. What the paper's
-own numbers say of it is computed here; what a store says of it is for `claims`.
+A statement names rows of a study by their labels and says how a metric of theirs should compare. What the paper's
+own numbers say of it is computed here; what a store says of it is for `statements`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.errors import DataError
 
-from .paper_numbers import FOLDER, Number, checked, read_json, tables
+from .numbers import Number, checked, read_json, tables
 
 KINDS = {
     "higher": "the first is higher than the second",
@@ -29,7 +29,7 @@ KINDS = {
     "gain_at_most": "the first exceeds the second by at most so much",
     "more_spread": "the first varies more over seeds than the second",
 }
-"""How rows are compared. An effect above 0 speaks for the claim, whatever its kind."""
+"""How rows are compared. An effect above 0 speaks for the statement, whatever its kind."""
 
 FIGURES = ("1(a)", "2(a)", "2(b)", "2(c)", "2(d)", "5(a)", "5(b)", "A", "B")
 """The figures of the paper that show measurements, as the paper numbers them."""
@@ -45,6 +45,9 @@ _FIELDS: dict[str, Any] = dict.fromkeys(("id", "where", "text", "kind", "metric"
     "bound": _NUMBER,
     "reference": _NUMBER,
 }
+
+
+FILE = Path(__file__).with_name("statements.json")
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,8 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A claim, in our words, and its test: the kind of comparison and the pairs that it must hold for."""
+class Statement:
+    """A statement, in our words, and its test: the kind of comparison and the pairs that it must hold for."""
 
     id: str
     where: str
@@ -100,25 +103,25 @@ class Claim:
 
 
 @lru_cache(maxsize=1)
-def claims() -> tuple[Claim, ...]:
-    """Every claim. Raises `DataError` when the file is not what it should be."""
-    return load(FOLDER / "claims.json")
+def statements() -> tuple[Statement, ...]:
+    """Every statement. Raises `DataError` when the file is not what it should be."""
+    return load(FILE)
 
 
-def load(file: Path) -> tuple[Claim, ...]:
-    """The claims of a file. Raises `DataError`."""
+def load(file: Path) -> tuple[Statement, ...]:
+    """The statements of a file. Raises `DataError`."""
     document = read_json(file)
     if not isinstance(document, list):
-        raise DataError(f"{file}: expected a list of claims")
-    found = tuple(_claim(f"{file}: claim {number}", one) for number, one in enumerate(document, 1))
-    ids = [claim.id for claim in found]
+        raise DataError(f"{file}: expected a list of statements")
+    found = tuple(_statement(f"{file}: statement {number}", one) for number, one in enumerate(document, 1))
+    ids = [statement.id for statement in found]
     if len(set(ids)) < len(ids):
-        raise DataError(f"{file}: two claims are named {next(one for one in ids if ids.count(one) > 1)!r}")
+        raise DataError(f"{file}: two statements are named {next(one for one in ids if ids.count(one) > 1)!r}")
     return found
 
 
 def effect_of(kind: str, first: float, second: float, bound: float, neutral: tuple[float, float]) -> float:
-    """By how much the claim holds; `neutral` is what each side is near to. Not for what varies over seeds."""
+    """By how much the statement holds; `neutral` is what each side is near to. Not for what varies over seeds."""
     effects = {
         "higher": first - second,
         "lower": second - first,
@@ -132,24 +135,24 @@ def effect_of(kind: str, first: float, second: float, bound: float, neutral: tup
     return round(effects[kind], 12)
 
 
-def printed_effect(claim: Claim, pair: Pair, dataset: str) -> float | None:
+def printed_effect(statement: Statement, pair: Pair, dataset: str) -> float | None:
     """The effect by the paper's own numbers on one of its data sets; None where it prints not all of them."""
-    numbers = [[_printed(claim, term, dataset) for term in side.terms] for side in pair.sides]
+    numbers = [[_printed(statement, term, dataset) for term in side.terms] for side in pair.sides]
     if any(number is None for side in numbers for number in side):
         return None
-    if claim.kind == "more_spread":
+    if statement.kind == "more_spread":
         spreads = [float(number.deviation) for (number,) in numbers if number and number.deviation]
         return round(spreads[0] - spreads[1], 12) if len(spreads) == 2 else None
     values = [[float(number.mean) for number in side if number] for side in numbers]
     first, second = (side[0] - sum(side[1:]) for side in (values[0], values[-1]))
-    neutral = 0.0 if claim.reference is None else claim.reference
-    return effect_of(claim.kind, first, second, claim.bound or 0.0, (neutral, neutral))
+    neutral = 0.0 if statement.reference is None else statement.reference
+    return effect_of(statement.kind, first, second, statement.bound or 0.0, (neutral, neutral))
 
 
-def _printed(claim: Claim, term: Term, dataset: str) -> Number | None:
+def _printed(statement: Statement, term: Term, dataset: str) -> Number | None:
     for table in tables():
         # A figure prints no numbers; those of its study's tables are the same runs.
-        if table.name == claim.where or (claim.study and table.study == claim.study):
+        if table.name == statement.where or (statement.study and table.study == statement.study):
             for row in table.rows:
                 if dict(row.labels) == dict(term.labels):
                     for column, value in zip(table.columns, row.values, strict=True):
@@ -158,7 +161,7 @@ def _printed(claim: Claim, term: Term, dataset: str) -> Number | None:
     return None
 
 
-def _claim(place: str, document: Any) -> Claim:
+def _statement(place: str, document: Any) -> Statement:
     checked(place, document, _FIELDS)
     place = f"{place} ({document['id']})"
     where, kind = document["where"], document["kind"]
@@ -179,7 +182,7 @@ def _claim(place: str, document: Any) -> Claim:
     if not pairs:
         raise DataError(f"{place}: it compares nothing")
     names = ("id", "where", "study", "text", "kind", "metric", "bound", "reference", "reading")
-    return Claim(pairs=pairs, **{name: document[name] for name in names})
+    return Statement(pairs=pairs, **{name: document[name] for name in names})
 
 
 def _pairs(place: str, document: Mapping[str, Any]) -> Iterator[Pair]:

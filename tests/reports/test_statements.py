@@ -1,4 +1,4 @@
-"""The claims file names what is there, and the paper's own numbers bear it out."""
+"""The statements file names what is there, and the paper's own numbers bear it out."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from harness.components.discovery import component
 from harness.errors import DataError
 from harness.study.catalogue import all_studies
 
-numbers: Any = component("reports.paper_numbers")
-paper_claims: Any = component("reports.paper_claims")
+numbers: Any = component("reports.paper.numbers")
+statements: Any = component("reports.paper.statements")
 
 DATASETS = ("cifar10", "cifar100", "imagenet16-120", "imagenet")
 STUDIES = {study.name: study for study in all_studies()}
@@ -24,41 +24,41 @@ UNSHOWN = {"gradient_spread", "momentum_spread", "stage_seconds.train"} | {
 """Metrics that runs have, and that tables need not show."""
 
 
-def terms(claim: Any) -> list[Any]:
-    return [term for pair in claim.pairs for side in pair.sides for term in side.terms]
+def terms(statement: Any) -> list[Any]:
+    return [term for pair in statement.pairs for side in pair.sides for term in side.terms]
 
 
 def every(holds: Callable[[Any], bool]) -> list[str]:
-    """The claims for which it does not hold."""
-    return [claim.id for claim in paper_claims.claims() if not holds(claim)]
+    """The statements for which it does not hold."""
+    return [statement.id for statement in statements.statements() if not holds(statement)]
 
 
-def test_every_table_has_a_claim() -> None:
-    named = {claim.where for claim in paper_claims.claims()}
+def test_every_table_has_a_statement() -> None:
+    named = {statement.where for statement in statements.statements()}
     assert {table.name for table in numbers.tables()} <= named
 
 
-def test_a_claim_belongs_to_the_study_of_its_table() -> None:
+def test_a_statement_belongs_to_the_study_of_its_table() -> None:
     studies = {table.name: table.study for table in numbers.tables()}
-    assert every(lambda claim: studies.get(claim.where, claim.study) == claim.study) == []
+    assert every(lambda statement: studies.get(statement.where, statement.study) == statement.study) == []
 
 
-def test_claims_on_tables_name_rows_of_the_paper() -> None:
+def test_statements_on_tables_name_rows_of_the_paper() -> None:
     rows = {table.name: [dict(row.labels) for row in table.rows] for table in numbers.tables()}
     assert every(lambda c: c.where not in rows or all(dict(t.labels) in rows[c.where] for t in terms(c))) == []
 
 
-def test_claims_name_rows_and_metrics_of_the_studies_that_are_here() -> None:
+def test_statements_name_rows_and_metrics_of_the_studies_that_are_here() -> None:
     wrong = []
-    for claim in paper_claims.claims():
-        if claim.study not in STUDIES:
+    for statement in statements.statements():
+        if statement.study not in STUDIES:
             continue
-        study = STUDIES[claim.study]
-        for term in terms(claim):
+        study = STUDIES[statement.study]
+        for term in terms(statement):
             if dict(term.labels) not in [dict(row.labels) for row in study.rows]:
-                wrong.append((claim.id, dict(term.labels)))
+                wrong.append((statement.id, dict(term.labels)))
             if term.metric not in {column.metric for column in study.columns} | UNSHOWN:
-                wrong.append((claim.id, term.metric))
+                wrong.append((statement.id, term.metric))
     assert wrong == []
 
 
@@ -74,21 +74,21 @@ def test_rows_of_the_paper_are_rows_of_the_studies_that_are_here() -> None:
     assert wrong == []
 
 
-def test_the_papers_own_numbers_bear_out_every_claim_that_they_concern() -> None:
+def test_the_papers_own_numbers_bear_out_every_statement_that_they_concern() -> None:
     borne_out: dict[str, set[bool]] = {}
-    for claim in paper_claims.claims():
-        for pair in claim.pairs:
+    for statement in statements.statements():
+        for pair in statement.pairs:
             for dataset in DATASETS:
-                effect = paper_claims.printed_effect(claim, pair, dataset)
+                effect = statements.printed_effect(statement, pair, dataset)
                 if effect is not None:
-                    borne_out.setdefault(claim.id, set()).add(effect > 0)
+                    borne_out.setdefault(statement.id, set()).add(effect > 0)
     assert [name for name, outcomes in borne_out.items() if outcomes != {True}] == []
-    # Figures of spread, time and curves have no printed numbers; every claim on a table has.
-    assert every(lambda claim: claim.id in borne_out or claim.where.startswith("Figure")) == []
+    # Figures of spread, time and curves have no printed numbers; every statement on a table has.
+    assert every(lambda statement: statement.id in borne_out or statement.where.startswith("Figure")) == []
 
 
 @pytest.mark.parametrize(
-    ("claim_id", "dataset", "effect"),
+    ("statement_id", "dataset", "effect"),
     [
         ("main-tau", "cifar10", 0.063),
         ("main-memory", "cifar10", 1.05 - 1901 / 1875),
@@ -102,24 +102,24 @@ def test_the_papers_own_numbers_bear_out_every_claim_that_they_concern() -> None
         ("curves-gradients", "cifar10", None),
     ],
 )
-def test_the_effect_by_the_papers_numbers(claim_id: str, dataset: str, effect: float | None) -> None:
-    (claim,) = [claim for claim in paper_claims.claims() if claim.id == claim_id]
-    assert paper_claims.printed_effect(claim, claim.pairs[0], dataset) == pytest.approx(effect)
+def test_the_effect_by_the_papers_numbers(statement_id: str, dataset: str, effect: float | None) -> None:
+    (statement,) = [statement for statement in statements.statements() if statement.id == statement_id]
+    assert statements.printed_effect(statement, statement.pairs[0], dataset) == pytest.approx(effect)
 
 
 def broken(file: Path, **changes: Any) -> str:
-    """What the loader says of a claim with something changed."""
-    document = [one for one in json.loads((numbers.FOLDER / "claims.json").read_text()) if one["id"] == "main-memory"]
+    """What the loader says of a statement with something changed."""
+    document = [one for one in json.loads((statements.FILE).read_text()) if one["id"] == "main-memory"]
     file.write_text(json.dumps([document[0] | changes]))
     with pytest.raises(DataError) as caught:
-        paper_claims.load(file)
+        statements.load(file)
     assert str(file) in str(caught.value)
     return str(caught.value)
 
 
-def test_a_wrong_claim_is_told_and_which(tmp_path: Path) -> None:
-    file = tmp_path / "claims.json"
-    assert "claim 1 (main-memory): the paper has no 'Table 9'" in broken(file, where="Table 9")
+def test_a_wrong_statement_is_told_and_which(tmp_path: Path) -> None:
+    file = tmp_path / "statements.json"
+    assert "statement 1 (main-memory): the paper has no 'Table 9'" in broken(file, where="Table 9")
     assert "the kind is 'better'; allowed: higher" in broken(file, kind="better")
     assert "need a bound" in broken(file, bound=None)
     assert "need a bound" in broken(file, kind="higher")
@@ -132,18 +132,18 @@ def test_a_wrong_claim_is_told_and_which(tmp_path: Path) -> None:
     assert "lists of labels" in broken(file, each={"Method": "SPOS"})
     assert "wrong type" in broken(file, metric=None)
     file.write_text("{}")
-    with pytest.raises(DataError, match="expected a list of claims"):
-        paper_claims.load(file)
-    one = json.loads((numbers.FOLDER / "claims.json").read_text())[0]
+    with pytest.raises(DataError, match="expected a list of statements"):
+        statements.load(file)
+    one = json.loads((statements.FILE).read_text())[0]
     file.write_text(json.dumps([one, one]))
-    with pytest.raises(DataError, match="two claims are named 'mobilenet-top1'"):
-        paper_claims.load(file)
+    with pytest.raises(DataError, match="two statements are named 'mobilenet-top1'"):
+        statements.load(file)
 
 
-def test_a_row_of_a_claim_may_have_a_metric_of_its_own(tmp_path: Path) -> None:
-    document = json.loads((numbers.FOLDER / "claims.json").read_text())[0]
+def test_a_row_of_a_statement_may_have_a_metric_of_its_own(tmp_path: Path) -> None:
+    document = json.loads((statements.FILE).read_text())[0]
     document["pairs"] = [[{"Ours": True, "@metric": "flops"}, {"Ours": True}]]
-    (tmp_path / "claims.json").write_text(json.dumps([document]))
-    (claim,) = paper_claims.load(tmp_path / "claims.json")
-    assert [term.metric for term in terms(claim)[:2]] == ["flops", "top1_accuracy"]
-    assert dict(terms(claim)[0].labels) == {"Method": "SPOS-S", "Ours": True}
+    (tmp_path / "statements.json").write_text(json.dumps([document]))
+    (statement,) = statements.load(tmp_path / "statements.json")
+    assert [term.metric for term in terms(statement)[:2]] == ["flops", "top1_accuracy"]
+    assert dict(terms(statement)[0].labels) == {"Method": "SPOS-S", "Ours": True}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from harness.errors import UserError
 
-from .tidy import records
-from .values import Table
+from ..values import Table
+from .csv import records
 
 SUFFIX = "parquet"
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.errors import DataError
 
-FOLDER = Path(__file__).with_name("paper")
+FOLDER = Path(__file__).with_name("tables")
 FALLBACK = "cifar10"
 """The paper's data set that stands beside one that it does not have."""
 

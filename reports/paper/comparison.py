@@ -1,4 +1,4 @@
-"""A study's runs against the paper: ours, the paper's and the difference; and what becomes of the paper's claims.
+"""A study's runs against the paper: ours, the paper's and the difference; and what becomes of the paper's statements.
 
 Everything is given as grids of text with the scale above them, so that a small run can never pass for the
 paper's. Knows no particular study.
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from harness.components.preset import Preset
 from harness.study.study import Study
 
-from .claims import VERDICTS, Judgement, column_of, judge
-from .evidence import find
-from .grid import Grid
-from .paper_claims import Pair, Side, Term
-from .paper_numbers import FALLBACK, Number, beside, quoted, tables
-from .tables import lay_out
-from .values import Table, TableRow, Value, ValueColumn, label_text, shown
+from ..evidence import find
+from ..grid import Grid
+from ..tables import lay_out
+from ..values import Table, TableRow, Value, ValueColumn, label_text, shown
+from .numbers import FALLBACK, Number, beside, quoted, tables
+from .statements import Pair, Side, Term
+from .verdicts import VERDICTS, Judgement, column_of, judge
 
 if TYPE_CHECKING:
     from harness.stores.store import Store
@@ -36,7 +36,7 @@ def build(
     overrides: Mapping[str, Any] | None = None,
     where: str | None = None,
 ) -> list[Grid]:
-    """The numbers beside the paper's, and the claims judged: none of them for a study that is not the paper's.
+    """The numbers beside the paper's, and the statements judged: none of them for a study that is not the paper's.
 
     See `evidence.find` for what the arguments mean. Raises `InvalidConfiguration`.
     """
@@ -47,7 +47,7 @@ def build(
         grids.append(beside_the_paper(study, table))
     judgements = judge(study, preset, findings.counted)
     if judgements:
-        grids.append(claims_judged(study, table, judgements))
+        grids.append(statements_judged(study, table, judgements))
     return grids
 
 
@@ -81,18 +81,18 @@ def beside_the_paper(study: Study, table: Table) -> Grid:
     )
 
 
-def claims_judged(study: Study, table: Table, judgements: Sequence[Judgement]) -> Grid:
-    """One line for each claim, pair of rows and data set."""
+def statements_judged(study: Study, table: Table, judgements: Sequence[Judgement]) -> Grid:
+    """One line for each statement, pair of rows and data set."""
     counts = Counter(one.verdict for one in judgements)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
-    readings = dict.fromkeys(one.claim.reading for one in judgements if one.claim.reading)
-    bounded = any(one.claim.bound is not None for one in judgements)
+    readings = dict.fromkeys(one.statement.reading for one in judgements if one.statement.reading)
+    bounded = any(one.statement.bound is not None for one in judgements)
     return Grid(
-        name=f"{study.name}-claims",
-        title=f"{table.title}: the paper's claims",
+        name=f"{study.name}-statements",
+        title=f"{table.title}: the paper's statements",
         scale=table.scale,
         headings=(
-            "Claim",
+            "Statement",
             "Where",
             "Rows",
             "Data set",
@@ -106,10 +106,10 @@ def claims_judged(study: Study, table: Table, judgements: Sequence[Judgement]) -
         numeric=(False, False, False, False, True, False, True, True, False),
         notes=(
             f"Of {len(judgements)} comparisons: {summary}.",
-            "Paired over seeds. An effect above 0 speaks for the claim; the interval is that of a bootstrap over "
+            "Paired over seeds. An effect above 0 speaks for the statement; the interval is that of a bootstrap over "
             "seeds, and decides where it lies wholly on one side of 0. One seed decides nothing.",
             *_chance(judgements),
-            *(["Where a bound is claimed, the effect is what is left up to it."] if bounded else []),
+            *(["Where a bound is stated, the effect is what is left up to it."] if bounded else []),
             *readings,
             *_neutral(study, judgements),
             *_other_data(study, judgements),
@@ -132,11 +132,11 @@ def _chance(judgements: Sequence[Judgement]) -> list[str]:
 def _neutral(study: Study, judgements: Sequence[Judgement]) -> list[str]:
     """Where ours and the paper's effects are not measured from the same point."""
     lines = {}
-    for claim in (one.claim for one in judgements if one.claim.reference is not None):
-        column = column_of(study, claim.metric)
-        if column is not None and column.reference not in (None, claim.reference):
+    for statement in (one.statement for one in judgements if one.statement.reference is not None):
+        column = column_of(study, statement.metric)
+        if column is not None and column.reference not in (None, statement.reference):
             lines[column.label] = (
-                f"{column.label}: the paper takes {claim.reference} for neutral, and so does the paper's effect; "
+                f"{column.label}: the paper takes {statement.reference} for neutral, and so does the paper's effect; "
                 "ours takes the neutral value of each run."
             )
     return [*lines.values()]
@@ -179,13 +179,13 @@ def _signed(text: str) -> str:
 
 
 def _judged(study: Study, one: Judgement) -> tuple[str, ...]:
-    column = column_of(study, one.claim.metric)
-    digits = 3 if one.claim.kind == "factor_at_most" else column.digits if column else None
+    column = column_of(study, one.statement.metric)
+    digits = 3 if one.statement.kind == "factor_at_most" else column.digits if column else None
     own = [] if one.effect is None else [one.effect, *(one.interval or ())]
     texts = [*_numbers(own, digits), DASH, DASH, DASH][:3]
     return (
-        one.claim.text,
-        one.claim.where,
+        one.statement.text,
+        one.statement.where,
         _compared(one.pair),
         one.dataset,
         texts[0],

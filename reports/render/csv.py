@@ -9,8 +9,8 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-from .grid import Grid
-from .values import Label, Table
+from ..grid import Grid
+from ..values import Label, Table
 
 SUFFIX = "csv"
 

@@ -14,18 +14,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..figure_values import FigureValue
+from ..grid import Grid
+from ..provenance import describe
+from ..values import Table, TableRow, Value, ValueColumn, label_text
 from .drawing import draw
-from .figure_values import FigureValue
-from .grid import Grid
-from .provenance import describe
-from .values import Table, TableRow, Value, ValueColumn, label_text
 
 if TYPE_CHECKING:
     import jinja2
 
     from harness.stores.store import Store
 
-    from .report import Section
+    from ..report import Section
 
 SUFFIX = "html"
 FOLDER = Path(__file__).with_name("page")

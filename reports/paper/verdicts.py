@@ -1,7 +1,7 @@
-"""Whether a store's runs support what the paper claims. Knows the kinds of claims and no particular one.
+"""Whether a store's runs support what the paper statements. Knows the kinds of statements and no particular one.
 
 Rows are compared seed by seed: two rows under one seed saw the same data and initial weights. The interval is
-that of the mean over resampled seeds; where it lies wholly on one side of 0 the claim is decided. A single
+that of the mean over resampled seeds; where it lies wholly on one side of 0 the statement is decided. A single
 seed decides nothing, however large its effect.
 """
 
@@ -17,11 +17,11 @@ from harness.components.preset import Preset
 from harness.study.layout import Column, Row
 from harness.study.study import Study
 
+from ..evidence import Evidence
+from ..values import look_up
 from .bootstrap import Numbers, Resamples, interval, mean_interval
-from .evidence import Evidence
-from .paper_claims import Claim, Pair, Side, Term, claims, effect_of, printed_effect
-from .paper_numbers import beside, datasets, quoted
-from .values import look_up
+from .numbers import beside, datasets, quoted
+from .statements import Pair, Side, Statement, Term, effect_of, printed_effect, statements
 
 SUPPORTED, CONTRADICTED, UNDECIDED, NO_DATA = VERDICTS = ("supported", "contradicted", "undecided", "no data")
 FEWEST = 2
@@ -30,15 +30,15 @@ FEWEST = 2
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the runs say of a claim, for one pair of rows on one data set."""
+    """What the runs say of a statement, for one pair of rows on one data set."""
 
-    claim: Claim
+    statement: Statement
     pair: Pair
     dataset: str
     seeds: tuple[int, ...]
     """Those that every row concerned has a value for."""
     effect: float | None
-    """The mean over these seeds; above 0 it speaks for the claim. None without any."""
+    """The mean over these seeds; above 0 it speaks for the statement. None without any."""
     interval: tuple[float, float] | None
     verdict: str
     printed: float | None
@@ -57,19 +57,19 @@ class _Series:
 
 
 def judge(study: Study, preset: Preset, found: Sequence[Evidence]) -> list[Judgement]:
-    """Every claim about the study, pair by pair, on each data set of the preset, from the evidence that counts.
+    """Every statement about the study, pair by pair, on each data set of the preset, from the evidence that counts.
 
     What a study shows for one data set only is judged there only. Rows that the study does not have make no
     judgement: a study may be changed, or not yet be all that the paper has.
     """
     judgements = []
-    for claim in claims():
-        if claim.study != study.name:
+    for statement in statements():
+        if statement.study != study.name:
             continue
         for dataset in preset.datasets:
-            for pair in claim.pairs:
+            for pair in statement.pairs:
                 if _is_asked(study, preset, pair, dataset):
-                    judgements.append(_judged(study, claim, pair, dataset, found))
+                    judgements.append(_judged(study, statement, pair, dataset, found))
     return judgements
 
 
@@ -86,26 +86,26 @@ def _is_asked(study: Study, preset: Preset, pair: Pair, dataset: str) -> bool:
     return True
 
 
-def _judged(study: Study, claim: Claim, pair: Pair, dataset: str, found: Sequence[Evidence]) -> Judgement:
-    printed = printed_effect(claim, pair, beside(dataset))
-    sides = [_side(study, claim, side, dataset, found) for side in pair.sides]
+def _judged(study: Study, statement: Statement, pair: Pair, dataset: str, found: Sequence[Evidence]) -> Judgement:
+    printed = printed_effect(statement, pair, beside(dataset))
+    sides = [_side(study, statement, side, dataset, found) for side in pair.sides]
     seeds = _common(sides)
     if not seeds:
-        return Judgement(claim, pair, dataset, (), None, None, NO_DATA, printed)
-    if claim.kind == "more_spread":
+        return Judgement(statement, pair, dataset, (), None, None, NO_DATA, printed)
+    if statement.kind == "more_spread":
         effect, span = _spread(*([side.at(seed)[0] for seed in seeds] for side in sides))
     else:
-        effects = np.array([_effect(claim, [side.at(seed) for side in sides]) for seed in seeds])
+        effects = np.array([_effect(statement, [side.at(seed) for side in sides]) for seed in seeds])
         effect, span = round(float(effects.mean()), 12), mean_interval(effects)
     if len(seeds) < FEWEST:
-        return Judgement(claim, pair, dataset, seeds, effect, None, UNDECIDED, printed)
+        return Judgement(statement, pair, dataset, seeds, effect, None, UNDECIDED, printed)
     verdict = SUPPORTED if span[0] > 0 else CONTRADICTED if span[1] < 0 else UNDECIDED
-    return Judgement(claim, pair, dataset, seeds, effect, span, verdict, printed)
+    return Judgement(statement, pair, dataset, seeds, effect, span, verdict, printed)
 
 
-def _effect(claim: Claim, sides: Sequence[tuple[float, float]]) -> float:
+def _effect(statement: Statement, sides: Sequence[tuple[float, float]]) -> float:
     (first, near), (second, other) = sides[0], sides[-1]
-    return effect_of(claim.kind, first, second, claim.bound or 0.0, (near, other))
+    return effect_of(statement.kind, first, second, statement.bound or 0.0, (near, other))
 
 
 def _spread(first: Sequence[float], second: Sequence[float]) -> tuple[float, tuple[float, float]]:
@@ -126,26 +126,26 @@ def _common(sides: Sequence[_Series]) -> tuple[int, ...]:
     return tuple(sorted(set.intersection(*measured))) if measured else ()
 
 
-def _side(study: Study, claim: Claim, side: Side, dataset: str, found: Sequence[Evidence]) -> _Series:
-    terms = [_series(study, claim, term, dataset, found) for term in side.terms]
+def _side(study: Study, statement: Statement, side: Side, dataset: str, found: Sequence[Evidence]) -> _Series:
+    terms = [_series(study, statement, term, dataset, found) for term in side.terms]
     if len(terms) == 1:
         return terms[0]
     seeds = _common(terms)
     return _Series({seed: (terms[0].at(seed)[0] - terms[1].at(seed)[0], math.nan) for seed in seeds})
 
 
-def _series(study: Study, claim: Claim, term: Term, dataset: str, found: Sequence[Evidence]) -> _Series:
+def _series(study: Study, statement: Statement, term: Term, dataset: str, found: Sequence[Evidence]) -> _Series:
     row = _row(study, term)
     assert row is not None  # `_is_asked` has seen to it
     if row.source == "paper":
         # Beside another data set the paper's value would compare what cannot be compared.
         number = quoted(study.name, row.labels, term.metric, dataset) if dataset in datasets() else None
         return _Series({}) if number is None else _Series({}, float(number.mean))
-    return _Series(dict(_measured(study, claim, row, term.metric, dataset, found)))
+    return _Series(dict(_measured(study, statement, row, term.metric, dataset, found)))
 
 
 def _measured(
-    study: Study, claim: Claim, row: Row, metric: str, dataset: str, found: Sequence[Evidence]
+    study: Study, statement: Statement, row: Row, metric: str, dataset: str, found: Sequence[Evidence]
 ) -> Iterator[tuple[int, tuple[float, float]]]:
     """By seed, the row's value in its column's unit, and what is neutral there."""
     column = column_of(study, metric)
@@ -154,17 +154,17 @@ def _measured(
     for one in found:
         if (one.request.row, one.request.dataset, one.state) == (number, dataset, "done"):
             value = look_up(one.metrics, row.metrics.get(metric, metric))
-            neutral = _neutral(claim, column, one)
+            neutral = _neutral(statement, column, one)
             if _is_number(value) and neutral is not None:
                 yield one.request.seed, (float(value) * scale, neutral)
 
 
-def _neutral(claim: Claim, column: Column | None, one: Evidence) -> float | None:
-    """What the claim's metric is near to when nothing is there to be seen: by the column, or else by the paper."""
-    if claim.reference is None:
+def _neutral(statement: Statement, column: Column | None, one: Evidence) -> float | None:
+    """What the statement's metric is near to when nothing is there to be seen: by the column, or else by the paper."""
+    if statement.reference is None:
         return math.nan
     if column is None or column.reference is None:
-        return claim.reference
+        return statement.reference
     if not isinstance(column.reference, str):
         return column.reference
     known = look_up(one.metrics, column.reference)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .figure_values import BarPanel, FigureValue, GraphPanel, LinePanel, Panel, PointPanel
+from ..figure_values import BarPanel, FigureValue, GraphPanel, LinePanel, Panel, PointPanel
 from .wirings import draw_wiring
 
 if TYPE_CHECKING:

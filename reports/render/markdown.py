@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from .grid import Grid
-from .values import Table, TableRow, Value, label_text
+from ..grid import Grid
+from ..values import Table, TableRow, Value, label_text
 
 SUFFIX = "md"
 
