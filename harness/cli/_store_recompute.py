@@ -130,7 +130,7 @@ def _reason(answer: Mapping[str, Any]) -> str:
 
 def _follow(events: Iterator[Event], todo: list[tuple[Cell, str]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Show what happens; gives the label of each, and how it ended."""
-    from harness.cli.display import Display
+    from harness.cli._display import Display
 
     with Display(len(todo)) as display:
         for event in events:

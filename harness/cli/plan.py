@@ -25,7 +25,7 @@ def command(
     """
     import os
 
-    from harness.cli.display import duration
+    from harness.cli._display import duration
     from harness.execution.plan import seconds_left
     from harness.execution.states import STATES
 

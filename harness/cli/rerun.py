@@ -107,7 +107,7 @@ def _folder(into: Path | None, cell: Cell) -> Iterator[Path]:
 def _execute(document: Mapping[str, Any], label: str) -> int:
     """Run it; 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
     from harness.cli._signals import on_signals
-    from harness.cli.display import Display
+    from harness.cli._display import Display
     from harness.execution.executors.executor import Job, Stopping
     from harness.execution.executors.local import execute
 

@@ -178,7 +178,7 @@ def command(
 
 def _follow(events: Iterator[Event], agenda: Agenda, stopping: Stopping, store: Path) -> dict[str, str]:
     """Show what happens to the work; gives the errors by cell."""
-    from harness.cli.display import Display
+    from harness.cli._display import Display
     from harness.stores.directory.crash import record_crash
 
     run_ids: dict[int, str] = {}

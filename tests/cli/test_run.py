@@ -20,7 +20,7 @@ from harness.execution.executors.local import GRACE
 from harness.stores.directory.store import DirectoryStore
 from tests.processes import all_gone, descendants
 
-REPOSITORY = Path(discovery.__file__).resolve().parents[1]
+REPOSITORY = Path(discovery.__file__).resolve().parents[2]
 
 METHODS = """
 import os, signal, time

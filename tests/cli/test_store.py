@@ -33,7 +33,7 @@ from tests.conftest import TOY
 from tests.mongod import Mongod
 from tests.stored_runs import forge, store_run
 
-REPOSITORY = Path(discovery.__file__).resolve().parents[1]
+REPOSITORY = Path(discovery.__file__).resolve().parents[2]
 TINY = ["--preset", "tiny", "--seeds", "3"]
 Capture = pytest.CaptureFixture[str]
 Mongo = Database[dict[str, Any]]

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from harness.data import SPLITS, DataSet, cache
+from harness.components.dataset import SPLITS, DataSet
+from harness.data import cache
 from harness.data.loader import DeviceLoader, in_order
 from harness.errors import DataError
 from tests.data.formats import small_set

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness.data import SPLITS, DataSet, cache, trees
+from harness.components.dataset import SPLITS, DataSet
+from harness.data import cache, trees
 from harness.data.folder import FOLDER
 from harness.errors import DataError
 from tests.data.formats import png, random_bytes, write_tree

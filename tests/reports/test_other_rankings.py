@@ -14,8 +14,8 @@ from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Study
-from tests.stages.test_retrain import CHILD
 from tests.stored_runs import store_run
+from tests.training.stages.test_retrain import CHILD
 
 TINY = get_preset("tiny")
 STUDY = Study(

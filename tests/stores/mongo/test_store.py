@@ -32,8 +32,7 @@ from harness.stores.mongo.store import MongoStore
 from harness.stores.upkeep.archive import export_runs
 from harness.stores.upkeep.importing import import_into_directory
 from tests.stored_runs import forge
-
-from .conftest import RESULT, TIME, cell, finish
+from tests.stores.conftest import RESULT, TIME, cell, finish
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]

@@ -38,7 +38,7 @@ PROGRAM = """
 import json, sys, threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from harness.stores.claims import ClaimLost, Lease
+from harness.stores.claims.lease import ClaimLost, Lease
 
 kind, where, name, lease = sys.argv[1:]
 if kind == "directory":

@@ -12,7 +12,7 @@ from harness.training import allocator as memory
 
 FAULTS = """
 import resource, sys
-from harness.memory import keep_freed_memory
+from harness.training.allocator import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 for _ in range(3):

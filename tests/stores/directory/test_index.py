@@ -33,9 +33,8 @@ from harness.stores.directory.run_directory import (
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import supersede
 from harness.stores.stored import Problem, StoredRun, stored_run
-
-from .conftest import RESULT as OUTCOME
-from .conftest import cell, finish
+from tests.stores.conftest import RESULT as OUTCOME
+from tests.stores.conftest import cell, finish
 
 FILES = (CELL, RUN, RESULT, METRICS, PREDICTIONS, WEIGHTS, COMPLETION, "invalid.json", "rankings/aa.json")
 
@@ -143,7 +142,7 @@ def test_reading_with_the_index_is_reading_without(stock: list[Path], plan: list
 OPENED = """
 import sys
 from pathlib import Path
-from harness.stores.directory import DirectoryStore
+from harness.stores.directory.store import DirectoryStore
 store = Path(sys.argv[1])
 opened = []
 sys.addaudithook(lambda event, arguments: event == "open" and opened.append(str(arguments[0])))

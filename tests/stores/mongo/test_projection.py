@@ -39,8 +39,7 @@ from harness.stores.mongo.projection import project, revision
 from harness.stores.mongo.snapshot import INLINE
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import unsynced
-
-from .conftest import RESULT, TIME, cell, finish
+from tests.stores.conftest import RESULT, TIME, cell, finish
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]

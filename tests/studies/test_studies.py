@@ -99,6 +99,6 @@ def test_curves_have_about_ten_points(preset: str, every: int) -> None:
 def test_a_copied_study_file_is_a_study(tmp_path: Path) -> None:
     (study,) = find_studies("ablation_calr_ms")
     copied = tmp_path / "mine.py"
-    copied.write_text((Path(__file__).parents[1] / "studies" / "ablation_calr_ms.py").read_text())
+    copied.write_text((Path(__file__).parents[2] / "studies" / "ablation_calr_ms.py").read_text())
     (same,) = find_studies(str(copied))
     assert [row.settings for row in same.rows] == [row.settings for row in study.rows]

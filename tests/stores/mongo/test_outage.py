@@ -27,8 +27,7 @@ from harness.stores.mongo.projection import project
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import sync, unsynced
 from tests.mongod import Mongod, free_port
-
-from .conftest import RESULT, TIME, cell, finish
+from tests.stores.conftest import RESULT, TIME, cell, finish
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]

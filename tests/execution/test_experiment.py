@@ -176,7 +176,7 @@ def test_a_run_in_sacreds_layout(trained: tuple[Path, list[dict[str, Any]]]) -> 
 def test_nothing_private_is_stored(trained: tuple[Path, list[dict[str, Any]]]) -> None:
     (found,) = stored(trained[0])
     text = "".join(path.read_text() for path in (trained[0] / found.id).glob("*.json"))
-    for path in (Path.cwd(), Path(__file__).parents[1], trained[0] / found.id):
+    for path in (Path.cwd(), Path(__file__).parents[2], trained[0] / found.id):
         assert str(path) not in text
 
 

@@ -75,8 +75,8 @@ def test_costs_are_plain_json() -> None:
 
 RETURNED = """
 import torch
-from harness.cost import Meter
-from harness.memory import keep_freed_memory
+from harness.training.cost import Meter
+from harness.training.allocator import keep_freed_memory
 keep_freed_memory()
 meter = Meter(torch.device("cpu"))
 held = torch.ones(8 << 20)  # 32 MB that training holds

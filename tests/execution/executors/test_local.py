@@ -16,7 +16,7 @@ from harness.execution.executors.executor import Event, Job, Stopping
 from harness.execution.executors.local import ServerFailed, execute
 from tests.processes import all_gone
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 # Targets such as harness.execution.experiment:run_job, in a module that imports in no time.
 TARGETS = """

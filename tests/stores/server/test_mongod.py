@@ -174,7 +174,7 @@ def test_a_silent_server_is_given_up_and_ended(data: Path, tmp_path: Path, monke
 
 def test_without_any_mongod_the_ways_to_get_one_are_told() -> None:
     """Without site-packages there is no wheel, without PATH no program."""
-    code = "from harness.errors import UserError\nfrom harness import mongod\n"
+    code = "from harness.errors import UserError\nfrom harness.stores.server import mongod\n"
     code += "try: mongod.find_mongod()\nexcept UserError as error: print(error)\n"
     said = subprocess.run(
         [sys.executable, "-S", "-c", code],

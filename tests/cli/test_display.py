@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.cli.display import Display, duration
+from harness.cli._display import Display, duration
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ from harness.training.stages import train as stage
 from harness.training.state import CellState
 from harness.training.trial import run_cell
 from harness.truth.table import TableBenchmark
-from tests.stages.test_retrain import CHILD, RETRAIN
 from tests.stored_runs import store_run
-from tests.test_checkpoint import toy
+from tests.stores.test_checkpoints import toy
+from tests.training.stages.test_retrain import CHILD, RETRAIN
 
 TINY = get_preset("tiny")
 

@@ -19,8 +19,7 @@ from harness.errors import InvalidConfiguration, UnknownName, UserError
 from harness.files import sha256, write_json
 from harness.stores.directory.run_directory import declare_invalid, write_ranking
 from harness.stores.directory.store import DirectoryStore, StoredRun
-
-from .conftest import RESULT, cell
+from tests.stores.conftest import RESULT, cell
 
 Make = Callable[..., Path]
 

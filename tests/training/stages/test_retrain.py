@@ -30,7 +30,7 @@ from harness.training.stages.retrain import best_found, retrain, with_valid
 from harness.training.stages.standalone import StandaloneRecipe, train_standalone
 from harness.training.trial import Outcome, retrain_cell
 from tests.stored_runs import store_run
-from tests.test_checkpoint import Record, Stop, checkpoint, seed_globals, toy, weights
+from tests.stores.test_checkpoints import Record, Stop, checkpoint, seed_globals, toy, weights
 
 RETRAIN = {"epochs": 3, "batch_size": 16}
 CHILD = Study(

@@ -15,8 +15,7 @@ from harness.stores.directory.run_directory import CELL, declare_invalid, write_
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import sync, unsynced
-
-from .conftest import RESULT, cell, finish
+from tests.stores.conftest import RESULT, cell, finish
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]
@@ -55,7 +54,7 @@ def test_several_processes_sync_at_once(
         make_run(seed)
     script = (
         "import sys, pathlib, pymongo\n"
-        "from harness.stores.directory import DirectoryStore\nfrom harness.stores.sync import sync\n"
+        "from harness.stores.directory.store import DirectoryStore\nfrom harness.stores.mongo.sync import sync\n"
         "database = pymongo.MongoClient(sys.argv[1])[sys.argv[2]]; sys.stdin.read(1)\n"
         "print(*sync(DirectoryStore(pathlib.Path(sys.argv[3])), database).failed)\n"
     )
