@@ -247,8 +247,9 @@ def _members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, list[Reques
 
 def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]) -> dict[str, list[Request]]:
     """By id, the runs whose cell the study asks for under their preset and the overrides beside them."""
-    from harness.presets import PRESETS
+    from harness.components.preset import presets_of
 
+    presets = presets_of(study.about)
     groups: dict[tuple[str, str], list[StoredRun]] = {}
     with_overrides: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run, overrides in chosen:
@@ -258,12 +259,12 @@ def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]
     members: dict[str, list[Request]] = {}
     for place, group in groups.items():
         preset, _ = place
-        if preset not in PRESETS:
+        if preset not in presets:
             continue
         seeds = sorted({int(run.cell["config"]["seed"]) for run in group})
         try:
             requests = expand_stored(
-                study, PRESETS[preset], lambda: (one for one, _ in chosen), 1, with_overrides[place]
+                study, presets[preset], lambda: (one for one, _ in chosen), 1, with_overrides[place]
             )
         except UserError:  # overrides of another study, which this one has no row for
             continue

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from harness import results
 from harness.components.discovery import component
+from harness.components.preset import get_preset
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.presets import get_preset
 from harness.query import translate
 from harness.stores.directory.run_directory import write_ranking
 from harness.stores.directory.store import DirectoryStore, StoredRun

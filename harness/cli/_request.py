@@ -30,6 +30,35 @@ class WithUpdates(click.Command):
         return [*super().collect_usage_pieces(ctx), "[with KEY=VALUE…]"]
 
 
+def preset_option(command: F) -> F:
+    """`--preset`, by default the one that the default preset names."""
+
+    def resolve(context: click.Context, option: click.Parameter, value: str | None) -> str:
+        from harness.components.preset import default_preset
+
+        return value or default_preset().name
+
+    text = "The scale, of each study's own space.  [default: demo, unless yours is another]"
+    return click.option("--preset", metavar="P", callback=resolve, help=text)(command)
+
+
+def with_preset(studies: list[Study], preset: str) -> list[Study]:
+    """The studies whose space has the preset; the others are left out, each with a line that says so.
+
+    Raises `UnknownName` when none has it.
+    """
+    from harness.components.preset import get_preset, presets_of
+
+    kept = [study for study in studies if preset in presets_of(study.about)]
+    if not kept:
+        get_preset(preset, studies[0].about if studies else None)
+    for study in studies:
+        if study not in kept:
+            has = ", ".join(presets_of(study.about))
+            click.echo(f"left out: {study.name}; {study.about} has no preset {preset!r}, only {has}", err=True)
+    return kept
+
+
 def request_options(command: F) -> F:
     """STUDY… --all --preset --seeds --only --store."""
     for option in (
@@ -38,10 +67,10 @@ def request_options(command: F) -> F:
             "--only",
             multiple=True,
             metavar="KEY=VALUE,…",
-            help="Only cells with these values, such as method.name=spos,fairnas,seed=0.",
+            help="Only cells with these values, such as train.epochs=20,seed=0.",
         ),
         click.option("--seeds", type=click.IntRange(1), help="How many seeds, from 0 on.  [default: the preset's]"),
-        click.option("--preset", default="demo", show_default=True, help="The scale."),
+        preset_option,
         click.option("--all", "everything", is_flag=True, help="All known studies."),
         click.argument("names", metavar="[STUDY]...", nargs=-1),
     ):
@@ -78,9 +107,8 @@ def plan_of(
 ) -> Plan:
     """The plan as the command line asks for it; see `make_plan`."""
     from harness.execution.plan import make_plan
-    from harness.presets import get_preset
     from harness.study.overrides import parse_only, parse_updates
 
     overrides = parse_updates(updates)
     chosen = parse_only(only)
-    return make_plan(studies, get_preset(preset), runs, seeds=seeds, overrides=overrides, only=chosen, check=check)
+    return make_plan(studies, preset, runs, seeds=seeds, overrides=overrides, only=chosen, check=check)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli._request import WithUpdates, chosen_studies, plan_of
+from harness.cli._request import WithUpdates, chosen_studies, plan_of, with_preset
 from harness.cli._store_option import store_option
 from harness.cli._store_places import amount, connected
 from harness.cli._values import Size
@@ -49,7 +49,7 @@ def export_command(
 
     if file.exists():
         raise UserError(f"{file} exists already: remove it, or give another name")
-    studies = chosen_studies((study,), everything=False)
+    studies = with_preset(chosen_studies((study,), everything=False), preset)
     opened = store.open()
     stored = opened.runs()
     plan = plan_of(studies, stored, preset=preset, seeds=seeds, only=(), updates=updates, check=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
+from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options, with_preset
 from harness.cli._signals import on_signals
 from harness.cli._values import Size
 from harness.errors import Unreachable
@@ -54,7 +54,7 @@ def recompute(
     from harness.stores.claims.lease import LEASE
     from harness.study.overrides import parse_updates
 
-    studies = chosen_studies(names, everything)
+    studies = with_preset(chosen_studies(names, everything), preset)
     shared = {
         "kind": "rank",
         "store": str(store.directory.absolute()),

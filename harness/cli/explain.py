@@ -1,4 +1,4 @@
-"""`harness explain`: what a preset sets, and where the released code's preset differs from the paper's."""
+"""`harness explain`: what a preset sets, and in what it differs from another."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from harness.components.preset import Preset
-    from harness.points import Point
+    from harness.components.preset import Difference, Preset
 
 INDENT = "  "
 
 
 @click.command("explain")
 @click.argument("preset")
-def command(preset: str) -> None:
-    """Show what PRESET means: its settings; for `official`, what differs from `paper`, point by point, and why."""
-    from harness.presets import OFFICIAL, get_preset
+@click.option("--space", help="Whose preset.  [default: the default preset's space]")
+def command(preset: str, space: str | None) -> None:
+    """Show what PRESET means: its settings, or what differs from the preset that it is made from, and why."""
+    from harness.components.preset import get_preset
 
-    found = get_preset(preset)
-    for line in [*_heading(found), "", *(_points() if found is OFFICIAL else _settings(found))]:
+    found = get_preset(preset, space)
+    base = get_preset(found.differs_from, found.space) if found.differs_from else None
+    for line in [*_heading(found), "", *(_differences(found, base) if base else _settings(found))]:
         click.echo(line)
 
 
@@ -44,35 +45,33 @@ def _settings(preset: Preset) -> Iterator[str]:
         yield from (f"{INDENT}{text}" for text in _assignments(settings))
 
 
-def _points() -> Iterator[str]:
-    from harness.points import POINTS
-
-    different = [point for point in POINTS if _changes(point)]
-    yield f"It differs from `paper` in {len(different)} points; all else is as `harness explain paper` shows."
-    for point in different:
+def _differences(preset: Preset, base: Preset) -> Iterator[str]:
+    different = [one for one in preset.differences if _changes(one, base)]
+    yield f"It differs from `{base.name}` in {len(different)} ways; all else is as `harness explain {base.name}` shows."
+    for one in different:
         yield ""
-        yield point.name
-        yield from _block({"paper": point.paper, "official": point.official, "why": point.why})
-        yield from _block({"set by": "; ".join(_changes(point))})
+        yield one.name
+        yield from _block({base.name: one.other, preset.name: one.own, "why": one.why})
+        yield from _block({"set by": "; ".join(_changes(one, base))})
     yield ""
     yield "The same in both:"
-    for point in POINTS:
-        if not _changes(point):
+    for one in preset.differences:
+        if not _changes(one, base):
             yield ""
-            yield point.name
-            yield from _block({"both": point.paper, "why": point.why})
+            yield one.name
+            yield from _block({"both": one.other, "why": one.why})
 
 
-def _changes(point: Point) -> list[str]:
-    """The options of a point, with what they are for the paper."""
-    from harness.presets import PAPER
-
-    changes = [f"supernets trained on {point.trained_on}, rank.truth each data set"] if point.trained_on else []
-    for method, settings in {"": point.settings, **point.by_method}.items():
-        paper = {**PAPER.settings, **PAPER.by_method.get(method, {})}
+def _changes(difference: Difference, base: Preset) -> list[str]:
+    """The options of a difference, with what they are in the other preset."""
+    changes = []
+    if difference.trained_on:
+        changes.append(f"supernets trained on {difference.trained_on}, rank.truth each data set")
+    for method, settings in {"": difference.settings, **difference.by_method}.items():
+        known = {**base.settings, **base.by_method.get(method, {})}
         for key, text in zip(settings, _assignments(settings), strict=True):
-            before = _shown(paper[key] if key in paper else _default(key))
-            changes.append(f"{text} (paper: {before})" + (f" for {method}" if method else ""))
+            before = _shown(known[key] if key in known else _default(key))
+            changes.append(f"{text} ({base.name}: {before})" + (f" for {method}" if method else ""))
     return changes
 
 

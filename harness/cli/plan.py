@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
+from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options, with_preset
 from harness.stores.places import Places
 
 
@@ -29,7 +29,7 @@ def command(
     from harness.execution.plan import seconds_left
     from harness.execution.states import STATES
 
-    studies = chosen_studies(names, everything)
+    studies = with_preset(chosen_studies(names, everything), preset)
     runs = store.open().runs()
     plan = plan_of(studies, runs, preset=preset, seeds=seeds, only=only, updates=updates)
     for study in studies:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli._request import WithUpdates, chosen_studies
+from harness.cli._request import WithUpdates, chosen_studies, preset_option, with_preset
 from harness.cli._store_option import store_option
 from harness.errors import UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.components.preset import Preset
     from harness.stores.store import Store
     from harness.study.study import Study
 
@@ -29,9 +28,9 @@ FORMATS = {
 
 @click.command("report", cls=WithUpdates)
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
-@click.option("--preset", default="demo", show_default=True, metavar="P", help="Whose runs the tables show.")
+@preset_option
 @click.option("--seeds", type=click.IntRange(1), help="How many seeds are asked for.  [default: as the preset says]")
-@click.option("--where", metavar="EXPR", help="Only runs for which this holds, e.g. \"method.name == 'spos'\".")
+@click.option("--where", metavar="EXPR", help="Only runs for which this holds, such as \"train.epochs > 10\".")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="markdown", show_default=True)
 @click.option("--references", is_flag=True, help="Add rows for predictors that trained nothing.")
 @click.option("--compare", is_flag=True, help="Add ours against the paper's numbers, and the paper's statements.")
@@ -60,7 +59,7 @@ def command(
     Figures are written as SVG and PDF.
     """
     from harness.components.discovery import component
-    from harness.presets import get_preset
+    from harness.components.preset import get_preset
     from harness.study.overrides import parse_updates
 
     if out is None and form == "parquet":
@@ -68,12 +67,18 @@ def command(
     if out is None and form == "csv" and compare:
         raise UserError("tables and their comparison have different columns, and go into two files: say --out DIR")
     report, renderer = component("reports.report"), component(FORMATS[form])
-    scale, opened = get_preset(preset), store.open()
+    opened = store.open()
     overrides = parse_updates(updates)
-    chosen = _chosen(studies, scale, opened, overrides)
+    chosen = _chosen(studies, preset, opened, overrides)
     drawn = figures and (out is not None or form == "html")
-    asked = report.Asked(scale, seeds, overrides, where, references, drawn, compare)
-    sections = [report.section(study, opened, asked) for study in _told(chosen)]
+    sections = [
+        report.section(
+            study,
+            opened,
+            report.Asked(get_preset(preset, study.about), seeds, overrides, where, references, drawn, compare),
+        )
+        for study in _told(chosen)
+    ]
     if strict:
         report.require_complete(sections, opened.name)
     if out is None:
@@ -83,19 +88,22 @@ def command(
         _write(out / name, content)
 
 
-def _chosen(names: tuple[str, ...], preset: Preset, store: Store, overrides: dict[str, Any]) -> list[Study]:
+def _chosen(names: tuple[str, ...], preset: str, store: Store, overrides: dict[str, Any]) -> list[Study]:
     """The studies that are named, or all that have runs. Raises `UserError` when there are none."""
     from harness.components.discovery import component
+    from harness.components.preset import get_preset, presets_of
     from harness.study.catalogue import all_studies
 
     if names:
-        return chosen_studies(names, everything=False)
+        return with_preset(chosen_studies(names, everything=False), preset)
     has_runs = component("reports.tables").has_runs
-    found = [study for study in all_studies() if has_runs(study, preset, store, overrides)]
+    get_preset(preset)  # one that no space has is a mistake
+    known = [study for study in all_studies() if preset in presets_of(study.about)]
+    found = [study for study in known if has_runs(study, get_preset(preset, study.about), store, overrides)]
     if not found:
         raise UserError(
-            f"no study has a run under preset {preset.name} in {store.name}; "
-            f"`harness run STUDY --preset {preset.name}` makes some"
+            f"no study has a run under preset {preset} in {store.name}; "
+            f"`harness run STUDY --preset {preset}` makes some"
         )
     return found
 

@@ -106,8 +106,8 @@ def _folder(into: Path | None, cell: Cell) -> Iterator[Path]:
 
 def _execute(document: Mapping[str, Any], label: str) -> int:
     """Run it; 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
-    from harness.cli._signals import on_signals
     from harness.cli._display import Display
+    from harness.cli._signals import on_signals
     from harness.execution.executors.executor import Job, Stopping
     from harness.execution.executors.local import execute
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options
+from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options, with_preset
 from harness.cli._signals import on_signals
 from harness.cli._values import Duration, Size
 from harness.errors import Unreachable, UserError
@@ -81,7 +81,7 @@ def command(
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise UserError(f"--device {device}: allowed are cpu, cuda and cuda:NUMBER")
     overrides = parse_updates(updates)
-    studies = chosen_studies(names, everything)
+    studies = with_preset(chosen_studies(names, everything), preset)
     shared: dict[str, Any] = {
         "store": str(store.directory.absolute()),
         "preset": preset,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from harness.cli._request import chosen_studies
+from harness.cli._request import chosen_studies, with_preset
 from harness.cli._store_option import store_option
 from harness.stores.places import Places
 
@@ -22,8 +22,8 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
     STUDY is a study file or the name of a known study; all known ones by default. A cell that is stored
     without everything that its study asks for counts as waiting.
     """
+    from harness.components.preset import default_preset, presets_of
     from harness.execution.plan import make_plan
-    from harness.presets import PRESETS, get_preset
 
     studies = chosen_studies(names, everything=not names)
     reader = store.open()
@@ -31,11 +31,14 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
         click.echo(f"there is no store {store.directory} yet", err=True)
     runs = reader.runs()
     used = {run.preset for run in runs}
-    presets = [get_preset(preset)] if preset else [p for p in PRESETS.values() if p.name in used] or [PRESETS["demo"]]
     width = max([len("study"), *(len(study.name) for study in studies)])
     click.echo(f"{'study':{width}}  {'preset':8}  {'cells':>5}  " + "  ".join(f"{name:>11}" for name in COLUMNS))
+    if preset:
+        studies = with_preset(studies, preset)
     for study in studies:
-        for scale in presets:
+        known = presets_of(study.about)
+        scales = [preset] if preset else [name for name in known if name in used] or [default_preset().name]
+        for scale in (known[name] for name in scales if name in known):
             plan = make_plan([study], scale, runs, seeds=seeds, check=False)
             counts = plan.states
             counts["waiting"] += counts["rank"] + counts["again"]

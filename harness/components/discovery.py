@@ -29,7 +29,7 @@ from harness.errors import BrokenComponent, NameCollision, UserError
 ROOT = "harness_components"
 ENTRY_POINT_GROUP = "harness.components"
 
-_LOADED_AT_DISCOVERY = ("methods", "spaces")
+_LOADED_AT_DISCOVERY = ("methods", "spaces", "studies/presets")
 _FOLDERS = ("methods", "spaces", "studies", "reports")
 # The engine's own components: these packages register themselves when imported.
 _BUILT_IN = ("harness.data.shipped",)
@@ -208,6 +208,8 @@ def _package(folder: Path) -> str:
             # All at once, so that a study finds our reports as `..reports`.
             for name in _FOLDERS:
                 _make_package(f"{ROOT}.ours.{name}", _state.ours / name)
+        elif f"{folder.parent.name}/{folder.name}" in _LOADED_AT_DISCOVERY:
+            _make_package(f"{_package(folder.parent)}.{folder.name}", folder)
         else:
             plain = f"{ROOT}.user.{folder.name}"
             is_user = folder.name in _FOLDERS and folder.parent == _current_directory()

@@ -1,17 +1,47 @@
-"""What a preset is: a scale under a name. Knows no particular one."""
+"""What a preset is: a scale under a name, one for each space that has it. Knows no particular one.
+
+Presets are ordinary configuration, which `with key=value` can override. They are registered by files in
+`studies/presets/`, ours and the user's, under their space and name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.components.registries import PRESETS
+from harness.errors import UnknownName
+
 ByName = Mapping[str, Mapping[str, Any]]
+
+_DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference between two presets: what each does, how it is known, and the settings that make it so.
+
+    One without settings is a point that might differ, and does not.
+    """
+
+    name: str
+    other: str
+    """What the other preset does."""
+    own: str
+    """What this one does."""
+    why: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What makes the difference, as dotted configuration keys."""
+    by_method: ByName = field(default_factory=dict)
+    """The same, for rows of one method only."""
+    trained_on: str | None = None
+    """The one data set that supernets are trained on (`Preset.trained_on`)."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A scale. `settings` are dotted configuration keys.
+    """A scale of one space. `settings` are dotted configuration keys.
 
     Options of components are for the rows that have the component. A row's own settings come first.
     """
@@ -21,6 +51,7 @@ class Preset:
     seeds: int
     datasets: tuple[str, ...]
     """The data sets that a study reports on."""
+    space: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     by_method: ByName = field(default_factory=dict)
     """Settings for the rows of one method only; they come before `settings`."""
@@ -32,8 +63,79 @@ class Preset:
     """The one data set that supernets are trained on, whichever judges them; None for each on its own."""
     equal_passes: bool = False
     """Whether `train.epochs` is divided by the passes that a method makes per epoch."""
+    differs_from: str | None = None
+    """The preset of the same space that this one is made from, if it is known by its differences."""
+    differences: Sequence[Difference] = ()
+    """In what it differs from that one, in order; `harness explain` prints them."""
 
     def places(self, dataset: str) -> dict[str, Any]:
         """What is trained on, and what judges, where `dataset` is reported on."""
         places: dict[str, Any] = {"dataset": self.trained_on or dataset, "benchmark": self.benchmark or dataset}
         return places | ({"rank.truth": dataset} if self.trained_on else {})
+
+    def with_differences(self, differences: Iterable[Difference], name: str, summary: str) -> Preset:
+        """This preset with the settings of these differences, under another name."""
+        made = tuple(differences)
+        settings, by_method = dict(self.settings), {method: dict(own) for method, own in self.by_method.items()}
+        trained_on = self.trained_on
+        for difference in made:
+            settings |= difference.settings
+            for method, own in difference.by_method.items():
+                by_method.setdefault(method, {}).update(own)
+            trained_on = difference.trained_on or trained_on
+        return replace(
+            self,
+            name=name,
+            summary=summary,
+            settings=settings,
+            by_method=by_method,
+            trained_on=trained_on,
+            differs_from=self.name,
+            differences=made,
+        )
+
+
+def register(preset: Preset) -> Preset:
+    """Register a preset under its space and name."""
+    PRESETS.register(f"{preset.space}/{preset.name}", summary=preset.summary)(preset)
+    return preset
+
+
+def register_default(preset: Preset) -> Preset:
+    """Register what holds where nothing else says anything.
+
+    `settings` is then the configuration's own default (space, data set, benchmark and the names of components), and
+    `name` the scale of commands that name none. There is one default.
+    """
+    PRESETS.register(_DEFAULT, summary=preset.summary)(preset)
+    return preset
+
+
+def default_preset() -> Preset:
+    """What `register_default` was given. Raises `UnknownName` when nothing was."""
+    found: Preset = PRESETS.get(_DEFAULT)
+    return found
+
+
+def presets_of(space: str | None = None) -> dict[str, Preset]:
+    """The presets of a space (of the default one for None) by name.
+
+    A space without any has those of the default space: a scale is not lost on a user's own space.
+    """
+    own = _registered(space or default_preset().space)
+    return own or _registered(default_preset().space)
+
+
+def get_preset(name: str, space: str | None = None) -> Preset:
+    """The preset of that name for a space. Raises `UnknownName`."""
+    found = presets_of(space)
+    if name not in found:
+        everywhere = {key.rpartition("/")[2] for key in PRESETS.names() if key != _DEFAULT}
+        kind = f"preset of {space}" if name in everywhere else "preset"
+        raise UnknownName.among(kind, name, found if name in everywhere else everywhere)
+    return found[name]
+
+
+def _registered(space: str) -> dict[str, Preset]:
+    prefix = f"{space}/"
+    return {key.removeprefix(prefix): PRESETS.get(key) for key in PRESETS.names() if key.startswith(prefix)}

@@ -15,7 +15,7 @@ from harness.components.benchmark import benchmark_for
 from harness.components.clustering import ClusterRule
 from harness.components.dataset import fingerprint
 from harness.components.method import Method
-from harness.components.preset import Preset
+from harness.components.preset import Preset, get_preset
 from harness.components.registries import BENCHMARKS, DATASETS, SPACES
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
@@ -62,7 +62,7 @@ class Plan:
 
 def make_plan(
     studies: Sequence[Study],
-    preset: Preset,
+    preset: Preset | str,
     runs: Sequence[StoredRun],
     *,
     seeds: int | None = None,
@@ -70,13 +70,18 @@ def make_plan(
     only: Filter | None = None,
     check: bool = True,
 ) -> Plan:
-    """The plan of these studies.
+    """The plan of these studies. A preset by name is the one of each study's space.
 
     Raises `InvalidConfiguration` for anything that could not run, unless `check` says that nothing shall;
     neither images nor ground truth need be here.
     """
+    presets = {
+        study.name: get_preset(preset, study.about) if isinstance(preset, str) else preset for study in studies
+    }
     requests = [
-        request for study in studies for request in expand_stored(study, preset, lambda: runs, seeds, overrides)
+        request
+        for study in studies
+        for request in expand_stored(study, presets[study.name], lambda: runs, seeds, overrides)
     ]
     chosen = matching([request.cell.config.json() for request in requests], only or {})
     requests = [request for request, fits in zip(requests, chosen, strict=True) if fits]
@@ -93,9 +98,8 @@ def make_plan(
     for key, same in by_key.items():
         # Named after who asks for it itself, if anybody does.
         named = next((request for request in same if all(request is not one for one in parents)), same[0])
-        label = _label(
-            rows[named.study][named.row].labels, named, preset, "search" if any(named is one for one in parents) else ""
-        )
+        kind = "search" if any(named is one for one in parents) else ""
+        label = _label(rows[named.study][named.row].labels, named, presets[named.study], kind)
         if check:
             checks.check(label, same[0].cell.config)
         work.append(stand(label, same, attempts.get(key, [])))

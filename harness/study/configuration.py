@@ -12,9 +12,10 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from harness.components.preset import default_preset
 from harness.components.registries import BENCHMARKS, CLUSTER_RULES, DATASETS, METHODS, SAMPLERS, SCHEDULES, SPACES
 from harness.components.registry import Registry
 from harness.components.space import NetworkSettings
@@ -196,10 +197,10 @@ class Observe:
 class Retraining:
     """How the best-ranked architecture is trained as a network of its own, at the supernet's width and depth.
 
-    The defaults are those of NAS-Bench-201's own training.
+    The schedule is the default preset's unless one is named.
     """
 
-    schedule: Component = Component("cosine")
+    schedule: Component = Component("")
     epochs: int = 200
     batch_size: int = 256
     learning_rate: float = 0.1
@@ -209,8 +210,9 @@ class Retraining:
     """Whether the images that ranked are trained on, too: where the benchmark's training set holds both."""
 
     def __post_init__(self) -> None:
-        built = self.schedule.build(SCHEDULES, "retrain.schedule")
-        object.__setattr__(self, "schedule", Component(self.schedule.name, dataclasses.asdict(built)))
+        named = self.schedule if self.schedule.name else replace(self.schedule, name=default_name("schedule.name"))
+        built = named.build(SCHEDULES, "retrain.schedule")
+        object.__setattr__(self, "schedule", Component(named.name, dataclasses.asdict(built)))
         for name in ("epochs", "batch_size"):
             require(getattr(self, name) >= 1, f"retrain.{name} must be at least 1, not {getattr(self, name)}")
         require(self.learning_rate > 0, f"retrain.learning_rate must be above 0, not {self.learning_rate}")
@@ -220,15 +222,18 @@ class Retraining:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that one run is determined by."""
+    """Everything that one run is determined by.
 
-    space: str = "nasbench201"
-    dataset: str = "digits"
-    benchmark: str = "digits"
-    method: Component = Component("spos")
-    schedule: Component = Component("cosine")
-    clusters: Component = Component("none")
-    sampler: Component = Component("uniform")
+    A name that is not given is the one that the default preset has.
+    """
+
+    space: str = ""
+    dataset: str = ""
+    benchmark: str = ""
+    method: Component = Component("")
+    schedule: Component = Component("")
+    clusters: Component = Component("")
+    sampler: Component = Component("")
     network: Network = Network()
     train: Training = Training()
     optimiser: Optimiser = Optimiser()
@@ -243,8 +248,11 @@ class RunConfig:
         # that mean the same are equal, as objects and as text.
         for key, kind in hints(RunConfig).items():
             value = getattr(self, key)
+            if key in NAMES and value == "":
+                value = default_name(key)
             if key in COMPONENTS:
                 component = as_component(value, key)
+                component = component if component.name else replace(component, name=default_name(f"{key}.name"))
                 value = Component(component.name, dataclasses.asdict(component.build(COMPONENTS[key], key)))
             elif dataclasses.is_dataclass(value) and isinstance(value, kind):
                 value = read(type(value), vars(value), key)
@@ -286,6 +294,11 @@ class RunConfig:
     def canonical(self) -> str:
         """Canonical JSON: equal configurations give equal text."""
         return json.dumps(self.json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def default_name(key: str) -> str:
+    """What the default preset has at that key: the name of a space, data set, benchmark or component."""
+    return str(default_preset().settings[key])
 
 
 def _flat(component: Mapping[str, Any]) -> dict[str, Any]:

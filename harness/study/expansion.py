@@ -13,7 +13,7 @@ from harness.components.registries import SPACES
 from harness.components.registry import Registry
 from harness.errors import InvalidConfiguration
 from harness.seeds import chance
-from harness.study.configuration import COMPONENTS, Retraining, RunConfig
+from harness.study.configuration import COMPONENTS, Retraining, RunConfig, default_name
 from harness.study.fingerprints import are_here, can_be_judged, remember_images, remember_rankings
 from harness.study.study import Request, Study
 from harness.study.trial import Cell
@@ -34,7 +34,10 @@ def expand(
     overrides = dotted(overrides or {})
     requests = []
     unused = {key for key in overrides if _component_option(key) or key.startswith("retrain.")}
-    rows = [(number, dotted(row.settings)) for number, row in enumerate(study.rows) if row.source == "runs"]
+    common = {"space": study.space} if study.space else {}
+    rows = [
+        (number, {**common, **dotted(row.settings)}) for number, row in enumerate(study.rows) if row.source == "runs"
+    ]
     kept = [(n, own) for n, own in rows if all(overrides.get(key, value) == value for key, value in own.items())]
     if not kept:
         _explain(study, overrides)
@@ -80,7 +83,7 @@ def _configured(
         if section == "retrain" and document.get("retrain") is None:
             return False
         if key.startswith("retrain.schedule.") and not key.endswith(".name"):
-            schedule = merged.get("retrain.schedule.name", "cosine")
+            schedule = merged.get("retrain.schedule.name", default_name("schedule.name"))
             return key.rpartition(".")[2] in _options(COMPONENTS["schedule"], schedule)
         return not _component_option(key) or option in _options(COMPONENTS[section], names[section])
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.components.preset import default_preset
 from harness.errors import InvalidConfiguration
 from harness.study.layout import Column, Figure, Row
 from harness.study.trial import Cell
@@ -30,6 +31,14 @@ class Study:
     """The paper's tables that it rebuilds, separated by commas."""
     group: str | None = None
     figures: Sequence[Figure] = ()
+    space: str = ""
+    """The space of its rows, unless they name one themselves; by default that of the default preset."""
+
+    @property
+    def about(self) -> str:
+        """The space that the study is about: it says which presets are meant."""
+        named = [row.settings["space"] for row in self.rows if "space" in row.settings]
+        return self.space or (str(named[0]) if named else default_preset().space)
 
     def __post_init__(self) -> None:
         labels = [tuple(row.labels) for row in self.rows]

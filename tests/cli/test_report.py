@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.presets import get_preset
+from harness.components.preset import get_preset
 from harness.stores.directory.run_directory import predictions_document, write_ranking
 from harness.stores.directory.store import StoredRun
 from harness.study.catalogue import find_studies

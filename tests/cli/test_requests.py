@@ -9,7 +9,7 @@ import pytest
 
 from harness.cli import main
 from harness.components import discovery
-from harness.presets import get_preset
+from harness.components.preset import get_preset
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request

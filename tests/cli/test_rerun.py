@@ -12,8 +12,8 @@ import pytest
 
 from harness.cli import main
 from harness.components import discovery
+from harness.components.preset import get_preset
 from harness.execution.job import run_job
-from harness.presets import get_preset
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand

@@ -17,8 +17,8 @@ from pymongo.database import Database
 
 from harness.cli import main
 from harness.components import discovery
+from harness.components.preset import get_preset
 from harness.execution.job import run_job
-from harness.presets import get_preset
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.directory.run_directory import predictions_document, write_ranking
 from harness.stores.directory.store import DirectoryStore

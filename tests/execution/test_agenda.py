@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.components.preset import get_preset
 from harness.errors import UserError
 from harness.execution.agenda import Agenda
 from harness.execution.executors.executor import Event, Job, Later
 from harness.execution.plan import make_plan
 from harness.execution.states import Work
-from harness.presets import get_preset
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import Store

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from harness.components.preset import get_preset
 from harness.components.registries import BENCHMARKS
 from harness.errors import DataError, InvalidConfiguration
 from harness.execution.job import run_job
 from harness.execution.plan import make_plan
-from harness.presets import get_preset
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.configuration import RunConfig

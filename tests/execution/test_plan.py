@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.components.preset import get_preset
 from harness.errors import InvalidConfiguration
 from harness.execution.plan import Plan, make_plan, seconds_left
 from harness.execution.states import union
-from harness.presets import get_preset
 from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import Observe
 from harness.study.expansion import expand

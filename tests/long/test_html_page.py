@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.presets import get_preset
+from harness.components.preset import get_preset
 from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row

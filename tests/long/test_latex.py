@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.presets import get_preset
+from harness.components.preset import get_preset
 from harness.study.catalogue import all_studies
 from harness.study.expansion import expand
 from tests.stored_runs import store_run

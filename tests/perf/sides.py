@@ -192,12 +192,12 @@ def plain_data(batches: str) -> Turn:
 
 
 def demo_cell(seed: int) -> RunConfig:
-    from harness.presets import PRESETS
+    from harness.components.preset import get_preset
     from harness.study.catalogue import find_studies
     from harness.study.expansion import expand
 
     (study,) = find_studies("ablation_calr_ms")
-    return next(iter(expand(study, PRESETS["demo"]))).cell.config.with_valid(seed=seed)
+    return next(iter(expand(study, get_preset("demo")))).cell.config.with_valid(seed=seed)
 
 
 def cell() -> Turn:

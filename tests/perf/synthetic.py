@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from harness.presets import PRESETS
+from harness.components.preset import get_preset
 from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.run_directory import (
     CELL,
@@ -50,12 +50,12 @@ def fill(store: Path, number: int) -> None:
 def _asked(number: int) -> Iterator[tuple[Request, Mapping[str, Any]]]:
     """The plain study first, then the same with other learning rates, each for as many seeds as are needed."""
     (study,) = find_studies(STUDY)
-    plain = expand(study, PRESETS[PRESET])
+    plain = expand(study, get_preset(PRESET))
     yield from ((request, {}) for request in plain)
     seeds = -(-(number - len(plain)) // (RATES * len(study.rows)))
     for rate in range(1, RATES + 1):
         overrides = {"optimiser.learning_rate": rate / 1000}
-        yield from ((request, overrides) for request in expand(study, PRESETS[PRESET], seeds, overrides))
+        yield from ((request, overrides) for request in expand(study, get_preset(PRESET), seeds, overrides))
 
 
 def _template(store: Path, request: Request) -> dict[str, bytes]:

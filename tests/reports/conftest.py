@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.components.preset import Preset
-from harness.presets import get_preset
+from harness.components.preset import Preset, get_preset
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Study

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from harness.cli._store_recompute import _rankings
 from harness.components.discovery import component
+from harness.components.preset import get_preset
 from harness.execution.plan import make_plan
-from harness.presets import get_preset
 from harness.results import record
 from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand

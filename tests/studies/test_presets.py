@@ -17,14 +17,12 @@ from harness import results
 from harness.cli import main
 from harness.components.dataset import DataSet
 from harness.components.discovery import component
-from harness.components.preset import Preset
+from harness.components.preset import Preset, get_preset
 from harness.components.registries import BENCHMARKS, SPACES
 from harness.components.selection import equal_count, equal_width
 from harness.components.space import Architecture
 from harness.data.loader import Batch
 from harness.metrics import kendall_tau
-from harness.points import POINTS, SAME
-from harness.presets import OFFICIAL, PAPER, PRESETS, with_points
 from harness.seeds import chance
 from harness.stores.directory.run_directory import predictions_document, write_ranking
 from harness.stores.directory.store import DirectoryStore
@@ -38,6 +36,9 @@ from harness.training.supernet import SupernetTraining
 from harness.truth.imported import AccuracyTable, ImportedBenchmark
 from tests.stored_runs import store_run
 
+OFFICIAL, PAPER = get_preset("official"), get_preset("paper")
+DIFFERENCES = OFFICIAL.differences
+SAME = component("studies.presets._paper_and_code").SAME
 SPACE = SPACES.get("nasbench201")()
 DATASETS = ("cifar10", "cifar100", "imagenet16-120")
 CALR = {"schedule.name": "calr"}
@@ -49,9 +50,9 @@ STEPS_PER_EPOCH = 2
 
 def flipped(*names: str) -> Preset:
     """The paper's preset with only these points as in the released code."""
-    points = [point for point in POINTS if point.name in names]
+    points = [point for point in DIFFERENCES if point.name in names]
     assert len(points) == len(names)
-    return with_points(points, "flipped", "")
+    return PAPER.with_differences(points, "flipped", "")
 
 
 def requests(
@@ -314,20 +315,20 @@ def test_every_difference_between_the_two_is_a_point_and_every_point_a_differenc
     different = {key for key in official if key not in paper or official[key] != paper[key]}
     set_by_points = [
         (method, key)
-        for point in POINTS
+        for point in DIFFERENCES
         for method, own in {"": point.settings, **point.by_method}.items()
         for key in own
     ]
     assert paper.keys() <= official.keys()
     assert len(set_by_points) == len(set(set_by_points)) and set(set_by_points) == different
     assert (PAPER.trained_on, OFFICIAL.trained_on) == (None, "cifar10")
-    for point in POINTS:
+    for point in DIFFERENCES:
         changes = bool(point.settings or point.by_method or point.trained_on)
-        assert changes == (point.official != SAME), point.name
+        assert changes == (point.own != SAME), point.name
     # Each flip alone changes some row's configuration.
     rows = [("spos", {}), ("spos", CALR), ("fairnas", {}), ("fsnas", {})]
-    for point in POINTS:
-        if point.official != SAME and not point.trained_on:
+    for point in DIFFERENCES:
+        if point.own != SAME and not point.trained_on:
             preset = flipped(point.name)
             assert any(configured(preset, m, row) != configured(PAPER, m, row) for m, row in rows), point.name
 
@@ -350,7 +351,7 @@ def test_the_scale_of_the_paper(preset: Preset, method: str, epochs: int) -> Non
 
 
 def test_small_is_judged_by_the_official_benchmark(imported: ImportedBenchmark) -> None:
-    (request,) = requests(PRESETS["small"], 1, method="spos")
+    (request,) = requests(get_preset("small"), 1, method="spos")
     config = request.cell.config
     assert (config.dataset, config.benchmark) == ("cifar10-16", "nasbench201")
     assert (config.network.width, config.network.depth) == (8, 1)

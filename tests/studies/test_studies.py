@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.components.preset import get_preset, presets_of
 from harness.execution.plan import make_plan
-from harness.presets import PRESETS, get_preset
 from harness.study.catalogue import all_studies, find_studies
 from harness.study.configuration import Observe
 from harness.study.expansion import expand
@@ -44,7 +44,7 @@ def test_these_are_all() -> None:
     assert [study.name for study in all_studies()] == NAMES
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", list(presets_of()))
 def test_can_be_planned(study: Study, preset: str) -> None:
     plan = make_plan([study], get_preset(preset), [], seeds=1)
     assert plan.work and set(plan.states) == {"waiting"}

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from harness.components import discovery
-from harness.components.preset import Preset
+from harness.components.preset import Preset, get_preset
 from harness.components.registries import BENCHMARKS
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.presets import get_preset
 from harness.study.catalogue import find_studies
 from harness.study.configuration import Observe, Ranking, RunConfig
 from harness.study.expansion import apply, expand

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from harness.components.dataset import DataSet
+from harness.components.preset import get_preset
 from harness.components.registries import DATASETS, SPACES
 from harness.errors import InvalidConfiguration
 from harness.execution.agenda import Agenda
 from harness.execution.executors.executor import Event, Job, Later
 from harness.execution.plan import make_plan
-from harness.presets import get_preset
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import Retraining, RunConfig

@@ -1,37 +1,18 @@
-"""Where the paper and its released code differ, or might: point by point, each as the options that make it so.
+"""Where the paper and its released code differ, or might: each difference with the options that make it so.
 
 The preset `paper` follows the text and, where it is silent, the benchmark's own scheme that it says it
-follows. The preset `official` is `paper` with the settings of all these points. A point without settings
+follows. The preset `official` is `paper` with the settings of all these differences. One without settings
 is the same in both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
-
-@dataclass(frozen=True)
-class Point:
-    """One point: what the paper does, what the released code does, and how it is known."""
-
-    name: str
-    paper: str
-    official: str
-    why: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """What makes the difference, as dotted configuration keys."""
-    by_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The same, for rows of one method only."""
-    trained_on: str | None = None
-    """The one data set that supernets are trained on (`Preset.trained_on`)."""
-
+from harness.components.preset import Difference
 
 SAME = "the same"
 
-POINTS = (
-    Point(
+DIFFERENCES = (
+    Difference(
         "supernets",
         "one for each data set",
         "one on CIFAR-10, scored against the truth of all three data sets",
@@ -39,7 +20,7 @@ POINTS = (
         "sets and does not say how many supernets were trained. Each judgement's truth is rank.truth",
         trained_on="cifar10",
     ),
-    Point(
+    Difference(
         "selection for τ",
         "the best of each of 400 chunks of equal count, by the data set's own accuracy",
         "the best of each non-empty bin of 400 equally wide ones of ImageNet16-120's accuracy: 327 for every data set",
@@ -47,7 +28,7 @@ POINTS = (
         "that of the equally wide bins, in their order",
         {"rank.selection": "equal-width", "rank.selection_on": "imagenet16-120"},
     ),
-    Point(
+    Difference(
         "Nesterov and clipping",
         "Nesterov's momentum (off where momentum is 0), gradients clipped at norm 5, for all methods",
         "the same, but FairNAS's gradients are not clipped",
@@ -55,48 +36,48 @@ POINTS = (
         "line that clips commented out",
         by_method={"fairnas": {"optimiser.clip": None}},
     ),
-    Point(
+    Difference(
         "FairNAS's baseline learning rate",
         "cosine",
         "constant 0.025",
         "the paper's table of schedules calls the baseline cosine; the script builds that scheduler and never steps it",
         by_method={"fairnas": {"schedule.name": "constant"}},
     ),
-    Point(
+    Difference(
         "FairNAS with CaLR",
         "Algorithm 2: gradients times their learning rates go into the momentum, W ← W − μ",
         "losses times (1 − t/T)^γ, learning rate 0.025",
         "equal but for weight decay, which is not weighted in the script, and for what clipping and Nesterov see",
         {"train.weighting": "loss"},
     ),
-    Point(
+    Difference(
         "complexity C(α)",
         "the benchmark's count of parameters",
         "the released formula: without batch normalisation and without the classifier's bias",
         "the paper says parameters; the script counts them by a formula of its own, always for 10 classes",
         {"schedule.complexity": "parameters-released"},
     ),
-    Point(
+    Difference(
         "t",
         "1 … T",
         "0 … T − 1",
         "Algorithms 1 to 3 count steps from 1, so the last step has rate 0; the scripts count from 0",
         {"train.first_step": 0},
     ),
-    Point(
+    Difference(
         "FSNAS's split edge",
         "drawn once per run",
         "edge 0 (1←0)",
         'the paper says "randomly"; the script fixes it',
         by_method={"fsnas": {"method.split": 0}},
     ),
-    Point(
+    Difference(
         "momentum separation's edge",
         "drawn once per run (FSNAS: not the split edge)",
         SAME,
         "whether it was drawn anew for each of the three runs is not said",
     ),
-    Point(
+    Difference(
         "inactive parameters",
         "untouched",
         "weight decay and momentum go on",
@@ -104,13 +85,13 @@ POINTS = (
         "removing them, so every optimiser goes on with what it has once touched",
         {"optimiser.inactive": "decay"},
     ),
-    Point(
+    Difference(
         "batch normalisation",
         "not affine, statistics of the batch at hand",
         SAME,
         "the paper is silent; the released supernet is so everywhere (network.batch_norm)",
     ),
-    Point(
+    Difference(
         "top-1",
         "the best-ranked architecture; with several supernets, the best of each, then the best of these by its "
         "looked-up accuracy",
@@ -118,7 +99,7 @@ POINTS = (
         "the paper retrains the best of each of FSNAS's sub-supernets and takes the best; the scripts look nothing up",
         {"rank.top1": False},
     ),
-    Point(
+    Difference(
         "average pooling, initial weights, data split",
         "as in the benchmark",
         SAME,

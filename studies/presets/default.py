@@ -1,0 +1,24 @@
+"""What a configuration is where nothing else says anything, and the scale of commands that name none."""
+
+from __future__ import annotations
+
+from harness.components.preset import Preset, register_default
+
+register_default(
+    Preset(
+        space="nasbench201",
+        name="demo",
+        summary="what holds where nothing else says anything; `demo` is the scale of commands that name none",
+        seeds=3,
+        datasets=("digits",),
+        settings={
+            "space": "nasbench201",
+            "dataset": "digits",
+            "benchmark": "digits",
+            "method.name": "spos",
+            "schedule.name": "cosine",
+            "clusters.name": "none",
+            "sampler.name": "uniform",
+        },
+    )
+)

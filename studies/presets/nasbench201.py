@@ -1,0 +1,138 @@
+"""The scales of NAS-Bench-201.
+
+`tiny` is for tests, `demo` for the embedded benchmark, `small` for real images on a CPU. These give every
+method equal passes: `epochs` is what a method with one supernet and one path per step gets, others get
+their share. `paper` is what the paper writes, `official` what its released code does where they differ.
+"""
+
+from __future__ import annotations
+
+from harness.components.preset import Preset, register
+
+from ._paper_and_code import DIFFERENCES
+
+SPACE = "nasbench201"
+
+TINY = register(
+    Preset(
+        "tiny",
+        "half a second a cell, for tests",
+        seeds=2,
+        datasets=("digits",),
+        space=SPACE,
+        settings={
+            "network.width": 4,
+            "network.depth": 1,
+            "train.epochs": 5,
+            "train.batch_size": 512,
+            "optimiser.learning_rate": 0.1,
+            "rank.images": 64,
+            "rank.candidates": 10,
+            "rank.bins": 20,
+            "rank.top_sample": 20,
+            "retrain.epochs": 1,
+            "retrain.batch_size": 512,
+        },
+        equal_passes=True,
+    )
+)
+
+DEMO = register(
+    Preset(
+        "demo",
+        "the embedded benchmark, seconds a cell",
+        seeds=3,
+        datasets=("digits",),
+        space=SPACE,
+        settings={
+            "network.width": 4,
+            "network.depth": 1,
+            "train.epochs": 20,
+            "train.batch_size": 64,
+            "optimiser.learning_rate": 0.1,
+            "rank.images": 256,
+            "rank.candidates": 200,
+            "rank.top_sample": 500,
+            # As the embedded table of ground truth was made.
+            "retrain.epochs": 2,
+            "retrain.batch_size": 64,
+        },
+        equal_passes=True,
+    )
+)
+
+SMALL = register(
+    Preset(
+        "small",
+        "real CIFAR-10 at 16×16 and the official benchmark, a reduced network, minutes a cell on a CPU",
+        seeds=3,
+        datasets=("cifar10-16",),
+        space=SPACE,
+        settings={
+            "network.width": 8,
+            "network.depth": 1,
+            "train.epochs": 60,
+            "train.batch_size": 64,
+            "optimiser.learning_rate": 0.025,
+            "rank.images": 1000,
+            "rank.candidates": 300,
+            "rank.selection_on": "imagenet16-120",
+            "rank.top_sample": 500,
+            "retrain.epochs": 20,
+            "retrain.batch_size": 256,
+        },
+        by_dataset={"cifar10-16": {"retrain.with_valid": True}},
+        benchmark="nasbench201",
+        equal_passes=True,
+    )
+)
+
+PAPER = register(
+    Preset(
+        "paper",
+        "as the paper writes it, on the official benchmark",
+        seeds=3,
+        datasets=("cifar10", "cifar100", "imagenet16-120"),
+        space=SPACE,
+        settings={
+            "network.width": 16,
+            "network.depth": 5,
+            "network.batch_norm": "batch-statistics",
+            "train.epochs": 250,
+            "train.batch_size": 64,
+            "train.first_step": 1,
+            "train.weighting": "algorithm-2",
+            "optimiser.learning_rate": 0.025,
+            "optimiser.momentum": 0.9,
+            "optimiser.nesterov": True,
+            "optimiser.weight_decay": 5e-4,
+            "optimiser.clip": 5.0,
+            "optimiser.inactive": "untouched",
+            "schedule.gamma_prime": 4.0,
+            "schedule.complexity": "parameters",
+            "rank.images": None,
+            "rank.batch_size": 256,
+            "rank.candidates": None,
+            "rank.selection": "equal-count",
+            "rank.bins": 400,
+            "rank.top1": True,
+            "rank.top_sample": None,
+            "retrain.epochs": 200,
+            "retrain.batch_size": 256,
+            "retrain.learning_rate": 0.1,
+            "retrain.momentum": 0.9,
+            "retrain.weight_decay": 5e-4,
+        },
+        # The benchmark trains its networks on all 50,000 images of CIFAR-10, the halves of the supernet's split.
+        by_dataset={"cifar10": {"retrain.with_valid": True}},
+        by_method={"fairnas": {"train.epochs": 200}, "fsnas": {"train.epochs": 300, "method.split": None}},
+        benchmark="nasbench201",
+    )
+)
+
+
+OFFICIAL = register(
+    PAPER.with_differences(
+        DIFFERENCES, "official", "as the authors' released code does it where it differs from the paper"
+    )
+)
