@@ -2,6 +2,6 @@
 
 from harness.components import moved
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 moved.install()

@@ -73,7 +73,7 @@ class Unreachable(HarnessError):
 
 
 class Diverged(HarnessError):
-    """Training left the finite numbers. The cell has no result; the other cells go on."""
+    """Training left the finite numbers. The trial has no result; the other trials go on."""
 
     def __init__(self, step: int, loss: float) -> None:
         # Both go to Exception, or the error could not cross a process boundary (pickle calls cls(*args)).

@@ -1,4 +1,4 @@
-"""Why a job is interrupted: told to stop, out of time, or no longer the owner of its cell.
+"""Why a job is interrupted: told to stop, out of time, or no longer the owner of its trial.
 
 A signal carries no reason. Whoever sends one to the main thread says it here first; the handler raises it.
 """

@@ -64,7 +64,7 @@ def runs(
 ) -> pandas.DataFrame:
     """One row a run: what it was asked to do, what came out, what it cost.
 
-    With a study, only the runs whose cell it asks for under the run's own preset, without overrides if
+    With a study, only the runs whose trial it asks for under the run's own preset, without overrides if
     it does so (as in its report), else with the run's; the study's row and labels beside them, and the
     ranking that it asks for, missing if that was not made (a run that the study judges by several data
     sets' truth stands there once for each: `rank_truth`). `where` is a condition on the columns. `all`
@@ -125,7 +125,7 @@ def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
     opened = _store_of(runs, store)
     rows: list[tuple[str, str, float]] = []
     for run in _stored(runs, opened):
-        space = SPACES.get(run.cell["config"]["space"])()
+        space = SPACES.get(run.trial["config"]["space"])()
         predicted = opened.predictions(run)
         rows += [(run.id, space.format(space.architecture(number)), value) for number, value in predicted.items()]
     table = pandas.DataFrame(rows, columns=["run_id", "architecture", "predicted"])
@@ -154,7 +154,7 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
         "preset": run.preset,
         "overridden": bool(run.overrides),
     }
-    _add_columns(columns, run.cell["config"])
+    _add_columns(columns, run.trial["config"])
     _add_columns(columns, {key: value for key, value in result.items() if key not in ("diverged", "observed")})
     columns["diverged"] = diverged is not None
     _add_columns(columns, {"diverged": diverged or {}})
@@ -230,9 +230,9 @@ def _one_study(name: str) -> Study:
 
 def _as_asked(run: StoredRun, request: Request) -> dict[str, Any]:
     """The run's columns, with the ranking that the request asks for in place of the run's own."""
-    config = request.cell.config
+    config = request.trial.config
     measured = columns_of({"rank": vars(config.rank), "benchmark": config.benchmark})
-    return record(run, request.cell.ranking_key) | measured | {"overridden": request.overridden}
+    return record(run, request.trial.ranking_key) | measured | {"overridden": request.overridden}
 
 
 def _members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, list[Request]]:
@@ -246,7 +246,7 @@ def _members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, list[Reques
 
 
 def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]) -> dict[str, list[Request]]:
-    """By id, the runs whose cell the study asks for under their preset and the overrides beside them."""
+    """By id, the runs whose trial the study asks for under their preset and the overrides beside them."""
     from harness.components.preset import presets_of
 
     presets = presets_of(study.about)
@@ -261,7 +261,7 @@ def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]
         preset, _ = place
         if preset not in presets:
             continue
-        seeds = sorted({int(run.cell["config"]["seed"]) for run in group})
+        seeds = sorted({int(run.trial["config"]["seed"]) for run in group})
         try:
             requests = expand_stored(
                 study, presets[preset], lambda: (one for one, _ in chosen), 1, with_overrides[place]
@@ -270,8 +270,8 @@ def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]
             continue
         asked: dict[str, list[Request]] = {}
         for first, seed in product(requests, seeds):
-            request = dataclasses.replace(first, seed=seed, cell=first.cell.with_seed(seed))
-            same = asked.setdefault(request.cell.key, [])
+            request = dataclasses.replace(first, seed=seed, trial=first.trial.with_seed(seed))
+            same = asked.setdefault(request.trial.key, [])
             if not same or same[0].row == request.row:
                 same.append(request)
         members |= {run.id: asked[run.key] for run in group if run.key in asked}

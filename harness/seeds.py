@@ -1,6 +1,6 @@
-"""Randomness comes from identity: one seed per purpose, derived from the cell's seed and a name.
+"""Randomness comes from identity: one seed per purpose, derived from the trial's seed and a name.
 
-Two methods compared under one seed therefore see the same data order and initial weights, and a cell
+Two methods compared under one seed therefore see the same data order and initial weights, and a trial
 gives the same result whatever ran before it. No module of the harness draws from a global generator.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from typing import Any
 
 
 def derive(seed: int, *names: str | int) -> int:
@@ -16,6 +17,12 @@ def derive(seed: int, *names: str | int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def chance(seed: int, *names: str | int) -> random.Random:
+def make_rng(seed: int, *names: str | int) -> random.Random:
     """A generator of its own for the purpose that `names` describe."""
     return random.Random(derive(seed, *names))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "chance":  # its name until version 0.1
+        return make_rng
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

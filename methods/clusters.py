@@ -18,7 +18,7 @@ from harness.seeds import derive
 class NoClusters(ClusterRule):
     """One momentum buffer for all subnets: no separation."""
 
-    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+    def bind(self, space: Space, fixed: Fixed, rng: random.Random) -> Clustering:
         return Clustering(1, lambda path: 0)
 
 
@@ -32,7 +32,7 @@ class ByOperation(ClusterRule):
     at: tuple[int, ...] | None = None
     """The edges themselves, instead of drawing them."""
 
-    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+    def bind(self, space: Space, fixed: Fixed, rng: random.Random) -> Clustering:
         free = _open_decisions(space, fixed)
         if self.at is not None:
             for decision in self.at:
@@ -45,7 +45,7 @@ class ByOperation(ClusterRule):
             return _by_decisions(space, self.at)
         if not 1 <= self.edges <= len(free):
             raise InvalidConfiguration(f"clusters.edges must be 1 to {len(free)} in {space.name}, not {self.edges}")
-        return _by_decisions(space, tuple(sorted(chance.sample(free, self.edges))))
+        return _by_decisions(space, tuple(sorted(rng.sample(free, self.edges))))
 
 
 @CLUSTER_RULES.register("first-layer")
@@ -53,7 +53,7 @@ class ByOperation(ClusterRule):
 class ByFirstLayer(ClusterRule):
     """By the operation of the first searchable layer (the paper's rule for macro spaces)."""
 
-    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+    def bind(self, space: Space, fixed: Fixed, rng: random.Random) -> Clustering:
         return _by_decisions(space, (_open_decisions(space, fixed)[0],))
 
 
@@ -62,7 +62,7 @@ class ByFirstLayer(ClusterRule):
 class ByLastLayer(ClusterRule):
     """By the operation of the last searchable layer."""
 
-    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+    def bind(self, space: Space, fixed: Fixed, rng: random.Random) -> Clustering:
         return _by_decisions(space, (_open_decisions(space, fixed)[-1],))
 
 
@@ -73,13 +73,13 @@ class Random(ClusterRule):
 
     clusters: int = 5
 
-    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+    def bind(self, space: Space, fixed: Fixed, rng: random.Random) -> Clustering:
         subnets = prod(count for decision, count in enumerate(space.choices) if decision not in fixed)
         if not 1 <= self.clusters <= subnets:
             raise InvalidConfiguration(
                 f"clusters.clusters must be 1 to the number of subnets, {subnets}, not {self.clusters}"
             )
-        salt = chance.getrandbits(63)
+        salt = rng.getrandbits(63)
         # Hashed, not stored: works on spaces that cannot be enumerated.
         return Clustering(self.clusters, lambda path: derive(salt, *path) % self.clusters, decisions=None)
 

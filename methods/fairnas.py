@@ -44,8 +44,8 @@ class FairNAS(Method):
             return drawn_paths(training, self.paths_per_step(training.space))
         held = dict(training.part.fixed)
         for decision in training.clustering.decisions or ():
-            held[decision] = training.chance.randrange(training.space.choices[decision])
-        return fair_paths(training.space, training.chance, held)
+            held[decision] = training.rng.randrange(training.space.choices[decision])
+        return fair_paths(training.space, training.rng, held)
 
 
 def drawn_paths(training: SupernetTraining, count: int) -> list[Architecture]:
@@ -54,28 +54,28 @@ def drawn_paths(training: SupernetTraining, count: int) -> list[Architecture]:
     Every fair step holds all operations once, so it has the same complexity as every other, and no preference
     could show. The paper (Table G) does not say what it did instead.
     """
-    source, chance, cluster_of = training.source, training.chance, training.clustering.of
-    paths = [source.draw(chance)]
+    source, rng, cluster_of = training.source, training.rng, training.clustering.of
+    paths = [source.draw(rng)]
     cluster = cluster_of(paths[0])
     while len(paths) < count:
-        path = source.draw(chance)
+        path = source.draw(rng)
         if cluster_of(path) == cluster:
             paths.append(path)
     return paths
 
 
-def fair_paths(space: Space, chance: random.Random, held: Fixed) -> list[Architecture]:
+def fair_paths(space: Space, rng: random.Random, held: Fixed) -> list[Architecture]:
     """One step's paths: as many as the largest decision has choices, the `held` decisions constant."""
     count = max(space.choices)
     columns = [
-        [held[decision]] * count if decision in held else _permutations(choices, count, chance)
+        [held[decision]] * count if decision in held else _permutations(choices, count, rng)
         for decision, choices in enumerate(space.choices)
     ]
     return [tuple(column[path] for column in columns) for path in range(count)]
 
 
-def _permutations(choices: int, length: int, chance: random.Random) -> list[int]:
+def _permutations(choices: int, length: int, rng: random.Random) -> list[int]:
     column: list[int] = []
     while len(column) < length:
-        column += chance.sample(range(choices), choices)
+        column += rng.sample(range(choices), choices)
     return column[:length]

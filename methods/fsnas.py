@@ -27,15 +27,15 @@ class FSNAS(Method):
     split: int | None = None
     """The decision to split at; None draws it once a run, as the paper says (the released code: 0)."""
 
-    def parts(self, space: Space, chance: random.Random) -> tuple[Part, ...]:
+    def parts(self, space: Space, rng: random.Random) -> tuple[Part, ...]:
         # A decision with one choice splits nothing.
         possible = [decision for decision, choices in enumerate(space.choices) if choices > 1]
         if not possible:
             raise InvalidConfiguration(f"FSNAS cannot split {space.name}: none of its decisions has a second choice")
-        split = chance.choice(possible) if self.split is None else self.split
+        split = rng.choice(possible) if self.split is None else self.split
         if split not in possible:
             raise InvalidConfiguration(f"method.split must be one of {possible} in {space.name}, not {split}")
         return tuple(Part({split: choice}) for choice in range(space.choices[split]))
 
     def paths(self, training: SupernetTraining) -> list[Architecture]:
-        return [training.source.draw(training.chance)]
+        return [training.source.draw(training.rng)]

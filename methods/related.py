@@ -42,18 +42,18 @@ class Related(Method):
 
     def paths(self, training: SupernetTraining) -> list[Architecture]:
         if "subnets" not in training.memory:
-            training.memory["subnets"] = self.subnets(training.space, training.chance)
+            training.memory["subnets"] = self.subnets(training.space, training.rng)
         return list(training.memory["subnets"])
 
-    def subnets(self, space: Space, chance: random.Random) -> list[Architecture]:
+    def subnets(self, space: Space, rng: random.Random) -> list[Architecture]:
         """The base and its relatives. All are connected: what has no gradient has no direction to compare."""
-        base = space.sample(chance)
+        base = space.sample(rng)
         while not space.is_connected(base):
-            base = space.sample(chance)
+            base = space.sample(rng)
         relatives = []
         for changes in self.changes:
-            relative = space.neighbour(base, changes, chance)
+            relative = space.neighbour(base, changes, rng)
             while not space.is_connected(relative):
-                relative = space.neighbour(base, changes, chance)
+                relative = space.neighbour(base, changes, rng)
             relatives.append(relative)
         return [base, *relatives]

@@ -27,8 +27,8 @@ class _UniformSource(PathSource):
     def __init__(self, space: Space, fixed: Fixed) -> None:
         self.space, self.fixed = space, fixed
 
-    def draw(self, chance: random.Random) -> Architecture:
-        return self.space.sample(chance, self.fixed)
+    def draw(self, rng: random.Random) -> Architecture:
+        return self.space.sample(rng, self.fixed)
 
 
 @SAMPLERS.register("by-complexity")
@@ -53,8 +53,8 @@ class _ByComplexitySource(PathSource):
         self.space, self.fixed, self.count = space, fixed, count
         self.largest = space.complexity_range(count)[1]
 
-    def draw(self, chance: random.Random) -> Architecture:
+    def draw(self, rng: random.Random) -> Architecture:
         while True:
-            path = self.space.sample(chance, self.fixed)
-            if chance.random() * self.largest < self.space.complexity(path, self.count):
+            path = self.space.sample(rng, self.fixed)
+            if rng.random() * self.largest < self.space.complexity(path, self.count):
                 return path

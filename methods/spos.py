@@ -19,4 +19,4 @@ class SPOS(Method):
     """Single-path one-shot: one path a step."""
 
     def paths(self, training: SupernetTraining) -> list[Architecture]:
-        return [training.source.draw(training.chance)]
+        return [training.source.draw(training.rng)]

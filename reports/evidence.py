@@ -30,7 +30,7 @@ class Evidence:
     """What a reader should know when there is no value."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     invalid: tuple[StoredRun, ...] = ()
-    """Runs of the cell that somebody declared invalid."""
+    """Runs of the trial that somebody declared invalid."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Findings:
     """Those for which the condition holds."""
     store: str
     problems: Sequence[Problem]
-    """What the store holds of these cells and cannot be used."""
+    """What the store holds of these trials and cannot be used."""
 
 
 def find(
@@ -66,7 +66,7 @@ def find(
     `harness.results.runs` that says which runs count. Raises `InvalidConfiguration`.
     """
     requests = expand_stored(study, preset, store.runs, seeds, overrides)
-    found = gather(requests, store.runs({request.cell.key for request in requests}))
+    found = gather(requests, store.runs({request.trial.key for request in requests}))
     problems = tuple(store.problems)
     counted = _matching(found, where, preset.name)
     return Findings(study, preset, seeds, dict(overrides or {}), where, requests, found, counted, store.name, problems)
@@ -84,7 +84,7 @@ def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evide
             by_key.setdefault(run.key, []).append(run)
     found = []
     for request in requests:
-        candidates = by_key.get(request.cell.key, [])
+        candidates = by_key.get(request.trial.key, [])
         invalid = tuple(run for run in candidates if run.invalid is not None)
         judged = _judge(request, [run for run in candidates if run.invalid is None])
         found.append(replace(judged, invalid=invalid))
@@ -102,7 +102,7 @@ def _judge(request: Request, candidates: Sequence[StoredRun]) -> Evidence:
     diverged = (run.result or {}).get("diverged")
     if diverged:
         return Evidence(request, run, "diverged", f"diverged at step {diverged['step']} (run {run.id})")
-    ranking = request.cell.ranking_key
+    ranking = request.trial.ranking_key
     if ranking not in run.rankings:
         reason = f"trained, but not ranked as asked (run {run.id}); `harness run` does that from its weights"
         return Evidence(request, run, "unranked", reason)
@@ -137,6 +137,6 @@ def _matching(found: list[Evidence], where: str | None, preset: str) -> list[Evi
     records = []
     for one in found:
         blank = {"status": one.state, "preset": preset, "overridden": one.request.overridden, "diverged": False}
-        known = record(one.run, one.request.cell.ranking_key) if one.run else blank
-        records.append({**known, **columns_of(one.request.cell.config.json())})
+        known = record(one.run, one.request.trial.ranking_key) if one.run else blank
+        records.append({**known, **columns_of(one.request.trial.config.json())})
     return [found[number] for number in select(frame(records), where).index]

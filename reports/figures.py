@@ -185,7 +185,7 @@ def observed(evidence: Evidence, metric: str) -> dict[float, float]:
     """The points of a run's curve that are numbers, by step; none unless the run is done."""
     if evidence.run is None or evidence.state != "done":
         return {}
-    known = curves(evidence.run, evidence.request.cell.ranking_key)
+    known = curves(evidence.run, evidence.request.trial.ranking_key)
     return {step: float(value) for step, value in known.get(metric, ()) if value is not None}
 
 

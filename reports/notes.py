@@ -23,7 +23,7 @@ def scale(findings: Findings, spread: str = "Mean ± sample standard deviation o
     """
     requests = [one.request for one in findings.counted] or findings.requests
     seeds = len({request.seed for request in requests})
-    configs = [request.cell.config for request in requests]
+    configs = [request.trial.config for request in requests]
     parts = [
         ", ".join(findings.preset.datasets),
         f"{seeds} seed{'s' * (seeds > 1)}",
@@ -113,7 +113,7 @@ def invalidated(found: Sequence[Evidence]) -> list[str]:
 
 
 def damage(findings: Findings) -> list[str]:
-    """What the store holds of the cells asked for and cannot be used: their runs, and rankings of them."""
+    """What the store holds of the trials asked for and cannot be used: their runs, and rankings of them."""
     inside = f"{findings.store}/"
     return sorted(
         f"Damaged and not counted: {one.place.removeprefix(inside)}: {one.reason}" for one in findings.problems

@@ -24,7 +24,7 @@ _MISSING = object()
 def describe(runs: Iterable[StoredRun], store: Store) -> dict[str, Any]:
     """All runs by id: what is common to all, the machines, and what is each run's own."""
     ordered = sorted({run.id: run for run in runs}.values(), key=lambda run: run.id)
-    configs = {run.id: flatten(run.cell["config"]) for run in ordered}
+    configs = {run.id: flatten(run.trial["config"]) for run in ordered}
     common = _common(list(configs.values()))
     machines: dict[str, int] = {}
     described = {}

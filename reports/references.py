@@ -19,7 +19,7 @@ from harness.study.configuration import COMPONENTS
 from harness.study.expansion import expand
 from harness.study.layout import Row
 from harness.study.study import Study
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 
 from .values import Measurement, TableRow, Value, ValueColumn
 
@@ -51,7 +51,7 @@ def reference_rows(
     asked = expand(Study("references", "", [Row({"": ""}, ranking)], []), preset, seeds, plain)
     rows = []
     for number, (name, label) in enumerate(LABELS.items()):
-        results = {(one.dataset, one.seed): _result(one.cell, name, store) for one in asked}
+        results = {(one.dataset, one.seed): _result(one.trial, name, store) for one in asked}
         values = []
         for column in columns:
             numbers = {seed: column.of(result) for (on, seed), result in results.items() if on == column.dataset}
@@ -61,26 +61,26 @@ def reference_rows(
                 if value is not None
             ]
             values.append(Value(tuple(measurements), column.digits))
-        cells = tuple(label if index == place else None for index in range(labels))
-        rows.append(TableRow(cells, tuple(values), number, name, source="reference"))
+        trials = tuple(label if index == place else None for index in range(labels))
+        rows.append(TableRow(trials, tuple(values), number, name, source="reference"))
     return rows
 
 
-def _result(cell: Cell, name: str, store: Store) -> dict[str, Any]:
-    config = cell.config
+def _result(trial: Trial, name: str, store: Store) -> dict[str, Any]:
+    config = trial.config
     truth = BENCHMARKS.get(config.benchmark)().accuracies(config.dataset)
-    known_by = [VERSION, name, cell.identity(), cell.ranking_key, hashlib.sha256(truth.tobytes()).hexdigest()]
+    known_by = [VERSION, name, trial.identity(), trial.ranking_key, hashlib.sha256(truth.tobytes()).hexdigest()]
     key = hashlib.sha256(canonical(known_by).encode()).hexdigest()[:32]
     # What is damaged is only a reason to compute again.
     with contextlib.suppress(KeyError, TypeError):
         stored: dict[str, Any] = (store.recall(key) or {})["result"]
         return {**stored}
-    result = _compute(cell, name)
-    store.remember(key, {"reference": name, "cell": cell.json(), "result": result})
+    result = _compute(trial, name)
+    store.remember(key, {"reference": name, "cell": trial.json(), "result": result})
     return result
 
 
-def _compute(cell: Cell, name: str) -> dict[str, Any]:
+def _compute(trial: Trial, name: str) -> dict[str, Any]:
     import torch
 
     from harness.training.trial import run_reference
@@ -89,6 +89,6 @@ def _compute(cell: Cell, name: str) -> dict[str, Any]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return run_reference(cell.config, name).result
+        return run_reference(trial.config, name).result
     finally:
         torch.set_num_threads(threads)

@@ -1,6 +1,6 @@
 """A study's table from what is stored. Knows no format and no particular study.
 
-A table takes the runs of the cells that the study asks for under one preset, by identity, and of each
+A table takes the runs of the trials that the study asks for under one preset, by identity, and of each
 run the metrics of the ranking asked for. Whatever is missing, failed, diverged, interrupted, lost or
 damaged is listed under the table; nothing is averaged away.
 """
@@ -44,7 +44,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
     """The table of what was found; with reference rows if a store is given that may remember them."""
     study, preset, counted = findings.study, findings.preset, findings.counted
     unasked = [
-        one for one in study.columns if all(one.metric in r.cell.config.rank.left_out for r in findings.requests)
+        one for one in study.columns if all(one.metric in r.trial.config.rank.left_out for r in findings.requests)
     ]
     columns = value_columns([one for one in study.columns if one not in unasked], preset)
     missing: list[str] = []
@@ -100,7 +100,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
 
 def has_runs(study: Study, preset: Preset, store: Store, overrides: Mapping[str, Any] | None = None) -> bool:
     """Whether the store holds any run, whatever became of it, that the study asks for."""
-    keys = {request.cell.key for request in expand_stored(study, preset, store.runs, None, overrides)}
+    keys = {request.trial.key for request in expand_stored(study, preset, store.runs, None, overrides)}
     return any(run.key in keys for run in store.runs(keys))
 
 

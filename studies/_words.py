@@ -42,8 +42,8 @@ def decay_ratios(requests: Sequence[Request], variants: Mapping[str, Mapping[str
     """
     from harness.components.registries import SCHEDULES, SPACES
 
-    space: Any = SPACES.get(requests[0].cell.config.space)()
-    schedules = [request.cell.config.schedule for request in requests]
+    space: Any = SPACES.get(requests[0].trial.config.space)()
+    schedules = [request.trial.config.schedule for request in requests]
     common = next((schedule.options for schedule in schedules if schedule.name == "calr"), {})
     by_size = {space.complexity(architecture): architecture for architecture in space}
     sizes = sorted(by_size)

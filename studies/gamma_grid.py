@@ -11,7 +11,7 @@ VALUES = (2, 3, 4)
 
 def rates(requests: Sequence[Request]) -> list[Series]:
     """The learning rate over training for several decay ratios."""
-    rate = requests[0].cell.config.optimiser.learning_rate
+    rate = requests[0].trial.config.optimiser.learning_rate
     times = [step / 100 for step in range(101)]
     return [
         Series(f"γ = {gamma:g}", times, [rate * (1 - time) ** gamma for time in times])

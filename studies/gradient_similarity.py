@@ -12,11 +12,11 @@ NAMES = {"A₁": "mgcs_1", "A₃": "mgcs_2", "A₅": "mgcs_3"}
 def drawn(requests: Sequence[Request]) -> dict[str, tuple[Any, Any]]:
     """The subnets of the first seed."""
     from harness.components.registries import METHODS, SPACES
-    from harness.seeds import chance
+    from harness.seeds import make_rng
 
-    config = requests[0].cell.config
+    config = requests[0].trial.config
     space: Any = SPACES.get(config.space)()
-    subnets = METHODS.get("related")().subnets(space, chance(config.seed, "paths", 0))
+    subnets = METHODS.get("related")().subnets(space, make_rng(config.seed, "paths", 0))
     return {name: (space, subnet) for name, subnet in zip(["A₀", *NAMES], subnets, strict=True)}
 
 

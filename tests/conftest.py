@@ -115,7 +115,7 @@ TOY_CLASSES = [0, 4, 5, 6, 7, 8, 9, 10, 11]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """As cells run: sums in one order, and no fight over the cores."""
+    """As trials run: sums in one order, and no fight over the cores."""
     torch.set_num_threads(1)
 
 

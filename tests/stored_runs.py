@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.stores.directory.reading import read_small
-from harness.stores.directory.run_directory import CELL, PREDICTIONS, RUN, predictions_document
+from harness.stores.directory.run_directory import PREDICTIONS, RUN, TRIAL, predictions_document
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.study import Request
 
@@ -33,19 +33,19 @@ def store_run(
     observed: Mapping[str, Any] | None = None,
     made: Mapping[str, Any] | None = None,
 ) -> StoredRun:
-    """Store a run of the request's cell, as it would stand there with that status.
+    """Store a run of the request's trial, as it would stand there with that status.
 
     `more` is added to its result, `observed` are its curves, `made` is added to Sacred's record.
     """
     opened = DirectoryStore(store)
-    directory = opened.create(request.cell, preset, overrides or {})
+    directory = opened.create(request.trial, preset, overrides or {})
     for step, value in (curve or {}).items():
         directory.log_metric("kendall_tau", step, value)
     record: dict[str, Any] = {"start_time": "2026-01-01T10:00:00.000000", "stop_time": "2026-01-01T10:00:02.500000"}
     record |= dict(made or {})
     if status == "lost":
-        cell = read_small(directory.path / CELL)
-        directory.write(CELL, cell | {"owner": cell["owner"] | {"started": -1}})
+        trial = read_small(directory.path / TRIAL)
+        directory.write(TRIAL, trial | {"owner": trial["owner"] | {"started": -1}})
     elif status == "failed":
         directory.write(RUN, record | {"status": "FAILED", "fail_trace": ERROR})
     elif status == "interrupted":
@@ -56,7 +56,7 @@ def store_run(
             judged = dict.fromkeys(judged)
         rest = {"observed": dict(observed or {}), "diverged": diverged, "ranked": len(predictions or {})}
         directory.write_result(judged | rest | dict(more or {}), COST | dict(cost or {}))
-        directory.write(PREDICTIONS, predictions_document(request.cell.config.json(), predictions or {}))
+        directory.write(PREDICTIONS, predictions_document(request.trial.config.json(), predictions or {}))
         directory.gather_metrics()
         directory.write(RUN, record | {"status": "COMPLETED"})
         directory.complete()

@@ -105,10 +105,10 @@ def test_complexity_bias_with_ties(
 
 
 def test_a_predictor_that_errs_regardless_of_size_has_the_neutral_bias() -> None:
-    chance = np.random.default_rng(0)
-    complexity = chance.integers(1, 30, 1500).astype(float)
-    truth = complexity + chance.normal(0, 8, 1500)
-    bias = np.mean([complexity_bias(chance.normal(0, 1, 1500), truth, complexity) for _ in range(8)])
+    rng = np.random.default_rng(0)
+    complexity = rng.integers(1, 30, 1500).astype(float)
+    truth = complexity + rng.normal(0, 8, 1500)
+    bias = np.mean([complexity_bias(rng.normal(0, 1, 1500), truth, complexity) for _ in range(8)])
     assert bias == pytest.approx(neutral_complexity_bias(truth, complexity), abs=0.01)
     assert neutral_complexity_bias(truth, complexity) > 0.7
 

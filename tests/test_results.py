@@ -110,7 +110,7 @@ def test_a_study_gives_its_rows_and_labels(stored: tuple[Path, list[StoredRun]])
 
 
 def test_a_study_knows_its_runs_of_any_seed(tmp_path: Path, requests: list[Request]) -> None:
-    wanted = [replace(requests[2], cell=requests[2].cell.with_seed(seed)) for seed in (2**40, 7)]
+    wanted = [replace(requests[2], trial=requests[2].trial.with_seed(seed)) for seed in (2**40, 7)]
     runs = [store_run(tmp_path, request, 0.5) for request in wanted]
     frame = results.runs(study="ablation_calr_ms", store=tmp_path).set_index("run_id")
     assert {run.id: (1, seed) for run, seed in zip(runs, (2**40, 7), strict=True)} == {
@@ -125,7 +125,7 @@ def test_a_study_gives_the_ranking_that_its_report_shows(tmp_path: Path, request
     run = store_run(tmp_path, other, 0.25, 50.0, overrides=override)
     unranked = results.runs(study=study, store=tmp_path).iloc[0]
     assert pandas.isna(unranked.kendall_tau) and unranked.rank_images == 64
-    plain = requests[0].cell
+    plain = requests[0].trial
     judged = {**(run.result or {}), "kendall_tau": 0.75, "top1_accuracy": 70.0}
     write_ranking(tmp_path / run.id, plain.ranking_key, plain.config.json(), judged, {}, {})
     row = results.runs(study=study, store=tmp_path).iloc[0]

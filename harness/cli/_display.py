@@ -1,4 +1,4 @@
-"""What `run` shows while cells run: a live table on a terminal, plain lines elsewhere."""
+"""What `run` shows while trials run: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def duration(seconds: float) -> str:
 
 @dataclass
 class Running:
-    """A cell under way, as far as it is known."""
+    """A trial under way, as far as it is known."""
 
     label: str
     began: float = field(default_factory=time.monotonic)
@@ -39,7 +39,7 @@ class Running:
     tau: float | None = None
 
     def take(self, report: Mapping[str, Any]) -> None:
-        """A report of the cell's process."""
+        """A report of the trial's process."""
         self.stage = {"start": "starting", "epoch": "epoch", "rank": "ranking"}.get(report["event"], report["event"])
         self.step, self.steps = report.get("step") or 0, report.get("steps") or 0
         self.loss = report.get("loss") if report.get("loss") is not None else self.loss
@@ -55,10 +55,10 @@ class Running:
 
 @dataclass
 class Display:
-    """Counts cells and shows them. Used as a context; `console` is where to."""
+    """Counts trials and shows them. Used as a context; `console` is where to."""
 
     total: int
-    """How many cells are to be run now."""
+    """How many trials are to be run now."""
     console: Console = field(default_factory=lambda: Console(highlight=False))
     running: dict[int, Running] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=lambda: {"done": 0, "failed": 0, "interrupted": 0})
@@ -92,17 +92,17 @@ class Display:
         self.running[number].take(report)
 
     def finished(self, number: int, answer: Mapping[str, Any]) -> None:
-        cell = self.running.pop(number, None) or Running("?")
+        trial = self.running.pop(number, None) or Running("?")
         if answer["status"] not in self.ended:  # another process has it: it comes again
             return
         self.ended[answer["status"]] += 1
         so_far = f"[{sum(self.ended.values())}/{self.total}]"
         news = answer["error"] if answer["status"] == "failed" else _outcome(answer)
-        took = duration(time.monotonic() - cell.began)
-        self.say(f"{so_far} {cell.label}: {answer['status']} after {took}" + (f", {news}" if news else ""))
+        took = duration(time.monotonic() - trial.began)
+        self.say(f"{so_far} {trial.label}: {answer['status']} after {took}" + (f", {news}" if news else ""))
 
     def elsewhere(self, label: str) -> None:
-        """A cell that another process has done meanwhile."""
+        """A trial that another process has done meanwhile."""
         self.ended["done"] += 1
         self.say(f"[{sum(self.ended.values())}/{self.total}] {label}: done by another process")
 
@@ -115,17 +115,17 @@ class Display:
             f"{self.ended['done']} done, {len(self.running)} running, {waiting} waiting, {self.ended['failed']} failed"
         )
         table = Table(box=None, caption=counts + (", stopping…" if self.stopping else ""), caption_justify="left")
-        for heading in ("cell", "stage", "step", "loss", "τ", "time", "left"):
-            table.add_column(heading, justify="left" if heading in ("cell", "stage") else "right")
-        for cell in list(self.running.values()):
+        for heading in ("trial", "stage", "step", "loss", "τ", "time", "left"):
+            table.add_column(heading, justify="left" if heading in ("trial", "stage") else "right")
+        for trial in list(self.running.values()):
             table.add_row(
-                cell.label,
-                cell.stage,
-                f"{cell.step}/{cell.steps}" if cell.steps else "",
-                "" if cell.loss is None else f"{cell.loss:.3f}",
-                "" if cell.tau is None else f"{cell.tau:.3f}",
-                duration(time.monotonic() - cell.began),
-                "" if cell.left is None else duration(cell.left),
+                trial.label,
+                trial.stage,
+                f"{trial.step}/{trial.steps}" if trial.steps else "",
+                "" if trial.loss is None else f"{trial.loss:.3f}",
+                "" if trial.tau is None else f"{trial.tau:.3f}",
+                duration(time.monotonic() - trial.began),
+                "" if trial.left is None else duration(trial.left),
             )
         return table
 

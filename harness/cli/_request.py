@@ -1,4 +1,4 @@
-"""What `run`, `plan` and `status` have in common: which cells of which studies are meant."""
+"""What `run`, `plan` and `status` have in common: which trials of which studies are meant."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def request_options(command: F) -> F:
             "--only",
             multiple=True,
             metavar="KEY=VALUE,…",
-            help="Only cells with these values, such as train.epochs=20,seed=0.",
+            help="Only trials with these values, such as train.epochs=20,seed=0.",
         ),
         click.option("--seeds", type=click.IntRange(1), help="How many seeds, from 0 on.  [default: the preset's]"),
         preset_option,

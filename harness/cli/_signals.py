@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM for commands that run cells: the first asks them to stop, the second ends them."""
+"""Ctrl-C and SIGTERM for commands that run trials: the first asks them to stop, the second ends them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def on_signals(ask: Callable[[], None]) -> Iterator[list[int]]:
     def handle(number: int, frame: object) -> None:
         received.append(number)
         if len(received) == 1:  # written past all buffers: a handler may come in the midst of a print
-            os.write(2, b"stopping: running cells are stored as interrupted; Ctrl-C again ends them at once\n")
+            os.write(2, b"stopping: running trials are stored as interrupted; Ctrl-C again ends them at once\n")
         ask()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}

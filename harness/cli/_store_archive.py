@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
 LISTED = 20
-"""How many missing cells are named."""
+"""How many missing trials are named."""
 
 
 @click.command("export", cls=WithUpdates)
@@ -89,7 +89,7 @@ def import_command(file: Path, mirror_weights_max: float, store: Places) -> None
         f"{len(done.added)} runs added to {place}, {len(done.extended)} extended, {len(done.present)} there already"
     )
     if done.manifest.missing:
-        click.echo(f"{len(done.manifest.missing)} cells of {done.manifest.study} are not in the archive", err=True)
+        click.echo(f"{len(done.manifest.missing)} trials of {done.manifest.study} are not in the archive", err=True)
     if store.mongo is not None and not store.database_only:
         click.echo("`harness store sync` brings them to the database", err=True)
 
@@ -97,7 +97,7 @@ def import_command(file: Path, mirror_weights_max: float, store: Places) -> None
 def _chosen(plan: Plan, stored: list[StoredRun], all_attempts: bool) -> tuple[list[StoredRun], list[str]]:
     """The runs to export, and what is missing of the plan."""
     counting = {run.key: run for run in stored if run.counts}
-    keys = {work.cell.key for work in plan.work}
+    keys = {work.trial.key for work in plan.work}
     missing = []
     for work in plan.work:
         state = "not ranked as asked" if work.state == "rank" else work.state

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def check(fix: bool, mirror_weights_max: float, work: str | None, store: Places) -> int:
     """Look for everything that can be wrong with stored runs; every file is read and compared with its checksum.
 
-    Damaged files, wrong numbers of points, runs of one cell that contradict each other, differences between
+    Damaged files, wrong numbers of points, runs of one trial that contradict each other, differences between
     the directory and the database, claims of dead owners, and what killed processes left. With --fix damaged
     files are restored from the database, the database from the directory, such claims freed and such
     leftovers removed; no run is ever removed. Exits 1 when problems are left.
@@ -59,7 +59,7 @@ def check(fix: bool, mirror_weights_max: float, work: str | None, store: Places)
 def clean(dry_run: bool, work: str | None, store: Places) -> int:
     """Remove what nobody needs: checkpoints that no process uses, what killed processes left, old claims.
 
-    A cell that is not done begins anew without its checkpoint. No run is touched.
+    A trial that is not done begins anew without its checkpoint. No run is touched.
     """
     from harness.errors import UserError
     from harness.stores.upkeep.cleaning import checkpoints, old_claims, stale_index, unfinished
@@ -68,7 +68,7 @@ def clean(dry_run: bool, work: str | None, store: Places) -> int:
     place = opened.work(work)
     if opened.directory is None or place is None:
         raise UserError("a database needs no cleaning: name a directory with --store")
-    busy, done = _cells(opened)
+    busy, done = _trials(opened)
     path = opened.directory.path
     leftovers = [*checkpoints(place, busy, done), *unfinished(path), *old_claims(path, done), *stale_index(path)]
     gone = leftovers if dry_run else [one for one in leftovers if one.remove()]
@@ -107,11 +107,11 @@ def _findings(opened: Opened, work: str | None, weights_max: int, progress: Prog
 
 
 def _leftovers(opened: Opened, path: Path, work: Path | None) -> Iterator[Finding]:
-    """What killed processes left. The checkpoints of cells that are not done are of use."""
+    """What killed processes left. The checkpoints of trials that are not done are of use."""
     from harness.stores.upkeep.checking import Finding
     from harness.stores.upkeep.cleaning import OF_DONE, checkpoints, unfinished
 
-    busy, done = _cells(opened)
+    busy, done = _trials(opened)
     kept = [one for one in checkpoints(work, busy, done) if one.what == OF_DONE] if work else []
     for one in [*kept, *unfinished(path)]:
 
@@ -121,12 +121,12 @@ def _leftovers(opened: Opened, path: Path, work: Path | None) -> Iterator[Findin
         yield Finding("leftover", str(one.path), f"{one.what}, {amount(one.size)}", remove)
 
 
-def _cells(opened: Opened) -> tuple[set[str], dict[str, float]]:
-    """The cells that somebody is at, and those that are done with the time since when."""
-    from harness.stores.upkeep.cleaning import busy_cells, done_cells
+def _trials(opened: Opened) -> tuple[set[str], dict[str, float]]:
+    """The trials that somebody is at, and those that are done with the time since when."""
+    from harness.stores.upkeep.cleaning import busy_trials, done_trials
 
     runs = opened.reader.runs()
-    return busy_cells(opened.claims.values(), runs), done_cells(runs)
+    return busy_trials(opened.claims.values(), runs), done_trials(runs)
 
 
 def _summary(opened: Opened) -> str:

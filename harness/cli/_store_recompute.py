@@ -17,13 +17,13 @@ from harness.stores.places import Places
 if TYPE_CHECKING:
     from harness.execution.executors.executor import Event
     from harness.execution.plan import Plan
-    from harness.study.trial import Cell
+    from harness.study.trial import Trial
 
 
 @click.command("recompute", cls=WithUpdates)
 @request_options
-@click.option("--jobs", type=click.IntRange(1), help="Cells side by side.  [default: all cores]")
-@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a cell.")
+@click.option("--jobs", type=click.IntRange(1), help="Trials side by side.  [default: all cores]")
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a trial.")
 @click.option("--device", help="Where to compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
 @click.option("--again", is_flag=True, help="Also what is there: for metrics whose computation has changed.")
 @click.option("--mirror-weights-max", type=Size(), default="64MB", show_default=True, help="Larger ones stay here.")
@@ -83,9 +83,9 @@ def recompute(
             todo = [one for one in _rankings(plan, again) if (one[0].key, one[0].ranking_key) not in attempted]
             if not todo:
                 break
-            require_inputs(cell for cell, _ in todo)
-            attempted |= {(cell.key, cell.ranking_key) for cell, _ in todo}
-            numbered = [Job(n, {**shared, "cell": cell.json()}, threads) for n, (cell, _) in enumerate(todo)]
+            require_inputs(trial for trial, _ in todo)
+            attempted |= {(trial.key, trial.ranking_key) for trial, _ in todo}
+            numbered = [Job(n, {**shared, "trial": trial.json()}, threads) for n, (trial, _) in enumerate(todo)]
             for label, answer in _follow(execute(numbered, jobs or os.cpu_count() or 1, stopping=stopping), todo):
                 status = answer["status"]
                 if status == "done":
@@ -100,9 +100,9 @@ def recompute(
         f"{ended.pop('recomputed')} recomputed" + "".join(f", {count} {name}" for name, count in ended.items() if count)
     )
     if states["rank"]:
-        click.echo(f"{states['rank']} cells are still not ranked as asked")
+        click.echo(f"{states['rank']} trials are still not ranked as asked")
     if training:
-        click.echo(f"{training} of {len(plan.work)} cells would need training, which `harness run` does")
+        click.echo(f"{training} of {len(plan.work)} trials would need training, which `harness run` does")
     for line in undone:
         click.echo(line, err=True)
     if received:
@@ -110,14 +110,14 @@ def recompute(
     return 1 if undone else 0
 
 
-def _rankings(plan: Plan, again: bool) -> list[tuple[Cell, str]]:
-    """The cells with the rankings that can be made now, and their labels: those that are missing, or all."""
+def _rankings(plan: Plan, again: bool) -> list[tuple[Trial, str]]:
+    """The trials with the rankings that can be made now, and their labels: those that are missing, or all."""
     found = []
     for work in plan.work:
-        if work.run is None or work.state not in ("rank", "done") or work.cell.start is not None:
+        if work.run is None or work.state not in ("rank", "done") or work.trial.start is not None:
             continue  # what is retrained ranks nothing
-        wanted = {request.cell.ranking_key: request.cell for request in work.requests}
-        found += [(cell, work.label) for key, cell in wanted.items() if again or key not in work.run.rankings]
+        wanted = {request.trial.ranking_key: request.trial for request in work.requests}
+        found += [(trial, work.label) for key, trial in wanted.items() if again or key not in work.run.rankings]
     return found
 
 
@@ -128,7 +128,7 @@ def _reason(answer: Mapping[str, Any]) -> str:
     return f": {reason}" if reason else ""
 
 
-def _follow(events: Iterator[Event], todo: list[tuple[Cell, str]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _follow(events: Iterator[Event], todo: list[tuple[Trial, str]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Show what happens; gives the label of each, and how it ended."""
     from harness.cli._display import Display
 

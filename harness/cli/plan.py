@@ -19,7 +19,7 @@ def command(
     store: Places,
     updates: tuple[str, ...],
 ) -> None:
-    """Show how many cells studies have, how many are shared, done and waiting, and what is left to pay.
+    """Show how many trials studies have, how many are shared, done and waiting, and what is left to pay.
 
     STUDY is a study file or the name of a known study.
     """
@@ -34,8 +34,8 @@ def command(
     plan = plan_of(studies, runs, preset=preset, seeds=seeds, only=only, updates=updates)
     for study in studies:
         part = plan.of(study)
-        click.echo(f"{study.name}: {study.title}, {len(part.work)} cells, {part.states['done']} done")
-    click.echo(f"in all {len(plan.work)} cells under preset {preset}, {plan.shared} requests shared with another row")
+        click.echo(f"{study.name}: {study.title}, {len(part.work)} trials, {part.states['done']} done")
+    click.echo(f"in all {len(plan.work)} trials under preset {preset}, {plan.shared} requests shared with another row")
     for state, meaning in STATES.items():
         if plan.states[state]:
             click.echo(f"  {plan.states[state]:5} {state:12} {meaning}")
@@ -49,10 +49,10 @@ def command(
         return
     seconds = seconds_left(plan, runs, preset)
     if seconds is None:
-        click.echo(f"no estimate: no cell of preset {preset} is done yet")
+        click.echo(f"no estimate: no trial of preset {preset} is done yet")
     else:
         cores = os.cpu_count() or 1
         click.echo(
             f"about {duration(seconds)} one after the other, {duration(seconds / cores)} with --jobs {cores}, "
-            "judged by the cells that are done"
+            "judged by the trials that are done"
         )

@@ -18,7 +18,7 @@ from harness.stores.places import Places
 if TYPE_CHECKING:
     from harness.stores.store import Store
     from harness.stores.stored import StoredRun
-    from harness.study.trial import Cell
+    from harness.study.trial import Trial
 
 
 @click.command("rerun")
@@ -33,7 +33,7 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
     RUN is the id of a done run; a beginning that no other run has is enough. The new run is not kept unless
     --into says where. Exits 1 when result, metrics, predictions or weights differ: on the same kind of
     machine, with equal threads, they should not. Refuses when components have changed so that it would be
-    another cell now.
+    another trial now.
     """
     from harness.cli.diff import show
     from harness.stores.directory.store import DirectoryStore
@@ -43,64 +43,64 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
     found = opened.find(run)
     if found.status != "done":
         raise UserError(f"run {found.id} is {found.status}: only with a done run can another be compared")
-    cell = _same_cell(opened, found)
+    trial = _same_trial(opened, found)
     cost = found.cost or {}
     document = {
         "kind": "train",
-        "cell": found.cell,
+        "trial": found.trial,
         "preset": found.preset,
         "overrides": found.overrides,
         "threads": threads or cost.get("threads", 1),
         "device": device or str(cost.get("device", "")).partition(":")[0] or None,
         # Only this run is made again, not the search that it started from.
-        "found": (found.result or {}).get("top1") if cell.start is not None else None,
+        "found": (found.result or {}).get("top1") if trial.start is not None else None,
     }
-    with _folder(into, cell) as folder:
+    with _folder(into, trial) as folder:
         interrupted = _execute(document | {"store": str(folder.absolute())}, f"run {found.id} again")
         if interrupted:
             return interrupted
         again = DirectoryStore(folder)
-        new = again.done(cell.key)
+        new = again.done(trial.key)
         if new is None:
-            raise HarnessError(f"the new run of cell {cell.key[:16]} is not there; {folder} was changed meanwhile")
+            raise HarnessError(f"the new run of trial {trial.key[:16]} is not there; {folder} was changed meanwhile")
         result = compare(Side(opened, found), Side(again, new))
     click.echo(f"{found.id}, as stored, and {new.id}, now" + (f" in {into}" if into else ""))
-    if cell.ranking_key != found.own_ranking:
+    if trial.ranking_key != found.own_ranking:
         click.echo("the ground truth has changed since: what is judged by it may differ")
     show(result)
     return 1 if result.contradicting else 0
 
 
-def _same_cell(store: Store, run: StoredRun) -> Cell:
-    """The run's cell. Raises `UserError` when its configuration means something else today."""
+def _same_trial(store: Store, run: StoredRun) -> Trial:
+    """The run's trial. Raises `UserError` when its configuration means something else today."""
     from harness.documents import flatten
-    from harness.stores.directory.run_directory import CELL
-    from harness.study.trial import Cell
+    from harness.stores.directory.run_directory import TRIAL
+    from harness.study.trial import Trial
 
-    cell = Cell.from_json(run.cell)
-    if cell.key == run.key:
-        return cell
-    then: dict[str, Any] = flatten(json.loads(store.read(run, CELL))["identity"])
-    now = flatten(cell.identity())
+    trial = Trial.from_json(run.trial)
+    if trial.key == run.key:
+        return trial
+    then: dict[str, Any] = flatten(json.loads(store.read(run, TRIAL))["identity"])
+    now = flatten(trial.identity())
     changes = [
         f"{key} was {json.dumps(then.get(key))} and is {json.dumps(now.get(key))}"
         for key in sorted(then.keys() | now.keys())
         if then.get(key) != now.get(key)
     ]
-    raise UserError(f"run {run.id} cannot be repeated, its cell is another one now: {'; '.join(changes)}")
+    raise UserError(f"run {run.id} cannot be repeated, its trial is another one now: {'; '.join(changes)}")
 
 
 @contextlib.contextmanager
-def _folder(into: Path | None, cell: Cell) -> Iterator[Path]:
-    """Where the new run goes: somewhere that has none of the cell."""
+def _folder(into: Path | None, trial: Trial) -> Iterator[Path]:
+    """Where the new run goes: somewhere that has none of the trial."""
     from harness.stores.directory.store import DirectoryStore
 
     if into is None:
         with tempfile.TemporaryDirectory(prefix="rerun-") as folder:
             yield Path(folder)
         return
-    if DirectoryStore(into).done(cell.key) is not None:
-        raise UserError(f"{into} has a done run of this cell already: give another directory")
+    if DirectoryStore(into).done(trial.key) is not None:
+        raise UserError(f"{into} has a done run of this trial already: give another directory")
     yield into
 
 

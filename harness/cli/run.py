@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @click.command("run", cls=WithUpdates)
 @request_options
-@click.option("--jobs", type=click.IntRange(1), help="Cells side by side.  [default: all cores]")
-@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a cell.")
-@click.option("--device", help="Where cells compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
+@click.option("--jobs", type=click.IntRange(1), help="Trials side by side.  [default: all cores]")
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a trial.")
+@click.option("--device", help="Where trials compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
 @click.option("--retry", type=click.Choice(["failed", "lost", "all"]), help="Run what failed, or died too often.")
-@click.option("--timeout", type=Duration(), help="How long a cell may take (seconds, or 90m, 2h); then it fails.")
+@click.option("--timeout", type=Duration(), help="How long a trial may take (seconds, or 90m, 2h); then it fails.")
 @click.option("--compile", "compiled", is_flag=True, help="Have torch compile operations on GPUs; needs a C compiler.")
-@click.option("--profile", is_flag=True, help="Write where the time of the first cell goes, and a trace of it.")
-@click.option("--no-wait", is_flag=True, help="Do not wait for cells that other processes have.")
+@click.option("--profile", is_flag=True, help="Write where the time of the first trial goes, and a trace of it.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for trials that other processes have.")
 @click.option("--work", type=click.Path(file_okay=False), help="The folder of checkpoints.  [default: STORE/work]")
 @click.option("--checkpoint-every", type=Duration(), default=60.0, show_default=True, help="Seconds between two.")
 @click.option("--lease", type=Duration(), default=60.0, show_default=True, help="How long a claim outlives its owner.")
@@ -64,12 +64,12 @@ def command(
     outage_wait: float,
     mirror_weights_max: float,
 ) -> int:
-    """Run every cell of the studies that is not stored yet.
+    """Run every trial of the studies that is not stored yet.
 
     STUDY is a study file or the name of a known study. Words after `with` change the configuration of all
-    cells, for instance `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if cells failed, or if the
+    trials, for instance `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if trials failed, or if the
     database was silent for too long. Ctrl-C stops cleanly, a second one at once; the same command goes on
-    with what is missing, from the last checkpoint of each cell. Any number of these commands, on any number
+    with what is missing, from the last checkpoint of each trial. Any number of these commands, on any number
     of machines, may work on the same studies.
     """
     from harness.execution.agenda import Agenda
@@ -97,13 +97,13 @@ def command(
         "compile": compiled,
     }
 
-    to_profile = [profile]  # the first cell that is trained, and no other
+    to_profile = [profile]  # the first trial that is trained, and no other
 
     def document(work: Work, kind: str) -> dict[str, Any]:
         profiled = kind == "train" and any(to_profile)
         if profiled:
             to_profile.clear()
-        return {"kind": kind, "cell": work.cell.json(), "profile": profiled, **shared}
+        return {"kind": kind, "trial": work.trial.json(), "profile": profiled, **shared}
 
     begun = time.time()
     attempted: set[tuple[str, str]] = set()
@@ -133,7 +133,8 @@ def command(
                 break
             attempted |= {_what(work) for work in todo}
             workers = jobs or os.cpu_count() or 1
-            click.echo(f"{len(todo)} cells to run, {min(workers, len(todo))} side by side, stored in {store.directory}")
+            beside = min(workers, len(todo))
+            click.echo(f"{len(todo)} trials to run, {beside} side by side, stored in {store.directory}")
             agenda = Agenda(
                 todo,
                 place.reader,
@@ -154,7 +155,7 @@ def command(
                 attempted -= {_what(work) for work in agenda.given_up}
             if agenda.error is not None:
                 raise agenda.error
-            # Read again: what counts is what is stored. A cell may now need one more ranking.
+            # Read again: what counts is what is stored. A trial may now need one more ranking.
             try:
                 plan = plan_now()
             except Unreachable:
@@ -177,7 +178,7 @@ def command(
 
 
 def _follow(events: Iterator[Event], agenda: Agenda, stopping: Stopping, store: Path) -> dict[str, str]:
-    """Show what happens to the work; gives the errors by cell."""
+    """Show what happens to the work; gives the errors by trial."""
     from harness.cli._display import Display
     from harness.stores.directory.crash import record_crash
 
@@ -198,7 +199,7 @@ def _follow(events: Iterator[Event], agenda: Agenda, stopping: Stopping, store: 
             else:
                 display.finished(number, event.data)
                 if event.data["status"] == "failed":
-                    errors[work.cell.key] = event.data["error"]
+                    errors[work.trial.key] = event.data["error"]
                     # Who answers has stored its own end; who was killed could not.
                     if "key" not in event.data and number in run_ids and event.job.document["kind"] == "train":
                         with contextlib.suppress(OSError):
@@ -211,22 +212,22 @@ def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received:
     from harness.execution.states import LOSSES
 
     states = plan.states
-    now = sum(work.cell.key in attempted and work.state == "done" for work in plan.work)
+    now = sum(work.trial.key in attempted and work.state == "done" for work in plan.work)
     others = "".join(f", {count} {state}" for state, count in sorted(states.items()) if state != "done")
-    click.echo(f"{states['done']} of {len(plan.work)} cells done, {now} of them now{others}")
-    failed = [w for w in plan.work if w.state == "failed" or (w.cell.key in errors and w.state != "done")]
+    click.echo(f"{states['done']} of {len(plan.work)} trials done, {now} of them now{others}")
+    failed = [w for w in plan.work if w.state == "failed" or (w.trial.key in errors and w.state != "done")]
     for work in failed:
         trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
-        reason = errors.get(work.cell.key) or trace[-1].strip().splitlines()[-1]
+        reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
         click.echo(f"failed: {work.label}{f' (run {work.run.id})' if work.run else ''}: {reason}", err=True)
-    if any(work.cell.key not in attempted for work in failed):
-        click.echo("cells that failed before are run again with --retry failed", err=True)
+    if any(work.trial.key not in attempted for work in failed):
+        click.echo("trials that failed before are run again with --retry failed", err=True)
     if any(work.state == "lost" and work.kind() is None for work in plan.work):
-        click.echo(f"cells that died {LOSSES} times in a row are run again with --retry lost", err=True)
+        click.echo(f"trials that died {LOSSES} times in a row are run again with --retry lost", err=True)
     if received:
         click.echo("stopped; what is done is stored, and the same command goes on with the rest", err=True)
         return 128 + received[0]
-    # Cells that other processes have are theirs to finish, if nobody waited for them.
+    # Trials that other processes have are theirs to finish, if nobody waited for them.
     return 0 if all(work.state in ("done", "running") for work in plan.work) else 1
 
 
@@ -241,7 +242,7 @@ def _tell_profiles(store: Path, begun: float) -> None:
 
 
 def _what(work: Work) -> tuple[str, str]:
-    return work.cell.key, work.cell.ranking_key
+    return work.trial.key, work.trial.ranking_key
 
 
 def _check_writable(store: Path) -> None:

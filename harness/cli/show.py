@@ -26,7 +26,7 @@ def command(run: str, store: Places) -> None:
     found = opened.find(run)
     for heading, lines in {
         f"run {found.id}": _heading(found, opened.name),
-        "configuration": _flat(found.cell["config"]),
+        "configuration": _flat(found.trial["config"]),
         "result": _flat({key: value for key, value in (found.result or {}).items() if key != "observed"}),
         "further rankings": _rankings(found),
         "cost": _flat(found.cost or {}),
@@ -43,14 +43,14 @@ def command(run: str, store: Places) -> None:
 
 def _heading(run: StoredRun, store: str) -> dict[str, str]:
     lines = {
-        "status": run.status + (", superseded by a newer run of the cell" if run.superseded else ""),
+        "status": run.status + (", superseded by a newer run of the trial" if run.superseded else ""),
         "invalid": run.invalid or "",
-        "cell": run.key,
+        "trial": run.key,
         "place": f"{store}/{run.id}",
         "attempt": str(run.attempt),
         "preset": run.preset,
         "overrides": " ".join(f"{key}={value}" for key, value in run.overrides.items()),
-        "parent": run.cell["parent"] or "",
+        "parent": run.trial["parent"] or "",
         "started": run.start_time or "",
         "stopped": run.stop_time or "",
     }

@@ -1,4 +1,4 @@
-"""`harness status`: how the cells of studies stand, and what is wrong in the store."""
+"""`harness status`: how the trials of studies stand, and what is wrong in the store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ COLUMNS = ("done", "running", "failed", "lost", "interrupted", "waiting")
 @click.option("--seeds", type=click.IntRange(1), help="How many seeds, from 0 on.  [default: the preset's]")
 @store_option
 def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store: Places) -> None:
-    """Show for each study how many cells are done, running, failed, lost, interrupted and waiting.
+    """Show for each study how many trials are done, running, failed, lost, interrupted and waiting.
 
-    STUDY is a study file or the name of a known study; all known ones by default. A cell that is stored
+    STUDY is a study file or the name of a known study; all known ones by default. A trial that is stored
     without everything that its study asks for counts as waiting.
     """
     from harness.components.preset import default_preset, presets_of
@@ -32,7 +32,7 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
     runs = reader.runs()
     used = {run.preset for run in runs}
     width = max([len("study"), *(len(study.name) for study in studies)])
-    click.echo(f"{'study':{width}}  {'preset':8}  {'cells':>5}  " + "  ".join(f"{name:>11}" for name in COLUMNS))
+    click.echo(f"{'study':{width}}  {'preset':8}  {'trials':>5}  " + "  ".join(f"{name:>11}" for name in COLUMNS))
     if preset:
         studies = with_preset(studies, preset)
     for study in studies:

@@ -26,10 +26,10 @@ class ClusterRule(ABC):
     """How subnets are grouped for momentum separation (Eq. 7)."""
 
     @abstractmethod
-    def bind(self, space: Space, fixed: Fixed, chance: random.Random) -> Clustering:
+    def bind(self, space: Space, fixed: Fixed, rng: random.Random) -> Clustering:
         """The clusters of the part of the space that `fixed` leaves open.
 
-        `chance` is the same for all parts of a run. Raises `InvalidConfiguration` when there are fewer
+        `rng` is the same for all parts of a run. Raises `InvalidConfiguration` when there are fewer
         clusters than asked for.
         """
 

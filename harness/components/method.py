@@ -45,7 +45,7 @@ class Method(ABC):
     step must remember goes into `SupernetTraining.memory`, or a resumed run would not know it.
     """
 
-    def parts(self, space: Space, chance: random.Random) -> tuple[Part, ...]:
+    def parts(self, space: Space, rng: random.Random) -> tuple[Part, ...]:
         """The supernets, by the part of the space that each covers."""
         return (Part({}),)
 

@@ -30,7 +30,7 @@ MODULES: Mapping[str, Sequence[str]] = {
 }
 """Old modules, and where what they held is now, in the order in which it is looked for."""
 
-RENAMED: Mapping[str, str] = {}
+RENAMED: Mapping[str, str] = {"run_cell": "run_trial", "retrain_cell": "retrain_trial"}
 """Names of these modules that changed, too."""
 
 

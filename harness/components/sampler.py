@@ -21,7 +21,7 @@ class PathSource(ABC):
     """Whether all paths of the part are equally likely: then a method may draw them in its own way."""
 
     @abstractmethod
-    def draw(self, chance: random.Random) -> Architecture:
+    def draw(self, rng: random.Random) -> Architecture:
         """The next path."""
 
     def learn(self, paths: Sequence[Architecture], losses: torch.Tensor) -> None:

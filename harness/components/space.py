@@ -29,7 +29,7 @@ Fixed = Mapping[int, int]
 
 BATCH_NORMS = {
     "batch-statistics": "no affine, statistics of the batch at hand, in training and evaluation",
-    "benchmark": "as the benchmark's own supernet: cells as above, all else affine with running statistics",
+    "benchmark": "as the benchmark's own supernet: trials as above, all else affine with running statistics",
     "tracked": "affine with running statistics everywhere, as in stand-alone networks",
 }
 
@@ -119,19 +119,19 @@ class Space(ABC):
         """All architectures, in order of their numbers."""
         return itertools.product(*(range(count) for count in self.choices))
 
-    def sample(self, chance: random.Random, fixed: Mapping[int, int] | None = None) -> Architecture:
+    def sample(self, rng: random.Random, fixed: Mapping[int, int] | None = None) -> Architecture:
         """One architecture, every decision uniform except the `fixed` ones."""
         fixed = fixed or {}
         return tuple(
-            fixed[decision] if decision in fixed else chance.randrange(count)
+            fixed[decision] if decision in fixed else rng.randrange(count)
             for decision, count in enumerate(self.choices)
         )
 
-    def neighbour(self, architecture: Architecture, changes: int, chance: random.Random) -> Architecture:
+    def neighbour(self, architecture: Architecture, changes: int, rng: random.Random) -> Architecture:
         """An architecture that differs in exactly `changes` decisions, drawn uniformly."""
         changed = list(self.check(architecture))
-        for decision in chance.sample(self._changeable(changes), changes):
-            step = chance.randrange(1, self.choices[decision])
+        for decision in rng.sample(self._changeable(changes), changes):
+            step = rng.randrange(1, self.choices[decision])
             changed[decision] = (changed[decision] + step) % self.choices[decision]
         return tuple(changed)
 

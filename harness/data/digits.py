@@ -45,8 +45,8 @@ def make(recipe: Recipe) -> dict[str, tuple[Bytes, Bytes]]:
     parts = {"train": order[:1000], "valid": order[1000:1400], "test": order[1400:]}
     splits = {}
     for number, (split, members) in enumerate(parts.items()):
-        chance = np.random.default_rng([recipe.seed, number])
-        splits[split] = _images(digits, labels, members, getattr(recipe, split), recipe, chance)
+        rng = np.random.default_rng([recipe.seed, number])
+        splits[split] = _images(digits, labels, members, getattr(recipe, split), recipe, rng)
     return splits
 
 
@@ -56,7 +56,7 @@ def _images(
     members: npt.NDArray[np.int64],
     count: int,
     recipe: Recipe,
-    chance: np.random.Generator,
+    rng: np.random.Generator,
 ) -> tuple[Bytes, Bytes]:
     chosen = members[np.arange(count) % len(members)]
     side = digits.shape[1]
@@ -64,14 +64,14 @@ def _images(
     for image, digit in enumerate(chosen):
         for _ in range(recipe.clutter):
             size = recipe.clutter_size
-            top, left = chance.integers(0, side - size + 1, 2)
-            patch = digits[chance.choice(members), top : top + size, left : left + size]
-            y, x = chance.integers(0, recipe.canvas - size + 1, 2)
+            top, left = rng.integers(0, side - size + 1, 2)
+            patch = digits[rng.choice(members), top : top + size, left : left + size]
+            y, x = rng.integers(0, recipe.canvas - size + 1, 2)
             place = canvas[image, y : y + size, x : x + size]
             np.maximum(place, patch, out=place)
-        y, x = chance.integers(0, recipe.canvas - side + 1, 2)
+        y, x = rng.integers(0, recipe.canvas - side + 1, 2)
         place = canvas[image, y : y + side, x : x + side]
         np.maximum(place, digits[digit], out=place)
-    canvas = canvas / 16 + recipe.noise * chance.standard_normal(canvas.shape, np.float32)
+    canvas = canvas / 16 + recipe.noise * rng.standard_normal(canvas.shape, np.float32)
     pixels = np.clip(np.rint(canvas * 160 + 48), 0, 255).astype(np.uint8)
     return pixels[:, None], labels[chosen]

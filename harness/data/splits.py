@@ -84,7 +84,7 @@ def shuffled(names: list[str]) -> list[int]:
 
 
 def write_stored(divisions: list[Division]) -> None:
-    """Write `splits.npz`. Done once: another division makes other cells of all that was trained."""
+    """Write `splits.npz`. Done once: another division makes other trials of all that was trained."""
     bits = {d.name: np.packbits(drawn(d.name, d.first + d.second, d.first)) for d in divisions}
     np.savez(STORED, **bits)  # type: ignore[arg-type]  # numpy's stub takes the names for options
 

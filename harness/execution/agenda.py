@@ -1,7 +1,7 @@
 """What a `run` still has to do, given out one job at a time. Imports no torch.
 
-Any number of processes may work on the same cells: before a job is given out, its claim and what is stored
-are looked at, and again by the job itself, under its claim. A cell that another process has is waited for:
+Any number of processes may work on the same trials: before a job is given out, its claim and what is stored
+are looked at, and again by the job itself, under its claim. A trial that another process has is waited for:
 it may die. While the database does not answer nothing new is given out; what runs goes on.
 """
 
@@ -18,7 +18,7 @@ from harness.execution.executors.executor import Event, Job, Later
 from harness.execution.states import Work, state_of
 from harness.stores.claims.lease import Claims
 from harness.stores.store import Store, supersede
-from harness.study.trial import Cell, claim_key
+from harness.study.trial import Trial, claim_key
 
 POLL = 1.0
 """Seconds between two looks at what others have, or whether the database is back."""
@@ -37,11 +37,11 @@ class Agenda:
     threads: int = 1
     timeout: float | None = None
     waits: bool = True
-    """Whether cells that other processes have are waited for."""
+    """Whether trials that other processes have are waited for."""
     outage_wait: float = 600.0
     say: Callable[[str], None] = lambda line: None
     elsewhere: Callable[[Work], None] = lambda work: None
-    """Told of each cell that another process has done."""
+    """Told of each trial that another process has done."""
     recovered: Callable[[], object] = lambda: None
     """Told when the database answers again."""
     gave_up: bool = field(default=False, init=False)
@@ -94,7 +94,7 @@ class Agenda:
                 yield job
 
     def heard(self, event: Event) -> None:
-        """Learn from what happened: a job that found its cell taken comes again later."""
+        """Learn from what happened: a job that found its trial taken comes again later."""
         if event.kind != "finished":
             return
         number, status = event.job.number, event.data["status"]
@@ -110,28 +110,28 @@ class Agenda:
         work = self.todo[number]
         if time.monotonic() < self._not_before.get(number, 0.0):
             return None
-        found = supersede(self.store.load({work.cell.key[:16]}, []), [])
-        state = state_of(work.cell, [run for run in found if run.key == work.cell.key])
+        found = supersede(self.store.load({work.trial.key[:16]}, []), [])
+        state = state_of(work.trial, [run for run in found if run.key == work.trial.key])
         # Its process may be there, but nobody has claimed it: it is suspended, or hangs, and is replaced.
         kind = "train" if state == "running" else replace(work, state=state, losses=0).kind(self.retry)
         if kind is not None:
-            if (start := work.cell.start) is not None and not self._has_started(start):
+            if (start := work.trial.start) is not None and not self._has_started(start):
                 return None if self._may_come(start) else self._give_up(work)
-            if self.claims.holder(claim_key(work.cell, kind)) is not None:
+            if self.claims.holder(claim_key(work.trial, kind)) is not None:
                 return None
             return Job(number, self.document(work, kind), self.threads, self.timeout)
         if state == "done":
             self.elsewhere(work)
         return False
 
-    def _has_started(self, start: Cell) -> bool:
-        """Whether the search that a cell starts from is there."""
+    def _has_started(self, start: Trial) -> bool:
+        """Whether the search that a trial starts from is there."""
         found = supersede(self.store.load({start.key[:16]}, []), [])
         return any(run.key == start.key and run.counts and start.ranking_key in run.rankings for run in found)
 
-    def _may_come(self, start: Cell) -> bool:
+    def _may_come(self, start: Trial) -> bool:
         """Whether this process or another one is at that search, or will be."""
-        here = {self.todo[number].cell.key for number in (*self._pending, *self._running)}
+        here = {self.todo[number].trial.key for number in (*self._pending, *self._running)}
         return start.key in here or self.claims.holder(start.key) is not None
 
     def _give_up(self, work: Work) -> bool:
@@ -142,12 +142,12 @@ class Agenda:
     def _tell_of_others(self) -> None:
         if not self._told_of_others and not self._running:
             self._told_of_others = True
-            self.say(f"waiting for {len(self._pending)} cells that other processes have (Ctrl-C stops)")
+            self.say(f"waiting for {len(self._pending)} trials that other processes have (Ctrl-C stops)")
 
     def _silent_too_long(self, reason: str) -> bool:
         if self._silent_since is None:
             self._silent_since = time.monotonic()
-            self.say(f"{reason}; running cells go on, new ones wait up to {self.outage_wait:g} s for it")
+            self.say(f"{reason}; running trials go on, new ones wait up to {self.outage_wait:g} s for it")
         self.gave_up = time.monotonic() - self._silent_since >= self.outage_wait
         return self.gave_up
 

@@ -1,4 +1,4 @@
-"""What a training process is told: which cell, what to do with it, and where. Plain JSON outside, typed here."""
+"""What a training process is told: which trial, what to do with it, and where. Plain JSON outside, typed here."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Assignment:
     """What a job is told. The fields without a default determine what is done, the others where and how."""
 
     kind: str
-    """"train" makes a new run of the cell, "rank" adds the ranking that it asks for to its done run."""
-    cell: dict[str, Any]
+    """"train" makes a new run of the trial, "rank" adds the ranking that it asks for to its done run."""
+    trial: dict[str, Any]
     store: str
     preset: str
     overrides: dict[str, Any]
@@ -43,7 +43,7 @@ class Assignment:
     again: bool = False
     """Whether a ranking that is there is made anew, for what is computed from predictions has changed."""
     found: list[int] | None = None
-    """What the search that the cell starts from has found, where that is known; else the store is asked."""
+    """What the search that the trial starts from has found, where that is known; else the store is asked."""
     compile: bool = False
     """Whether torch compiles the operations of networks."""
     profile: bool = False

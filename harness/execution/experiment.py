@@ -1,8 +1,8 @@
-"""The Sacred experiment: one cell in, one stored run out. Imported in training processes only.
+"""The Sacred experiment: one trial in, one stored run out. Imported in training processes only.
 
 The configuration is resolved and validated by us and given to Sacred as plain JSON types; Sacred keeps
 the record (start, heartbeat, end, result, traceback) and our observer writes it. Randomness is ours:
-every generator is derived from the cell's seed, whatever Sacred seeds.
+every generator is derived from the trial's seed, whatever Sacred seeds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from harness.interruption import held_back
 from harness.seeds import derive
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 from harness.training.stages.train import Progress
-from harness.training.trial import Outcome, Watch, retrain_cell, run_cell
+from harness.training.trial import Outcome, Watch, retrain_trial, run_trial
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -43,7 +43,7 @@ SETTINGS.HOST_INFO.INCLUDE_GPU_INFO = False
 
 
 def sacred_run(
-    cell: Cell,
+    trial: Trial,
     directory: RunDirectory,
     observers: Sequence[RunObserver],
     log: IO[str],
@@ -53,11 +53,11 @@ def sacred_run(
     checkpoint: Checkpoint | None = None,
     found: Architecture | None = None,
 ) -> Outcome:
-    """Run the cell as a Sacred run into its directory, from its checkpoint on if there is one.
+    """Run the trial as a Sacred run into its directory, from its checkpoint on if there is one.
 
-    `found` is the architecture that the cell's parent has found, for one that retrains.
+    `found` is the architecture that the trial's parent has found, for one that retrains.
     """
-    config = cell.config
+    config = trial.config
     experiment = Experiment(config.method.name, save_git_info=False)
     experiment.logger = _logger(log)  # type: ignore[assignment]
     # numpy's global generator, which Sacred seeds, takes seeds below 2³² only.
@@ -91,11 +91,11 @@ def sacred_run(
 
         watch = Watch(epoch, metric, throttled(progress), restored)
         if found is None:
-            outcome = run_cell(config, device, watch, checkpoint)
+            outcome = run_trial(config, device, watch, checkpoint)
         else:
-            outcome = retrain_cell(config, found, device, watch, checkpoint)
+            outcome = retrain_trial(config, found, device, watch, checkpoint)
         outcome.cost["threads"] = threads
-        _store_outcome(cell, directory, outcome)
+        _store_outcome(trial, directory, outcome)
         for name in (PREDICTIONS, WEIGHTS):
             if (directory.path / name).exists():
                 _run.add_artifact(str(directory.path / name), name)
@@ -106,9 +106,9 @@ def sacred_run(
     return outcomes[0]
 
 
-def _store_outcome(cell: Cell, directory: RunDirectory, outcome: Outcome) -> None:
+def _store_outcome(trial: Trial, directory: RunDirectory, outcome: Outcome) -> None:
     directory.write_result(outcome.result, outcome.cost)
-    directory.write(PREDICTIONS, predictions_document(cell.config.json(), numbered(cell, outcome)))
+    directory.write(PREDICTIONS, predictions_document(trial.config.json(), numbered(trial, outcome)))
     if outcome.supernets is not None:
         states = [
             {name: tensor.cpu() for name, tensor in network.state_dict().items()}
@@ -118,9 +118,9 @@ def _store_outcome(cell: Cell, directory: RunDirectory, outcome: Outcome) -> Non
             directory.write_weights(lambda file: torch.save(states, file))
 
 
-def numbered(cell: Cell, outcome: Outcome) -> dict[int, float]:
+def numbered(trial: Trial, outcome: Outcome) -> dict[int, float]:
     """The predictions by the architectures' numbers."""
-    space = SPACES.get(cell.config.space)()
+    space = SPACES.get(trial.config.space)()
     return {space.index(architecture): accuracy for architecture, accuracy in outcome.predictions.items()}
 
 

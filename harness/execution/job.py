@@ -1,4 +1,4 @@
-"""One job: a cell claimed, run or ranked, stored, mirrored. Imported in training processes only.
+"""One job: a trial claimed, run or ranked, stored, mirrored. Imported in training processes only.
 
 The process that trains holds the claim itself and renews it. Under the claim it looks once more at what is
 stored: between the plan and the claim another process may have done the work.
@@ -41,7 +41,7 @@ from harness.stores.directory.run_directory import (
 )
 from harness.stores.directory.store import StoredRun
 from harness.stores.store import supersede
-from harness.study.trial import Cell, claim_key
+from harness.study.trial import Trial, claim_key
 from harness.training.allocator import keep_freed_memory
 from harness.training.compilation import operations_compiled
 from harness.training.stages.retrain import best_found
@@ -82,7 +82,7 @@ def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
 
     Gives {"status", "run_id", "key"}. The status is "done", with "result" and "cost" ("already": done by
     another process before); "failed", with one line of "error"; "interrupted"; "elsewhere": another process
-    has the cell, or had it and changed how it stands; "unreachable": the database does not answer, and
+    has the trial, or had it and changed how it stands; "unreachable": the database does not answer, and
     nothing was begun. Raises nothing but what `progress` raises.
     """
     reply: dict[str, Any] = {"run_id": None, "key": None}
@@ -91,13 +91,16 @@ def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
         with terminable():
             torch.set_num_threads(job.threads)
             keep_freed_memory()
-            cell = Cell.from_json(job.cell)
-            reply["key"] = cell.key
-            if cell.images != (now_there := fingerprint(cell.config.dataset)):
-                raise DataError(f"the images of {cell.config.dataset} are {now_there} here, the cell's {cell.images}")
+            trial = Trial.from_json(job.trial)
+            reply["key"] = trial.key
+            if trial.images != (now_there := fingerprint(trial.config.dataset)):
+                raise DataError(
+                    f"{trial.config.dataset} has the fingerprint {now_there} here, but the trial was planned with "
+                    f"{trial.images}"
+                )
             try:
                 with operations_compiled(job.compile):
-                    return reply | (_claimed_rank if job.kind == "rank" else _claimed_train)(cell, job, progress)
+                    return reply | (_claimed_rank if job.kind == "rank" else _claimed_train)(trial, job, progress)
             except Unreachable as error:
                 return reply | {"status": "unreachable", "error": one_line(error)}
     except KeyboardInterrupt as interruption:
@@ -106,26 +109,26 @@ def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
         return reply | _failed(error, job)
 
 
-def _claimed_train(cell: Cell, job: Assignment, progress: Report) -> dict[str, Any]:
-    attempts = max((run.attempt for run in _runs(cell, job)), default=0)
-    claim = job.claims().acquire(cell.key, at_least=attempts)
+def _claimed_train(trial: Trial, job: Assignment, progress: Report) -> dict[str, Any]:
+    attempts = max((run.attempt for run in _runs(trial, job)), default=0)
+    claim = job.claims().acquire(trial.key, at_least=attempts)
     if claim is None:
         return {"status": "elsewhere"}
     with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
-        runs = _runs(cell, job)
-        state = state_of(cell, runs)
+        runs = _runs(trial, job)
+        state = state_of(trial, runs)
         if state == "done":
             done = next(run for run in runs if run.counts)
             return {"status": "done", "already": True, "run_id": done.id, "result": done.result, "cost": done.cost}
         if state == "rank":
             return {"status": "elsewhere"}
-        ranking = _parents_ranking(cell, job)
-        directory = job.directory.create(cell, job.preset, job.overrides, claim.attempt)
+        ranking = _parents_ranking(trial, job)
+        directory = job.directory.create(trial, job.preset, job.overrides, claim.attempt)
         mirror = job.mirror(directory)
         reply: dict[str, Any] = {}
         try:
-            with _profiled(cell, directory, job):
-                reply = {"run_id": directory.id} | _train(cell, directory, job, progress, lease, mirror, ranking)
+            with _profiled(trial, directory, job):
+                reply = {"run_id": directory.id} | _train(trial, directory, job, progress, lease, mirror, ranking)
             return reply
         finally:
             # Before the claim is released: whoever claims next must find the run in the database.
@@ -133,13 +136,13 @@ def _claimed_train(cell: Cell, job: Assignment, progress: Report) -> dict[str, A
                 _mirror_slowly(directory, job)
 
 
-def _profiled(cell: Cell, directory: RunDirectory, job: Assignment) -> contextlib.AbstractContextManager[None]:
+def _profiled(trial: Trial, directory: RunDirectory, job: Assignment) -> contextlib.AbstractContextManager[None]:
     """Writes down where the time of the run goes, if that is asked for."""
     if not job.profile:
         return contextlib.nullcontext()
     from harness.training.profiling import PROFILES, profiled
 
-    title = f"run {directory.id} ({cell.config.method.name}, seed {cell.config.seed}), on {job.computes_on}"
+    title = f"run {directory.id} ({trial.config.method.name}, seed {trial.config.seed}), on {job.computes_on}"
     return profiled(job.directory.path / PROFILES / directory.id, title, torch.device(job.computes_on))
 
 
@@ -161,13 +164,13 @@ def _mirror_slowly(directory: RunDirectory, job: Assignment) -> None:
             return
 
 
-def _runs(cell: Cell, job: Assignment) -> list[StoredRun]:
-    return [run for run in supersede(job.reader.load({cell.key[:16]}, []), []) if run.key == cell.key]
+def _runs(trial: Trial, job: Assignment) -> list[StoredRun]:
+    return [run for run in supersede(job.reader.load({trial.key[:16]}, []), []) if run.key == trial.key]
 
 
-def _parents_ranking(cell: Cell, job: Assignment) -> dict[str, Any] | None:
-    """What the search that the cell starts from has given; None for a cell that starts from nothing."""
-    start = cell.start
+def _parents_ranking(trial: Trial, job: Assignment) -> dict[str, Any] | None:
+    """What the search that the trial starts from has given; None for a trial that starts from nothing."""
+    start = trial.start
     if start is None:
         return None
     if job.found is not None:
@@ -175,12 +178,12 @@ def _parents_ranking(cell: Cell, job: Assignment) -> dict[str, Any] | None:
     run = job.reader.done(start.key)
     ranking = None if run is None else run.rankings.get(start.ranking_key)
     if run is None or ranking is None:
-        raise DataError(f"no done search of cell {start.key[:16]} in {job.reader.name} to retrain the best of")
+        raise DataError(f"no done search of trial {start.key[:16]} in {job.reader.name} to retrain the best of")
     return ranking
 
 
 def _train(
-    cell: Cell,
+    trial: Trial,
     directory: RunDirectory,
     job: Assignment,
     progress: Report,
@@ -189,11 +192,11 @@ def _train(
     ranking: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     progress({"event": "start", "run_id": directory.id})
-    directory.write_sources(cell)
-    observer = DirectoryObserver(directory, cell.config.json(), {"key": cell.key, "preset": job.preset})
+    directory.write_sources(trial)
+    observer = DirectoryObserver(directory, trial.config.json(), {"key": trial.key, "preset": job.preset})
     work = Path(job.work) if job.work else job.directory.work
     device = job.computes_on
-    checkpoint = Checkpoint(work, cell, every=job.checkpoint_every, threads=job.threads, device=device)
+    checkpoint = Checkpoint(work, trial, every=job.checkpoint_every, threads=job.threads, device=device)
     reply: dict[str, Any] = {"status": "interrupted"}
     try:
         try:
@@ -205,14 +208,14 @@ def _train(
                         raise DataError("the search has found nothing to retrain: it diverged")
                     with asked_first(checkpoint.request_stop):
                         outcome = sacred_run(
-                            cell, directory, observers, log, device, job.threads, progress, checkpoint, found
+                            trial, directory, observers, log, device, job.threads, progress, checkpoint, found
                         )
                     reply = {"status": "done", "result": outcome.result, "cost": outcome.cost}
                 except KeyboardInterrupt as interruption:
                     reply = _interrupted(observer, interruption, job)
                 except (Exception, SystemExit) as error:
                     reply = _failed(error, job)
-                    if _is_full(error):  # no fault of the cell's: it is not one that failed, for the next `run`
+                    if _is_full(error):  # no fault of the trial's: it is not one that failed, for the next `run`
                         observer.interrupted_event(utc_now(), "INTERRUPTED")
                     traceback.print_exc()
                     if observer.status == "RUNNING":  # it failed outside of Sacred's care
@@ -265,20 +268,20 @@ def _is_full(error: BaseException | None) -> bool:
     return False
 
 
-def _claimed_rank(cell: Cell, job: Assignment, progress: Report) -> dict[str, Any]:
-    claim = job.claims().acquire(claim_key(cell, "rank"))
+def _claimed_rank(trial: Trial, job: Assignment, progress: Report) -> dict[str, Any]:
+    claim = job.claims().acquire(claim_key(trial, "rank"))
     if claim is None:
         return {"status": "elsewhere"}
     with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
-        run = job.reader.done(cell.key)
+        run = job.reader.done(trial.key)
         if run is None:
-            raise DataError(f"no done run of cell {cell.key[:16]} in {job.reader.name} whose weights could be ranked")
+            raise DataError(f"no done run of trial {trial.key[:16]} in {job.reader.name} whose weights could be ranked")
         progress({"event": "start", "run_id": run.id})
-        if cell.ranking_key in run.rankings and not job.again:
+        if trial.ranking_key in run.rankings and not job.again:
             done = {"status": "done", "already": True}
-            return done | {"run_id": run.id, "result": run.rankings[cell.ranking_key], "cost": {}}
+            return done | {"run_id": run.id, "result": run.rankings[trial.ranking_key], "cost": {}}
         folder = _at_hand(run, job)
-        reply = {"run_id": run.id} | _rank(cell, run, folder, job, progress, lease)
+        reply = {"run_id": run.id} | _rank(trial, run, folder, job, progress, lease)
         if job.mongo is not None and reply["status"] == "done":
             from harness.stores.mongo.projection import project
 
@@ -301,25 +304,27 @@ def _at_hand(run: StoredRun, job: Assignment) -> Path:
     return folder
 
 
-def _rank(cell: Cell, run: StoredRun, folder: Path, job: Assignment, progress: Report, lease: Lease) -> dict[str, Any]:
-    key, config = cell.ranking_key, cell.config.json()
+def _rank(
+    trial: Trial, run: StoredRun, folder: Path, job: Assignment, progress: Report, lease: Lease
+) -> dict[str, Any]:
+    key, config = trial.ranking_key, trial.config.json()
     (folder / RANKINGS).mkdir(exist_ok=True)
     log = folder / RANKINGS / f"{key}.txt"
     try:
         with output_to(log):
-            seed_globals(cell.config.seed)
+            seed_globals(trial.config.seed)
             if run.result is not None and run.result["diverged"]:
                 result, cost, found = run.rankings[next(iter(run.rankings))], {}, {}
             else:
                 known = job.directory.predictions(run, config["rank"])
                 outcome = rank_again(
-                    cell.config,
+                    trial.config,
                     lambda: torch.load(io.BytesIO(job.directory.read(run, WEIGHTS)), weights_only=True),
                     known,
                     job.computes_on,
                     Watch(ranking=throttled(progress)),
                 )
-                result, found = outcome.result, numbered(cell, outcome)
+                result, found = outcome.result, numbered(trial, outcome)
                 cost = outcome.cost | {"threads": job.threads}
             unchanged = run.rankings.get(key) == without_nan(result)
             if not unchanged:

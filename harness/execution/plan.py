@@ -1,6 +1,6 @@
-"""What is there to do: requested cells against stored runs. Imports no torch.
+"""What is there to do: requested trials against stored runs. Imports no torch.
 
-Studies overlap: a cell that several ask for is one piece of work, with the union of what they want
+Studies overlap: a trial that several ask for is one piece of work, with the union of what they want
 observed. Nothing here runs or writes anything.
 """
 
@@ -24,19 +24,19 @@ from harness.components.space import Space
 from harness.documents import canonical
 from harness.errors import InvalidConfiguration
 from harness.execution.states import Work, stand
-from harness.seeds import chance
+from harness.seeds import make_rng
 from harness.stores.stored import StoredRun
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.expansion import expand_stored
 from harness.study.fingerprints import are_here, can_be_judged
 from harness.study.overrides import Filter, matching
 from harness.study.study import Request, Study
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All work of some studies, every cell once: all rows of the first seed, then of the next."""
+    """All work of some studies, every trial once: all rows of the first seed, then of the next."""
 
     work: tuple[Work, ...]
     studies: tuple[Study, ...]
@@ -47,12 +47,12 @@ class Plan:
 
     @property
     def shared(self) -> int:
-        """How many requests are answered by a cell that another request asks for, too."""
+        """How many requests are answered by a trial that another request asks for, too."""
         return sum(len({(r.study, r.row) for r in work.requests}) - 1 for work in self.work)
 
     def require_images(self, retry: str | None = None) -> None:
         """Raise `DataError` unless images and ground truth of all that is to run are here, and right."""
-        require_inputs(work.cell for work in self.work if work.kind(retry))
+        require_inputs(work.trial for work in self.work if work.kind(retry))
 
     def of(self, study: Study) -> Plan:
         """The part that one study asks for, and as it alone asks for it."""
@@ -83,12 +83,12 @@ def make_plan(
         for study in studies
         for request in expand_stored(study, presets[study.name], lambda: runs, seeds, overrides)
     ]
-    chosen = matching([request.cell.config.json() for request in requests], only or {})
+    chosen = matching([request.trial.config.json() for request in requests], only or {})
     requests = [request for request, fits in zip(requests, chosen, strict=True) if fits]
     parents = _parents(requests)
     by_key: dict[str, list[Request]] = {}
     for request in sorted([*parents, *requests], key=lambda request: request.seed):
-        by_key.setdefault(request.cell.key, []).append(request)
+        by_key.setdefault(request.trial.key, []).append(request)
     attempts: dict[str, list[StoredRun]] = {}
     for run in runs:
         attempts.setdefault(run.key, []).append(run)
@@ -101,19 +101,19 @@ def make_plan(
         kind = "search" if any(named is one for one in parents) else ""
         label = _label(rows[named.study][named.row].labels, named, presets[named.study], kind)
         if check:
-            checks.check(label, same[0].cell.config)
+            checks.check(label, same[0].trial.config)
         work.append(stand(label, same, attempts.get(key, [])))
     return Plan(tuple(work), tuple(studies))
 
 
 def _parents(requests: Sequence[Request]) -> list[Request]:
-    """What the cells of these requests start from, asked for by the same studies and rows."""
-    return [replace(request, cell=start) for request in requests if (start := request.cell.start) is not None]
+    """What the trials of these requests start from, asked for by the same studies and rows."""
+    return [replace(request, trial=start) for request in requests if (start := request.trial.start) is not None]
 
 
-def require_inputs(cells: Iterable[Cell]) -> None:
-    """Raise `DataError` unless images and ground truth of these cells are here, and right."""
-    needed = {(cell.config.dataset, cell.config.benchmark) for cell in cells}
+def require_inputs(trials: Iterable[Trial]) -> None:
+    """Raise `DataError` unless images and ground truth of these trials are here, and right."""
+    needed = {(trial.config.dataset, trial.config.benchmark) for trial in trials}
     for benchmark in sorted({benchmark for _, benchmark in needed}):
         BENCHMARKS.get(benchmark)()
     for dataset in sorted({dataset for dataset, _ in needed}):
@@ -123,7 +123,7 @@ def require_inputs(cells: Iterable[Cell]) -> None:
 def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str | None = None) -> float | None:
     """What the trainings still to do would take one after the other, judged by done ones of the preset.
 
-    Cells of the same method are asked first. None when nothing comparable is done.
+    Trials of the same method are asked first. None when nothing comparable is done.
     """
     done = [run for run in runs if run.status == "done" and run.preset == preset and run.cost]
     if not done:
@@ -131,18 +131,18 @@ def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str 
     total = 0.0
     for work in plan.work:
         if work.kind(retry) == "train":
-            method = work.cell.config.method.name
-            alike = [run for run in done if run.cell["config"]["method"]["name"] == method] or done
+            method = work.trial.config.method.name
+            alike = [run for run in done if run.trial["config"]["method"]["name"] == method] or done
             total += sum(float((run.cost or {})["wall_seconds"]) for run in alike) / len(alike)
     return total
 
 
 def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset, kind: str) -> str:
-    """How a reader knows the cell: "SPOS CaLR seed 0"; `kind` where that alone would say something else."""
+    """How a reader knows the trial: "SPOS CaLR seed 0"; `kind` where that alone would say something else."""
     words = [name if value is True else value for name, value in labels.items() if value is not False]
     if len(preset.datasets) > 1:
         words.append(request.dataset)
-    if request.cell.start is not None:
+    if request.trial.start is not None:
         words.append("retraining")
     if kind:
         words.append(kind)
@@ -151,13 +151,13 @@ def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset, k
 
 @dataclass
 class _Checks:
-    """Refuses what could not run. Cells that differ in nothing that matters for it are looked at once."""
+    """Refuses what could not run. Trials that differ in nothing that matters for it are looked at once."""
 
     seen: set[str] = field(default_factory=set)
     spaces: dict[str, Space] = field(default_factory=dict)
 
     def check(self, label: str, config: RunConfig) -> None:
-        """Refuse components that do not fit together now, not when the cell's turn has come."""
+        """Refuse components that do not fit together now, not when the trial's turn has come."""
         document = config.json()
         try:
             if self._is_new({**document, "seed": 0}):
@@ -170,15 +170,15 @@ class _Checks:
     def _check_components(self, config: RunConfig) -> None:
         if config.retrain is not None and not config.rank.top1:
             raise InvalidConfiguration("what is best-ranked cannot be retrained where rank.top1 is false")
-        # One for all cells: it remembers what took long to find out.
+        # One for all trials: it remembers what took long to find out.
         space = self.spaces.setdefault(config.space, SPACES.get(config.space)())
         method: Method = config.method.build(COMPONENTS["method"], "method")
         schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
         rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
         sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
         schedule.bind(space)
-        for part in method.parts(space, chance(config.seed, "split")):
-            method.check(space, rule.bind(space, part.fixed, chance(config.seed, "clusters")), sampler)
+        for part in method.parts(space, make_rng(config.seed, "split")):
+            method.check(space, rule.bind(space, part.fixed, make_rng(config.seed, "clusters")), sampler)
             sampler.bind(space, part.fixed)
 
     def _is_new(self, document: Any) -> bool:
@@ -189,7 +189,7 @@ class _Checks:
 
 
 def _check_ranking(config: RunConfig) -> None:
-    """Refuse what could not be measured of the cell, before it is trained; as far as that can be told here."""
+    """Refuse what could not be measured of the trial, before it is trained; as far as that can be told here."""
     counts = SPACES.get(config.space)().complexity_counts
     if config.rank.complexity not in counts:
         raise InvalidConfiguration(f"rank.complexity is {config.rank.complexity!r}; allowed: {', '.join(counts)}")

@@ -14,7 +14,7 @@ from harness.stores.stored import StoredRun
 from harness.study.configuration import Observe
 from harness.study.reader import read
 from harness.study.study import Request
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 
 STATES = {
     "done": "stored, with all that is asked for",
@@ -29,14 +29,14 @@ STATES = {
 
 
 LOSSES = 10
-"""How often in a row a cell may be lost before it is tried again only when asked for."""
+"""How often in a row a trial may be lost before it is tried again only when asked for."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """One cell, who asks for it, and how it stands (one of `STATES`)."""
+    """One trial, who asks for it, and how it stands (one of `STATES`)."""
 
-    cell: Cell
+    trial: Trial
     """As it would be run: with everything observed that anybody asks for."""
     label: str
     requests: tuple[Request, ...]
@@ -46,7 +46,7 @@ class Work:
     losses: int = 0
     """How many of its last attempts were lost, one after the other."""
     attempts: tuple[StoredRun, ...] = ()
-    """All runs of the cell, in order."""
+    """All runs of the trial, in order."""
 
     def kind(self, retry: str | None = None) -> str | None:
         """The kind of job that brings it further: "train", "rank", or None for nothing.
@@ -66,30 +66,30 @@ def union(wishes: Iterable[Observe]) -> Observe:
     return reduce(Observe.union, wishes)
 
 
-def state_of(cell: Cell, attempts: Sequence[StoredRun]) -> str:
-    """How one cell stands (one of `STATES`), given its runs in order."""
-    request = Request("", 0, cell.config.dataset, cell.config.seed, cell, False)
+def state_of(trial: Trial, attempts: Sequence[StoredRun]) -> str:
+    """How one trial stands (one of `STATES`), given its runs in order."""
+    request = Request("", 0, trial.config.dataset, trial.config.seed, trial, False)
     return stand("", [request], list(attempts)).state
 
 
 def stand(label: str, requests: list[Request], attempts: list[StoredRun]) -> Work:
     """How the requests for one trial stand, given its runs in order."""
-    wanted = union(request.cell.config.observe for request in requests)
+    wanted = union(request.trial.config.observe for request in requests)
     valid = [run for run in attempts if run.invalid is None]
     counting = [run for run in valid if run.counts]
     last = valid[-1] if valid else None
     losses = len(list(takewhile(lambda run: run.status == "lost", reversed(valid))))
-    curves = [r.cell for r in requests if r.cell.config.observe.judges]
+    curves = [r.trial for r in requests if r.trial.config.observe.judges]
     # What is trained is judged on the way by the ranking that its curves ask for.
-    chosen, state = curves[0] if curves else requests[0].cell, last.status if last else "waiting"
-    if last and state == "failed" and not any(_ranks_the_same(last, request.cell) for request in requests):
+    chosen, state = curves[0] if curves else requests[0].trial, last.status if last else "waiting"
+    if last and state == "failed" and not any(_ranks_the_same(last, request.trial) for request in requests):
         state = "waiting"  # it may have failed in measuring what nobody asks for now
     if counting:
         last = counting[-1]
-        stored = read(Observe, last.cell["config"]["observe"], "observe")
-        unranked = [r.cell for r in requests if r.cell.ranking_key not in last.rankings]
+        stored = read(Observe, last.trial["config"]["observe"], "observe")
+        unranked = [r.trial for r in requests if r.trial.ranking_key not in last.rankings]
         # A curve that was measured by another ranking is another observation.
-        foreign = bool(curves) and all(cell.ranking_key != last.own_ranking for cell in curves)
+        foreign = bool(curves) and all(trial.ranking_key != last.own_ranking for trial in curves)
         if foreign or union([stored, wanted]) != stored:
             # A newer attempt that is not done says how it stands with that.
             state = "again" if state == "done" else state
@@ -100,11 +100,11 @@ def stand(label: str, requests: list[Request], attempts: list[StoredRun]) -> Wor
             return Work(plain, label, tuple(requests), "rank", last, losses, tuple(attempts))
         else:
             state = "done"
-    cell = replace(chosen, config=replace(chosen.config, observe=wanted))
-    return Work(cell, label, tuple(requests), state, last, losses, tuple(attempts))
+    trial = replace(chosen, config=replace(chosen.config, observe=wanted))
+    return Work(trial, label, tuple(requests), state, last, losses, tuple(attempts))
 
 
-def _ranks_the_same(run: StoredRun, cell: Cell) -> bool:
+def _ranks_the_same(run: StoredRun, trial: Trial) -> bool:
     """Whether a run was to be ranked as is asked for now."""
-    now = cell.config.json()
-    return all(run.cell["config"][key] == now[key] for key in ("rank", "benchmark"))
+    now = trial.config.json()
+    return all(run.trial["config"][key] == now[key] for key in ("rank", "benchmark"))

@@ -98,7 +98,7 @@ class Workplace:
         )
 
     def sync_aside(self, stopping: Stopping) -> None:
-        """The same in a thread: whoever asks has running cells to look after."""
+        """The same in a thread: whoever asks has running trials to look after."""
         threading.Thread(target=self.sync, args=(stopping,), daemon=True).start()
 
     def _connect(self, mongo: str) -> None:

@@ -1,11 +1,11 @@
-"""A cell's checkpoint: one file in a work folder, whole or not there. Imports torch only to save and load.
+"""A trial's checkpoint: one file in a work folder, whole or not there. Imports torch only to save and load.
 
 The file is one line of JSON, of fixed length (what made it, and a checksum over that and all that
 follows), and then a document of plain types and tensors as `torch.save` writes it. It is loaded without
 running any code that it might hold. It knows nothing of what the state means; that is `harness.training.state`.
 
-A name is made of the cell's key and of everything that is measured on the way, so that another request
-of the same cell never goes on from a state that has observed something else.
+A name is made of the trial's key and of everything that is measured on the way, so that another request
+of the same trial never goes on from a state that has observed something else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.files import living_writer, make_durable, write
 from harness.interruption import held_back
 
 if TYPE_CHECKING:
-    from harness.study.trial import Cell
+    from harness.study.trial import Trial
 
 SCHEMA = 2
 """Changes with the file's form, and with that of the document in it (`harness.training.state`)."""
@@ -45,15 +45,15 @@ class CheckpointNotWritten(HarnessError, OSError):
 
 
 class Checkpoint:
-    """One cell's checkpoint. Owned by the process that runs the cell."""
+    """One trial's checkpoint. Owned by the process that runs the trial."""
 
-    def __init__(self, folder: Path, cell: Cell, *, every: float = 60.0, threads: int, device: str) -> None:
+    def __init__(self, folder: Path, trial: Trial, *, every: float = 60.0, threads: int, device: str) -> None:
         """`every`: the least number of seconds between two saves that nothing but time asks for."""
-        request = hashlib.sha256(canonical([cell.config.json(), cell.ranking_key]).encode()).hexdigest()
-        self.path = folder / f"{cell.key[:16]}-{request[:16]}{SUFFIX}"
+        request = hashlib.sha256(canonical([trial.config.json(), trial.ranking_key]).encode()).hexdigest()
+        self.path = folder / f"{trial.key[:16]}-{request[:16]}{SUFFIX}"
         self.every = every
         # What a state must agree in for its continuation to give the bytes of an uninterrupted run.
-        self._made = {"key": cell.key, "request": request, "threads": threads, "device": device.partition(":")[0]}
+        self._made = {"key": trial.key, "request": request, "threads": threads, "device": device.partition(":")[0]}
         self._last = time.monotonic()
         self._asked_often = self._stop = False
 
@@ -71,7 +71,7 @@ class Checkpoint:
             self._asked_often = False
 
     def request_stop(self) -> bool:
-        """For handlers of signals: have the cell save where it is and raise KeyboardInterrupt, unless it is done first.
+        """For signal handlers: have the trial save its state and raise KeyboardInterrupt, unless it ends before.
 
         False where nobody would hear, or was told before: then the handler should raise at once.
         """
@@ -142,7 +142,7 @@ class Checkpoint:
         return None
 
     def remove(self) -> None:
-        """The cell is done."""
+        """The trial is done."""
         self.path.unlink(missing_ok=True)
         self._clear_away()
 
@@ -158,7 +158,7 @@ class Checkpoint:
 
     def _clear_away(self) -> None:
         """Remove what was left half-written, but not what another process is writing: it may not know yet that
-        the cell is no longer its own.
+        the trial is no longer its own.
         """
         for left in self.path.parent.glob(f".{self.path.name}.*"):
             with contextlib.suppress(FileNotFoundError):
@@ -172,7 +172,7 @@ class StoredCheckpoint:
 
     path: Path
     key16: str
-    """The first 16 digits of its cell's key."""
+    """The first 16 digits of its trial's key."""
     size: int
     mtime: float
 

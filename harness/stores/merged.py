@@ -26,9 +26,9 @@ class MergedStore(Store):
     def ids(self) -> list[str]:
         return sorted({*self.directory.ids(), *self.database.ids()})
 
-    def load(self, cells: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
-        here = {run.id: run for run in self.directory.load(cells, problems)}
-        there = {run.id: run for run in self.database.load(cells, problems)}
+    def load(self, trials: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
+        here = {run.id: run for run in self.directory.load(trials, problems)}
+        there = {run.id: run for run in self.database.load(trials, problems)}
         return [_merged(run, there.get(run.id)) for run in (there | here).values()]
 
     def files(self, run: StoredRun) -> dict[str, int]:

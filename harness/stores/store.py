@@ -42,8 +42,8 @@ class Store(ABC):
         """The ids of all runs, in any order. Raises `UserError` or `Unreachable`."""
 
     @abstractmethod
-    def load(self, cells: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
-        """The runs of these cells (the first 16 digits of their keys), or all, in any order."""
+    def load(self, trials: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
+        """The runs of these trials (the first 16 digits of their keys), or all, in any order."""
 
     @abstractmethod
     def files(self, run: StoredRun) -> dict[str, int]:
@@ -66,18 +66,18 @@ class Store(ABC):
         """Keep something that can be computed again at any time; a place that cannot be written keeps nothing."""
 
     def runs(self, keys: Collection[str] | None = None) -> list[StoredRun]:
-        """All runs, or those of the cells with these keys, by cell and attempt.
+        """All runs, or those of the trials with these keys, by trial and attempt.
 
-        Of two done runs of a cell the older is superseded. Should the two differ in what both observed,
+        Of two done runs of a trial the older is superseded. Should the two differ in what both observed,
         that is a problem that names both; the newer counts.
         """
         self.problems = []
-        cells = None if keys is None else {key[:16] for key in keys}
+        trials = None if keys is None else {key[:16] for key in keys}
         with collector.paused():
-            return supersede(self.load(cells, self.problems), self.problems)
+            return supersede(self.load(trials, self.problems), self.problems)
 
     def done(self, key: str) -> StoredRun | None:
-        """The run that counts for the cell of that key, if there is one."""
+        """The run that counts for the trial of that key, if there is one."""
         found = supersede(self.load({key[:16]}, []), [])
         return next((run for run in found if run.key == key and run.counts), None)
 
@@ -110,7 +110,7 @@ class Store(ABC):
         """
         from harness.stores.directory.run_directory import PREDICTIONS, RANKINGS
 
-        wanted = rank or run.cell["config"]["rank"]
+        wanted = rank or run.trial["config"]["rank"]
         there = self.files(run)
         # Only of rankings that were verified: one that is damaged is as good as not there.
         verified = (f"{RANKINGS}/{key}.{PREDICTIONS}" for key in sorted(run.rankings))
@@ -136,7 +136,7 @@ def supersede(runs: Collection[StoredRun], problems: list[Problem]) -> list[Stor
         newer = newest.get(run.key, run)
         if run.status == "done" and run.invalid is None and newer is not run:
             for difference in _differences(run, newer):
-                problems.append(Problem(run.id, f"{run.id} and {newer.id} are runs of one cell, but {difference}"))
+                problems.append(Problem(run.id, f"{run.id} and {newer.id} are runs of one trial, but {difference}"))
             run = replace(run, superseded=True)
         marked.append(run)
     return marked

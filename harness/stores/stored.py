@@ -30,8 +30,8 @@ class StoredRun:
     id: str
     key: str
     attempt: int
-    cell: dict[str, Any]
-    """Configuration and parent, as `Cell.json` gives them."""
+    trial: dict[str, Any]
+    """Configuration and parent, as `Trial.json` gives them."""
     preset: str
     overrides: dict[str, Any]
     status: str
@@ -40,14 +40,14 @@ class StoredRun:
     cost: dict[str, Any] | None
     """Measured; None unless done."""
     rankings: dict[str, dict[str, Any]]
-    """What each ranking of the weights gave, by `Cell.ranking_key`; the run's own stands first."""
+    """What each ranking of the weights gave, by `Trial.ranking_key`; the run's own stands first."""
     start_time: str | None
     stop_time: str | None
     fail_trace: list[str] | None
     invalid: str | None = None
     """Why somebody declared the run invalid: then it is kept, but never counted."""
     superseded: bool = False
-    """Whether a newer done run of the same cell exists: then this one is kept, but not counted."""
+    """Whether a newer done run of the same trial exists: then this one is kept, but not counted."""
     own_ranking: str | None = None
     """The ranking that was made with the run, and that its curves were measured by."""
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class StoredRun:
 
     @property
     def order(self) -> tuple[str, int, str]:
-        """Runs sort by cell and attempt; the id tells apart what two machines made without each other."""
+        """Runs sort by trial and attempt; the id tells apart what two machines made without each other."""
         return self.key, self.attempt, self.id
 
 
@@ -85,9 +85,10 @@ def stored_run(summary: Mapping[str, Any]) -> StoredRun:
     first = {key: result for key, result in rankings.items() if key not in summary.get("recomputed", ())}
     if own is not None:
         first = {own: without_curves(summary["result"]), **{key: first[key] for key in first if key != own}}
-    names = "id key attempt cell preset overrides cost rankings start_time stop_time fail_trace invalid"
+    names = "id key attempt preset overrides cost rankings start_time stop_time fail_trace invalid"
     return StoredRun(
         status=status,
+        trial=summary["cell"],
         result=newest_result(summary),
         own_ranking=own,
         asked=summary.get("asked", {}),

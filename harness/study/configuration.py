@@ -240,7 +240,7 @@ class RunConfig:
     rank: Ranking = Ranking()
     observe: Observe = Observe()
     retrain: Retraining | None = None
-    """Not None in a cell that starts from the search of the same configuration without it."""
+    """Not None in a trial that starts from the search of the same configuration without it."""
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -12,11 +12,11 @@ from harness.components.preset import Preset
 from harness.components.registries import SPACES
 from harness.components.registry import Registry
 from harness.errors import InvalidConfiguration
-from harness.seeds import chance
+from harness.seeds import make_rng
 from harness.study.configuration import COMPONENTS, Retraining, RunConfig, default_name
 from harness.study.fingerprints import are_here, can_be_judged, remember_images, remember_rankings
 from harness.study.study import Request, Study
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
@@ -54,7 +54,7 @@ def expand(
             points = study.rows[number].points
             config = _with_curves(config, {key: count for key, count in points.items() if key not in overrides})
             unused -= fitting
-            first = Cell.of(config)
+            first = Trial.of(config)
             for seed in range(preset.seeds if seeds is None else seeds):
                 requests.append(Request(study.name, number, dataset, seed, first.with_seed(seed), bool(overrides)))
     if unused:
@@ -132,14 +132,14 @@ def expand_stored(
     """
     requests = expand(study, preset, seeds, overrides)
     unknown = False
-    if not all(map(can_be_judged, {request.cell.config.benchmark for request in requests})):
+    if not all(map(can_be_judged, {request.trial.config.benchmark for request in requests})):
         remember_rankings(runs())
         unknown = True
-    if not all(map(are_here, {request.cell.config.dataset for request in requests})):
-        remember_images(run.cell for run in runs())
+    if not all(map(are_here, {request.trial.config.dataset for request in requests})):
+        remember_images(run.trial for run in runs())
         unknown = True
-    if unknown and any(request.cell.start for request in requests):
-        # A cell that starts from another is known by that one's images and ranking: now these are.
+    if unknown and any(request.trial.start for request in requests):
+        # A trial that starts from another is known by that one's images and ranking: now these are.
         return expand(study, preset, seeds, overrides)
     return requests
 
@@ -187,7 +187,7 @@ def _share(config: RunConfig) -> int:
     """The epochs that make as many passes as one path a step on one supernet would in `train.epochs`."""
     method: Method = config.method.build(COMPONENTS["method"], "method")
     space = SPACES.get(config.space)()
-    supernets = len(method.parts(space, chance(config.seed, "split")))
+    supernets = len(method.parts(space, make_rng(config.seed, "split")))
     return max(1, round(config.train.epochs / (supernets * method.paths_per_step(space))))
 
 

@@ -32,7 +32,7 @@ _judged: dict[str, set[str]] = {}
 
 
 def images_of(dataset: str) -> str | None:
-    """What `Cell.images` is for that data set.
+    """What `Trial.images` is for that data set.
 
     Files that are missing do no harm to what only reads or plans: then it is what all stored runs that were
     looked at so far have (`remember_images`). Raises `DataError` when these do not agree.
@@ -66,11 +66,11 @@ def are_here(dataset: str) -> bool:
     return True
 
 
-def remember_images(cells: Iterable[Mapping[str, Any]]) -> None:
-    """Know the images that stored runs (as `Cell.json` gives their cells) were made with."""
-    for cell in cells:
-        if cell.get("images"):
-            _recorded.setdefault(cell["config"]["dataset"], set()).add(cell["images"])
+def remember_images(trials: Iterable[Mapping[str, Any]]) -> None:
+    """Know the images that stored runs (as `Trial.json` gives their trials) were made with."""
+    for trial in trials:
+        if trial.get("images"):
+            _recorded.setdefault(trial["config"]["dataset"], set()).add(trial["images"])
 
 
 def can_be_judged(benchmark: str) -> bool:
@@ -88,7 +88,7 @@ def remember_rankings(runs: Iterable[StoredRun]) -> None:
     for run in runs:
         if not run.counts:
             continue
-        config = run.cell["config"]
+        config = run.trial["config"]
         own = {} if run.own_ranking is None else {run.own_ranking: config}
         for key, asked in {**own, **run.asked}.items():
             with contextlib.suppress(UserError, KeyError, TypeError):  # asked for by another version: not known

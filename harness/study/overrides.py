@@ -71,12 +71,11 @@ def matching(configs: Sequence[Mapping[str, Any]], only: Filter) -> list[bool]:
         fits = [any(one.get(key) in pair for pair in wanted) if key in one else False for one in flat]
         if not any(fits):
             there = ", ".join(sorted({str(one[key]) for one in flat if key in one}))
-            raise InvalidConfiguration(f"--only {typed}={','.join(values)}: no cell has it; there are {there}")
+            raise InvalidConfiguration(f"--only {typed}={','.join(values)}: no trial has it; there are {there}")
         chosen = [a and b for a, b in zip(chosen, fits, strict=True)]
     if not any(chosen):
-        raise InvalidConfiguration(
-            "--only " + ",".join(f"{key}={','.join(values)}" for key, values in only.items()) + ": no cell has all that"
-        )
+        wanted_all = ",".join(f"{key}={','.join(values)}" for key, values in only.items())
+        raise InvalidConfiguration(f"--only {wanted_all}: no trial has all of these")
     return chosen
 
 

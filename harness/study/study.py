@@ -1,12 +1,13 @@
-"""Studies, and the cells that they ask for. Imports no torch.
+"""Studies, and the trials that they ask for. Imports no torch.
 
 A study is a table: rows of configuration settings, columns of metrics. Expanded under a preset it gives
-requests: a cell (what is trained) with a ranking (what is measured of it). A study is a view of runs, not
-their owner: cells are known by their identity, and tables that overlap share them.
+requests: a trial (what is trained) with a ranking (what is measured of it). A study is a view of runs, not
+their owner: trials are known by their identity, and tables that overlap share them.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from harness.components.preset import default_preset
 from harness.errors import InvalidConfiguration
 from harness.study.layout import Column, Figure, Row
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 
 if TYPE_CHECKING:
     pass
@@ -53,11 +54,17 @@ class Study:
 
 @dataclass(frozen=True)
 class Request:
-    """One run that a study asks for: which row, data set and seed, and the cell itself."""
+    """One run that a study asks for: which row, data set and seed, and the trial itself."""
 
     study: str
     row: int
     dataset: str
     seed: int
-    cell: Cell
+    trial: Trial
     overridden: bool
+
+    @property
+    def cell(self) -> Trial:
+        """What `trial` was called until version 0.1."""
+        warnings.warn("request.cell is called request.trial now", FutureWarning, stacklevel=2)
+        return self.trial

@@ -1,8 +1,8 @@
-"""A cell and its identity: what is trained, known by a hash. Imports no torch.
+"""A trial and its identity: what is trained, known by a hash. Imports no torch.
 
 The identity is the SHA-256 of the canonical JSON of all that determines the trained weights: configuration,
 seed, the versions of the components, and the images of a data set that comes from files. What is only
-measured is not part of it, so that tables share cells.
+measured is not part of it, so that tables share trials.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ MEASURED = ("rank", "benchmark", "observe")
 """Configuration that says what is measured, not what is trained."""
 
 @dataclass(frozen=True)
-class Cell:
-    """A configuration with its seed, and the cell that it starts from, if any."""
+class Trial:
+    """A configuration with its seed, and the trial that it starts from, if any."""
 
     config: RunConfig
     parent: str | None = None
-    """The search that this one starts from: the key of its cell, and that of its ranking."""
+    """The search that this one starts from: the key of its trial, and that of its ranking."""
     given: str | None = None
     """The images, if they are not those that are here now; see `images`."""
-    _like: Cell | None = field(default=None, init=False, repr=False, compare=False)
+    _like: Trial | None = field(default=None, init=False, repr=False, compare=False)
     """One that differs in its seed only, if one is known."""
 
     @classmethod
-    def of(cls, config: RunConfig) -> Cell:
-        """The cell of a configuration: one that retrains starts from the search that it names."""
-        cell = cls(config)
-        return cell if (start := cell.start) is None else cls(config, f"{start.key}-{start.ranking_key}")
+    def of(cls, config: RunConfig) -> Trial:
+        """The trial of a configuration: one that retrains starts from the search that it names."""
+        trial = cls(config)
+        return trial if (start := trial.start) is None else cls(config, f"{start.key}-{start.ranking_key}")
 
     @cached_property
-    def start(self) -> Cell | None:
-        """The cell whose best-ranked architecture this one retrains; None for one that trains supernets."""
+    def start(self) -> Trial | None:
+        """The trial whose best-ranked architecture this one retrains; None for one that trains supernets."""
         if self.config.retrain is None:
             return None
-        return Cell(self.config.with_valid(retrain=None, observe=Observe()), given=self.given)
+        return Trial(self.config.with_valid(retrain=None, observe=Observe()), given=self.given)
 
-    def with_seed(self, seed: int) -> Cell:
-        """The same for another seed, at once: all that has nothing to do with the seed is this cell's."""
+    def with_seed(self, seed: int) -> Trial:
+        """The same for another seed, at once: all that has nothing to do with the seed is this trial's."""
         if self.config.retrain is not None:  # another seed, another parent
-            return replace(Cell.of(self.config.with_valid(seed=seed)), given=self.given)
-        twin = Cell(self.config.with_valid(seed=seed), self.parent, self.given)
+            return replace(Trial.of(self.config.with_valid(seed=seed)), given=self.given)
+        twin = Trial(self.config.with_valid(seed=seed), self.parent, self.given)
         object.__setattr__(twin, "_like", self._like or self)
         return twin
 
@@ -97,7 +97,7 @@ class Cell:
 
     @cached_property
     def images(self) -> str | None:
-        """The images, known by a hash, of a data set that comes from files: other files, another cell.
+        """The images, known by a hash, of a data set that comes from files: other files, another trial.
 
         None for a data set that needs no files. Found out when it is first asked for.
         """
@@ -106,7 +106,7 @@ class Cell:
         return self.given or images_of(self.config.dataset)
 
     def sources(self) -> dict[str, Path]:
-        """The files that the cell's components are written in, by a name that holds folder and file."""
+        """The files that the trial's components are written in, by a name that holds folder and file."""
         named = {key: (registry, getattr(self.config, key).name) for key, registry in COMPONENTS.items()}
         named |= {"space": (SPACES, self.config.space), "dataset": (DATASETS, self.config.dataset)}
         if self.config.retrain is not None:
@@ -116,13 +116,13 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """The cell's identity as a hexadecimal number."""
+        """The trial's identity as a hexadecimal number."""
         before, behind = (self._like or self)._around_the_seed
         return hashlib.sha256(f"{before}{self.config.seed}{behind}".encode()).hexdigest()
 
     @cached_property
     def _around_the_seed(self) -> tuple[str, str]:
-        """The canonical identity before and behind the seed: all that cells which differ in it share."""
+        """The canonical identity before and behind the seed: all that trials which differ in it share."""
         mark = "\0seed\0"  # stands in no configuration
         marked = {**self._identity, "configuration": {**self._identity["configuration"], "seed": mark}}
         before, behind = canonical(marked).split(canonical(mark))
@@ -133,12 +133,12 @@ class Cell:
         return {"config": self.config.json(), "parent": self.parent, **images}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Cell:
+    def from_json(cls, document: Mapping[str, Any]) -> Trial:
         return cls(RunConfig.from_json(document["config"]), document["parent"], document.get("images"))
 
     @cached_property
     def ranking_key(self) -> str:
-        """What is asked of the ranking, and the truth it is judged by: not part of the cell's identity.
+        """What is asked of the ranking, and the truth it is judged by: not part of the trial's identity.
 
         A table of ground truth that changed gives another key, so no stored judgement outlives its truth.
         A table that is missing does no harm to what only reads or plans: then it is what the stored runs that
@@ -194,6 +194,6 @@ def _text_hash(file: Path, changed: int) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
 
 
-def claim_key(cell: Cell, kind: str) -> str:
-    """What a job of that kind claims: the cell, or one ranking of its weights."""
-    return cell.key if kind == "train" else f"{cell.key}-{cell.ranking_key}"
+def claim_key(trial: Trial, kind: str) -> str:
+    """What a job of that kind claims: the trial, or one ranking of its weights."""
+    return trial.key if kind == "train" else f"{trial.key}-{trial.ranking_key}"

@@ -1,6 +1,6 @@
 """Whether operations are compiled by torch: an option of an invocation, off by default, for it needs a compiler.
 
-It is no part of a cell: compiled or not, the same is computed. Networks say what of them is compiled by a
+It is no part of a trial: compiled or not, the same is computed. Networks say what of them is compiled by a
 method `compile_operations`; those without are left as they are.
 """
 

@@ -1,4 +1,4 @@
-"""What a cell cost: wall time, passes, images, peak memory. Measured, never part of a result.
+"""What a trial cost: wall time, passes, images, peak memory. Measured, never part of a result.
 
 A run that was resumed goes on counting where its checkpoint stood; what was done between that and the
 interruption, and is done again, counts once.
@@ -25,7 +25,7 @@ class Meter:
     """Counts from its creation on.
 
     Memory is the device's own peak on CUDA; on a CPU it is how far the resident set grew over its size
-    at the start, so a cell should run in a fresh process.
+    at the start, so a trial should run in a fresh process.
     """
 
     device: torch.device
@@ -37,11 +37,11 @@ class Meter:
     """Architectures evaluated."""
     started: float = field(default_factory=time.perf_counter)
     resident: int = field(default_factory=lambda: _in_use())
-    """Bytes of the process that are not the cell's."""
+    """Bytes of the process that are not the trial's."""
     stages: dict[str, float] = field(default_factory=dict)
     """Wall seconds by stage."""
     resumed: int = 0
-    """How many times the cell went on from a checkpoint."""
+    """How many times the trial went on from a checkpoint."""
     training_memory: int = 0
     """Bytes at the peak of the training steps alone, without what observers hold or do between them."""
     _earlier_seconds: float = 0.0

@@ -1,6 +1,6 @@
-"""Where the time of a cell goes: a breakdown by phase in words, and a trace of a few steps for torch's viewers.
+"""Where the time of a trial goes: a breakdown by phase in words, and a trace of a few steps for torch's viewers.
 
-Nothing in the engine knows of it. For as long as a cell is profiled, the functions that make up its phases
+Nothing in the engine knows of it. For as long as a trial is profiled, the functions that make up its phases
 are replaced by ones that keep the time; results stay the same bytes. What is done within another phase
 counts for the inner one only, so the parts add up to the whole.
 """
@@ -94,7 +94,7 @@ class Phases:
 
 @contextlib.contextmanager
 def profiled(folder: Path, title: str, device: torch.device) -> Iterator[None]:
-    """Within, the time of this process's cell is kept; at the end it is written into the folder, whatever happened."""
+    """Within, the time of this process's trial is kept; at the end it is written into the folder, whatever happened."""
     phases = Phases(functools.partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None)
     folder.mkdir(parents=True, exist_ok=True)
     tracer = _Tracer(folder / TRACE, device)

@@ -1,4 +1,4 @@
-"""The state of a cell under way, as one document and back: what a checkpoint of it holds.
+"""The state of a trial under way, as one document and back: what a checkpoint of it holds.
 
 It is gathered only between two steps of training or two evaluations of a ranking, from all who have a
 part in it: the course of training, what was observed and reported so far, the costs, the generators.
@@ -34,7 +34,7 @@ class Observer(Protocol):
 
 @dataclass
 class Points:
-    """The points of a cell's curves, in order: all are remembered, and told on."""
+    """The points of a trial's curves, in order: all are remembered, and told on."""
 
     tell: Callable[[str, int, float], None]
     names: list[str] = field(default_factory=list)
@@ -72,8 +72,8 @@ class Points:
         self.steps, self.values, self.times = (state[key].tolist() for key in ("steps", "values", "times"))
 
 
-class CellState:
-    """The state of one cell, kept in its checkpoint. A `harness.training.stages.train.Keeper`."""
+class TrialState:
+    """The state of one trial, kept in its checkpoint. A `harness.training.stages.train.Keeper`."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class CellState:
             counted = state["meter"]
         except (LookupError, RuntimeError, TypeError, ValueError) as error:  # the code changed, its version did not
             raise DataError(
-                f"the checkpoint {self.checkpoint.path} does not fit the cell as it is built now; remove it to begin "
+                f"the checkpoint {self.checkpoint.path} does not fit the trial as it is built now; remove it to begin "
                 f"anew. {' '.join(str(error).split())}"
             ) from error
         del state  # what was loaded is no memory of training

@@ -7,6 +7,7 @@ are is the method's business.
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +46,7 @@ class SupernetTraining:
     source: PathSource
     factor: Factor
     factor_depends_on_path: bool
-    chance: random.Random
+    rng: random.Random
     """Decides the paths."""
     total_steps: int
     first_step: int = 1
@@ -63,6 +64,12 @@ class SupernetTraining:
             raise InvalidConfiguration(f"train.weighting is {self.weighting!r}; allowed: {', '.join(WEIGHTINGS)}")
         if self.first_step not in (0, 1):
             raise InvalidConfiguration(f"train.first_step must be 0 or 1, not {self.first_step}")
+
+    @property
+    def chance(self) -> random.Random:
+        """What `rng` was called until version 0.1. A user's method is known by its text, so it need not change."""
+        warnings.warn("training.chance is called training.rng now", FutureWarning, stacklevel=2)
+        return self.rng
 
     def rate_factors(self, paths: Sequence[Architecture], step: int) -> list[float]:
         """Each path's learning rate at that step (counted from 0), relative to the initial one (Eq. 3)."""
@@ -146,7 +153,7 @@ class SupernetTraining:
             "network": self.network.state_dict(),
             "momentum": self.momentum.state(),
             "source": self.source.state(),
-            "chance": self.chance.getstate(),
+            "chance": self.rng.getstate(),
             "memory": self.memory,
             "measured": {name: meter.state() for name, meter in self._meters().items()},
         }
@@ -156,7 +163,7 @@ class SupernetTraining:
         self.momentum.restore(state["momentum"])
         self.source.restore(state["source"])
         version, internal, gauss = state["chance"]
-        self.chance.setstate((version, tuple(internal), gauss))
+        self.rng.setstate((version, tuple(internal), gauss))
         device = next((parameter.device for parameter in self.network.parameters()), torch.device("cpu"))
         self.memory = moved(state["memory"], device)
         for name, meter in self._meters().items():

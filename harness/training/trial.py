@@ -1,4 +1,4 @@
-"""One cell: a configuration in, a result and its cost out. Train, rank, judge, retrain; and the references.
+"""One trial: a configuration in, a result and its cost out. Train, rank, judge, retrain; and the references.
 
 `result` is deterministic: the same configuration gives the same bytes wherever it ran (at equal
 thread counts, on one kind of hardware), and however often it was interrupted and went on from its
@@ -21,7 +21,7 @@ from harness.components.registries import DATASETS
 from harness.components.space import Architecture
 from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
-from harness.seeds import chance
+from harness.seeds import make_rng
 from harness.stores.checkpoints import Checkpoint
 from harness.study.configuration import RunConfig
 from harness.training.cost import Meter
@@ -37,7 +37,7 @@ from harness.training.stages.rank import (
 )
 from harness.training.stages.retrain import retrain
 from harness.training.stages.train import Progress, Supernets, build_supernets, train
-from harness.training.state import CellState, Points
+from harness.training.state import Points, TrialState
 
 REFERENCES = {
     "parameters": "the number of parameters as the prediction",
@@ -48,7 +48,7 @@ REFERENCES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a cell gave. A run that diverged has no predictions."""
+    """What a trial gave. A run that diverged has no predictions."""
 
     result: dict[str, Any]
     cost: dict[str, object]
@@ -58,18 +58,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Watch:
-    """Who wants to know how a cell gets on; by default nobody."""
+    """Who wants to know how a trial gets on; by default nobody."""
 
     epoch: Callable[[Progress], None] = lambda progress: None
     metric: Callable[[str, int, float], None] = lambda name, step, value: None
     """A point of a curve: its name, step and value, in the order of steps."""
     ranking: Callable[[int, int], None] = lambda done, total: None
     restored: Callable[[list[dict[str, Any]]], None] = lambda points: None
-    """Told once, before anything else, when the cell goes on from a checkpoint: all points that it has had
+    """Told once, before anything else, when the trial goes on from a checkpoint: all points that it has had
     until there, each with its name, step, value and timestamp (UTC). They are not told again."""
 
 
-def run_cell(
+def run_trial(
     config: RunConfig,
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
@@ -89,7 +89,7 @@ def run_cell(
     observer = Observers(config, dataset, benchmark, meter, points)
     state = None
     if checkpoint is not None:
-        state = observer.cell = CellState(checkpoint, meter, points, observer, watch.restored)
+        state = observer.trial = TrialState(checkpoint, meter, points, observer, watch.restored)
 
     def report(progress: Progress) -> None:
         points("train_loss", progress.part * progress.epochs + progress.epoch, progress.loss)
@@ -108,7 +108,7 @@ def run_cell(
     return Outcome(result, meter.json(), predictions, supernets)
 
 
-def retrain_cell(
+def retrain_trial(
     config: RunConfig,
     architecture: Architecture,
     device: torch.device | str = "cpu",
@@ -117,14 +117,14 @@ def retrain_cell(
 ) -> Outcome:
     """Train what a search has found as a network of its own; its accuracy stands beside the looked-up one.
 
-    Checkpoints as in `run_cell`.
+    Checkpoints as in `run_trial`.
     """
     watch = watch or Watch()
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
     points = Points(watch.metric)
     observer = Observers(config, dataset, benchmark, meter, points)
-    state = CellState(checkpoint, meter, points, observer, watch.restored) if checkpoint else None
+    state = TrialState(checkpoint, meter, points, observer, watch.restored) if checkpoint else None
 
     def report(progress: Progress) -> None:
         points("train_loss", progress.epoch, progress.loss)
@@ -149,7 +149,7 @@ def rank_again(
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
 ) -> Outcome:
-    """Rank with the stored weights of a run of this cell what the configuration asks now.
+    """Rank with the stored weights of a run of this trial what the configuration asks now.
 
     `known` are predictions that the same weights gave on the same images, by architecture number; `weights`
     is asked only when that is not all.
@@ -182,8 +182,8 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
     elif reference == "parameters":
         predictions = {architecture: float(benchmark.space.complexity(architecture)) for architecture in ranked}
     else:
-        dice = chance(config.seed, "random reference")
-        predictions = {architecture: dice.random() for architecture in ranked}
+        rng = make_rng(config.seed, "random reference")
+        predictions = {architecture: rng.random() for architecture in ranked}
     return Outcome(_result(config, predictions, supernets, benchmark), meter.json(), predictions, supernets)
 
 

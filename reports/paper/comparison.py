@@ -59,7 +59,7 @@ def beside_the_paper(study: Study, table: Table) -> Grid:
             number = quoted(study.name, study.rows[row.number].labels, column.metric, beside(column.dataset))
             if number is not None or value.measurements:
                 labels = [label_text(label) for label in row.labels]
-                rows.append((*labels, column.dataset, column.label, *_cells(row, column, value, number)))
+                rows.append((*labels, column.dataset, column.label, *_trials(row, column, value, number)))
     foreign = [name for name in dict.fromkeys(column.dataset for column in table.columns) if beside(name) != name]
     heading = "Paper"
     notes = []
@@ -153,7 +153,7 @@ def _other_data(study: Study, judgements: Sequence[Judgement]) -> list[str]:
     return lines
 
 
-def _cells(row: TableRow, column: ValueColumn, value: Value, number: Number | None) -> tuple[str, str, str, str]:
+def _trials(row: TableRow, column: ValueColumn, value: Value, number: Number | None) -> tuple[str, str, str, str]:
     """Ours, how many seeds are behind it, the paper's, and by how much ours is higher."""
     paper = DASH if number is None else _with_deviation(number.mean, number.deviation or "")
     if row.source == "paper" or not value.numbers:

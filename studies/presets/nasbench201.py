@@ -16,7 +16,7 @@ SPACE = "nasbench201"
 TINY = register(
     Preset(
         "tiny",
-        "half a second a cell, for tests",
+        "half a second a trial, for tests",
         seeds=2,
         datasets=("digits",),
         space=SPACE,
@@ -40,7 +40,7 @@ TINY = register(
 DEMO = register(
     Preset(
         "demo",
-        "the embedded benchmark, seconds a cell",
+        "the embedded benchmark, seconds a trial",
         seeds=3,
         datasets=("digits",),
         space=SPACE,
@@ -64,7 +64,7 @@ DEMO = register(
 SMALL = register(
     Preset(
         "small",
-        "real CIFAR-10 at 16×16 and the official benchmark, a reduced network, minutes a cell on a CPU",
+        "real CIFAR-10 at 16×16 and the official benchmark, a reduced network, minutes a trial on a CPU",
         seeds=3,
         datasets=("cifar10-16",),
         space=SPACE,

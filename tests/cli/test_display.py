@@ -27,7 +27,7 @@ def test_durations_for_readers(seconds: float, text: str) -> None:
 
 
 def follow(display: Display) -> None:
-    """Three cells: one done, one failed, one that runs."""
+    """Three trials: one done, one failed, one that runs."""
     display.started(0, "SPOS seed 0")
     display.progress(0, {"event": "start", "run_id": "x-1"})
     display.started(1, "SPOS CaLR seed 0")
@@ -59,9 +59,9 @@ def test_a_table_of_what_runs_on_a_terminal() -> None:
         plain = Console(file=io.StringIO(), width=100)
         with plain.capture() as captured:
             plain.print(display.table())
-    heading, cell, counts = (line.strip() for line in captured.get().splitlines())
-    assert heading.split() == ["cell", "stage", "step", "loss", "τ", "time", "left"]
-    assert " ".join(cell.split()).startswith("SPOS MS seed 0 epoch 2/5 2.125 0.500 ")
+    heading, trial, counts = (line.strip() for line in captured.get().splitlines())
+    assert heading.split() == ["trial", "stage", "step", "loss", "τ", "time", "left"]
+    assert " ".join(trial.split()).startswith("SPOS MS seed 0 epoch 2/5 2.125 0.500 ")
     assert counts == "1 done, 1 running, 1 waiting, 1 failed"
     assert "failed after" in out.getvalue()
 
@@ -71,5 +71,6 @@ def test_ranking_keeps_what_training_said() -> None:
         display.started(0, "SPOS seed 0")
         display.progress(0, {"event": "epoch", "step": 5, "steps": 5, "loss": 2.0, "tau": 0.5})
         display.progress(0, {"event": "rank", "step": 3, "steps": 25})
-        cell = display.running[0]
-        assert (cell.stage, cell.step, cell.steps, cell.loss, cell.tau, cell.left) == ("ranking", 3, 25, 2.0, 0.5, None)
+        trial = display.running[0]
+        shown = (trial.stage, trial.step, trial.steps, trial.loss, trial.tau, trial.left)
+        assert shown == ("ranking", 3, 25, 2.0, 0.5, None)

@@ -25,7 +25,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(store: Path) -> list[StoredRun]:
-    """One seed of the whole ablation; one of its cells failed."""
+    """One seed of the whole ablation; one of its trials failed."""
     requests = expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1)
     last = len(requests) - 1
     return [
@@ -183,7 +183,7 @@ def test_show_tells_all_of_a_done_run_by_its_prefix(runs: list[StoredRun], capsy
 def test_every_command_shows_what_was_recomputed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     requests = expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1)
     one, other = (store_run(tmp_path, request, 0.25) for request in requests[:2])
-    config = one.cell["config"]
+    config = one.trial["config"]
     judged = {"kendall_tau": 0.875, "selected": 15, "top1": None, "top1_accuracy": 61.0, "ranked": 0, "diverged": None}
     write_ranking(tmp_path / one.id, str(one.own_ranking), config, judged, {}, predictions_document(config, {}))
     here = ["--store", str(tmp_path)]

@@ -39,7 +39,7 @@ def test_plan_counts_what_is_there_and_estimates_what_is_left(
     store_run(Path("runs"), requests[1], status="failed")
     assert main(["plan", "ablation_calr_ms", *TINY]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "ablation_calr_ms: Ablation of CaLR and MS, 12 cells, 1 done"
+    assert lines[0] == "ablation_calr_ms: Ablation of CaLR and MS, 12 trials, 1 done"
     assert [line.split()[:2] for line in lines[2:5]] == [["1", "done"], ["10", "waiting"], ["1", "failed"]]
     assert lines[-1].startswith("about 16 min 40 s one after the other")
 
@@ -49,12 +49,12 @@ def test_plan_of_nothing_done_and_of_everything_done(
 ) -> None:
     only = ["--only", "method.name=spos,schedule.name=cosine,clusters.name=none"]
     assert main(["plan", "ablation_calr_ms", *TINY, *only]) == 0
-    assert capsys.readouterr().out.endswith("no estimate: no cell of preset tiny is done yet\n")
+    assert capsys.readouterr().out.endswith("no estimate: no trial of preset tiny is done yet\n")
     store_run(Path("runs"), requests[0], 0.5)
     assert main(["plan", "ablation_calr_ms", *TINY, *only]) == 0
     assert capsys.readouterr().out.endswith("nothing to run\n")
     assert main(["plan", "--all", *TINY]) == 0
-    assert "ablation_calr_ms: Ablation of CaLR and MS, 12 cells, 1 done" in capsys.readouterr().out
+    assert "ablation_calr_ms: Ablation of CaLR and MS, 12 trials, 1 done" in capsys.readouterr().out
 
 
 def test_plan_of_rankings_alone_gives_no_estimate(requests: list[Request], capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,7 @@ def test_status_counts_by_study_and_preset_and_names_what_is_damaged(
     damaged.write_text(damaged.read_text()[:-20])
     assert main(["status", "ablation_calr_ms", "--seeds", "1"]) == 0
     heading, figures, empty, title, problem = capsys.readouterr().out.splitlines()
-    assert " ".join(heading.split()) == "study preset cells done running failed lost interrupted waiting"
+    assert " ".join(heading.split()) == "study preset trials done running failed lost interrupted waiting"
     assert " ".join(figures.split()) == "ablation_calr_ms tiny 12 1 1 1 1 1 7"
     assert (empty, title) == ("", "not usable in runs:")
     assert problem.startswith(f"  {damaged}: ")

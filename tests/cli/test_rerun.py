@@ -40,7 +40,7 @@ class Own(Method):
     '''As SPOS.'''
 
     def paths(self, training):
-        return [training.source.draw(training.chance)]
+        return [training.source.draw(training.rng)]
 """
 
 
@@ -57,7 +57,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, toy_table: Table) -> Itera
         for variable in ("HARNESS_STORE", "HARNESS_MONGO"):
             patch.delenv(variable, raising=False)
         (request,) = expand(find_studies("mine")[0], get_preset("tiny"), 1)
-        job: dict[str, Any] = {"kind": "train", "cell": request.cell.json(), "store": "runs", "preset": "tiny"}
+        job: dict[str, Any] = {"kind": "train", "trial": request.trial.json(), "store": "runs", "preset": "tiny"}
         answer = run_job(job | {"overrides": {}, "threads": 1, "device": "cpu"}, lambda report: None)
         assert answer["status"] == "done"
         yield folder
@@ -81,7 +81,7 @@ def test_the_same_again_is_equal_and_kept_where_it_is_told(
     # The store itself got nothing new, and a second time there would be nothing to run.
     assert DirectoryStore(project / "runs").ids() == [run_id]
     assert main(["rerun", run_id, "--into", "again"]) == 2
-    assert capsys.readouterr().err == "error: again has a done run of this cell already: give another directory\n"
+    assert capsys.readouterr().err == "error: again has a done run of this trial already: give another directory\n"
 
 
 @pytest.mark.long
@@ -95,7 +95,7 @@ def test_a_stored_result_that_is_not_what_comes_out_is_shown(
     assert "\nresult\n  selected  " in printed and printed.endswith("results differ: result\n")
 
 
-def test_a_component_that_changed_makes_it_another_cell(
+def test_a_component_that_changed_makes_it_another_trial(
     project: Path, run_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = project / "methods" / "own.py"
@@ -106,7 +106,8 @@ def test_a_component_that_changed_makes_it_another_cell(
     finally:
         own.write_text(METHOD)
     said = capsys.readouterr().err
-    assert said.startswith(f"error: run {run_id} cannot be repeated, its cell is another one now: versions.method was ")
+    start = f"error: run {run_id} cannot be repeated, its trial is another one now: versions.method was "
+    assert said.startswith(start)
     assert said.count("\n") == 1 and "versions.space" not in said
 
 

@@ -34,7 +34,7 @@ class Well(Method):
     '''As SPOS.'''
 
     def paths(self, training):
-        return [training.source.draw(training.chance)]
+        return [training.source.draw(training.rng)]
 
 @METHODS.register("crash")
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def await_line(stream: IO[str] | None, pattern: str) -> None:
 
 
 def outcomes(store: Path) -> dict[str, bytes]:
-    """What must be equal, by cell: results and predictions as they lie there."""
+    """What must be equal, by trial: results and predictions as they lie there."""
     found = {}
     for run in DirectoryStore(store).runs():
         result = json.loads((store / run.id / "result.json").read_text())["result"]
@@ -128,31 +128,33 @@ def outcomes(store: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def mixed(project: Path) -> tuple[int, Path]:
-    """The exit status of a run in which one cell crashes, one is well and one raises; and its store."""
+    """The exit status of a run in which one trial crashes, one is well and one raises; and its store."""
     return main(["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--jobs", "2", "--store", "mixed"]), Path(
         "mixed"
     )
 
 
-def test_a_crash_and_an_error_are_failures_of_their_cells_alone(mixed: tuple[int, Path]) -> None:
+def test_a_crash_and_an_error_are_failures_of_their_trials_alone(mixed: tuple[int, Path]) -> None:
     status, store = mixed
     assert status == 1
-    states = {run.cell["config"]["method"]["name"]: run for run in DirectoryStore(store).runs()}
+    states = {run.trial["config"]["method"]["name"]: run for run in DirectoryStore(store).runs()}
     assert {name: run.status for name, run in states.items()} == {"crash": "failed", "well": "done", "raise": "failed"}
     assert states["crash"].fail_trace == ["killed by signal 9 (SIGKILL)"]
     assert "NameError" in (states["raise"].fail_trace or [""])[-1]
 
 
-def test_failed_cells_are_listed_and_not_run_again(mixed: tuple[int, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_trials_are_listed_and_not_run_again(
+    mixed: tuple[int, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     _, store = mixed
     before = [run.id for run in DirectoryStore(store).runs()]
     assert main(["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--store", str(store)]) == 1
     captured = capsys.readouterr()
-    assert captured.out == "1 of 3 cells done, 0 of them now, 2 failed\n"
+    assert captured.out == "1 of 3 trials done, 0 of them now, 2 failed\n"
     crash, error, advice = captured.err.splitlines()
     assert re.fullmatch(r"failed: crash seed 0 \(run \w+-1-\w+\): killed by signal 9 \(SIGKILL\)", crash)
     assert re.fullmatch(r"failed: raise seed 0 \(run \w+-1-\w+\): NameError: name 'undefined_name' is .*", error)
-    assert advice == "cells that failed before are run again with --retry failed"
+    assert advice == "trials that failed before are run again with --retry failed"
     assert [run.id for run in DirectoryStore(store).runs()] == before
 
 
@@ -160,12 +162,12 @@ def test_what_is_done_is_not_trained_again(mixed: tuple[int, Path], capsys: pyte
     _, store = mixed
     command = ["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--store", str(store)]
     assert main([*command, "--only", "method.name=well"]) == 0
-    assert capsys.readouterr() == ("1 of 1 cells done, 0 of them now\n", "")
+    assert capsys.readouterr() == ("1 of 1 trials done, 0 of them now\n", "")
 
 
 def test_ctrl_c_while_torch_is_imported_ends_at_once(project: Path) -> None:
     with start("mixed.py", "--preset", "tiny", "--seeds", "1", "--store", "early") as engine:
-        await_line(engine.stdout, "cells to run")
+        await_line(engine.stdout, "trials to run")
         children = descendants(engine.pid)
         engine.send_signal(signal.SIGINT)
         _, errors = engine.communicate(timeout=30)
@@ -180,7 +182,7 @@ def test_killing_run_leaves_no_process_and_the_next_run_completes(project: Path)
     with start(*command) as engine:
         await_line(engine.stdout, "well seed 0: done")
         children = descendants(engine.pid)
-        assert len(children) == 2  # the server and the endless cell
+        assert len(children) == 2  # the server and the endless trial
         engine.kill()
     assert all_gone(children)
     assert sorted(run.status for run in DirectoryStore(Path("killed")).runs()) == ["done", "lost"]
@@ -193,7 +195,7 @@ def test_killing_run_leaves_no_process_and_the_next_run_completes(project: Path)
 
 
 @pytest.mark.long
-def test_ctrl_c_stores_running_cells_as_interrupted(project: Path) -> None:
+def test_ctrl_c_stores_running_trials_as_interrupted(project: Path) -> None:
     with start("endless.py", "--preset", "tiny", "--seeds", "1", "--jobs", "2", "--store", "once") as engine:
         await_line(engine.stdout, "well seed 0: done")
         children = descendants(engine.pid)
@@ -201,7 +203,7 @@ def test_ctrl_c_stores_running_cells_as_interrupted(project: Path) -> None:
         printed, errors = engine.communicate(timeout=60)
     assert engine.returncode == 130
     assert "endless seed 0: interrupted" in printed and printed.endswith(
-        "1 of 2 cells done, 1 of them now, 1 interrupted\n"
+        "1 of 2 trials done, 1 of them now, 1 interrupted\n"
     )
     assert errors.endswith("the same command goes on with the rest\n") and "Traceback" not in errors
     assert all_gone(children)
@@ -209,7 +211,7 @@ def test_ctrl_c_stores_running_cells_as_interrupted(project: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_second_ctrl_c_ends_cells_that_do_not_stop(project: Path) -> None:
+def test_a_second_ctrl_c_ends_trials_that_do_not_stop(project: Path) -> None:
     with start("deaf.py", "--preset", "tiny", "--seeds", "1", "--jobs", "2", "--store", "twice") as engine:
         await_line(engine.stdout, "well seed 0: done")
         children = descendants(engine.pid)

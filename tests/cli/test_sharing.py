@@ -1,4 +1,4 @@
-"""Several `run` commands on the same cells: each cell is run once, the dead are replaced, the late are stopped."""
+"""Several `run` commands on the same trials: each trial is run once, the dead are replaced, the late are stopped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from harness.truth.table import Table
-from tests.many_cells import finish, make_project, standing, start
+from tests.many_trials import finish, make_project, standing, start
 from tests.processes import descendants
 
 RUN = ("run", "many", "--preset", "tiny", "--jobs", "1")
@@ -19,9 +19,9 @@ def test_two_processes_share_the_work_and_one_takes_over_from_the_dead(tmp_path:
     one, other = (start(folder, *RUN, "--seeds", "3") for _ in range(2))
     while not list((folder / "runs").glob("*-1-*")):
         time.sleep(0.02)
-    one.kill()  # in the midst of a cell, most likely
+    one.kill()  # in the midst of a trial, most likely
     said = finish(other)
-    assert other.returncode == 0 and "6 of 6 cells done" in said
+    assert other.returncode == 0 and "6 of 6 trials done" in said
     runs, counts = standing(folder / "runs")
     assert counts["counts"] == 6 and not counts["superseded"] and not counts["running"]
     # What was lost is kept, and the next attempt is complete in itself.
@@ -31,7 +31,7 @@ def test_two_processes_share_the_work_and_one_takes_over_from_the_dead(tmp_path:
     assert not list((folder / "runs" / "work").glob("*.checkpoint"))
 
 
-def test_a_cell_that_takes_too_long_fails_and_goes_on_later(tmp_path: Path, toy_table: Table) -> None:
+def test_a_trial_that_takes_too_long_fails_and_goes_on_later(tmp_path: Path, toy_table: Table) -> None:
     folder = make_project(tmp_path / "project", toy_table, milliseconds=250)
     short = start(folder, *RUN, "--seeds", "1", "--only", "schedule.name=calr", "--timeout", "1", "--no-wait")
     said = finish(short)
@@ -39,12 +39,12 @@ def test_a_cell_that_takes_too_long_fails_and_goes_on_later(tmp_path: Path, toy_
     (run,), counts = standing(folder / "runs")
     assert counts == {"failed": 1} and "it took longer than 1 s" in "".join(run.fail_trace or [])
     longer = start(folder, *RUN, "--seeds", "1", "--only", "schedule.name=calr", "--retry", "failed")
-    assert "1 of 1 cells done, 1 of them now" in finish(longer)
+    assert "1 of 1 trials done, 1 of them now" in finish(longer)
     _, counts = standing(folder / "runs")
     assert counts == {"failed": 1, "counts": 1}
 
 
-def test_an_owner_that_was_suspended_finds_its_cell_taken(tmp_path: Path, toy_table: Table) -> None:
+def test_an_owner_that_was_suspended_finds_its_trial_taken(tmp_path: Path, toy_table: Table) -> None:
     folder = make_project(tmp_path / "project", toy_table, milliseconds=200)
     only = (*RUN, "--seeds", "1", "--only", "schedule.name=calr", "--lease", "1")
     slow = start(folder, *only)
@@ -56,10 +56,10 @@ def test_an_owner_that_was_suspended_finds_its_cell_taken(tmp_path: Path, toy_ta
     # Alive, but silent: to others on this machine its record says that it lives, the claim that it does not.
     quick = start(folder, *only)
     said = finish(quick)
-    assert quick.returncode == 0 and "1 of 1 cells done, 1 of them now" in said
+    assert quick.returncode == 0 and "1 of 1 trials done, 1 of them now" in said
     for process in asleep:
         os.kill(process, signal.SIGCONT)
-    assert "1 of 1 cells done" in finish(slow)
+    assert "1 of 1 trials done" in finish(slow)
     runs, counts = standing(folder / "runs")
     assert counts == {"interrupted": 1, "counts": 1}
     assert [run.status for run in runs] == ["interrupted", "done"]  # its late result did not replace the new one

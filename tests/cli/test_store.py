@@ -237,7 +237,7 @@ def test_clean_removes_what_nobody_uses_and_says_how_much(requests: list[Request
     ids = fill(requests, 1)
     work = Path("runs") / "work"
     work.mkdir()
-    busy = requests[1].cell.key
+    busy = requests[1].trial.key
     names = [f"{ids[0][:16]}-1.checkpoint", f"{'ab' * 8}-1.checkpoint", f"{busy[:16]}-1.checkpoint"]
     for name in names:
         (work / name).write_bytes(bytes(2048))
@@ -246,7 +246,7 @@ def test_clean_removes_what_nobody_uses_and_says_how_much(requests: list[Request
     assert main(["store", "clean", "--dry-run"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert [line.strip() for line in said] == [
-        "1 × checkpoint of a done cell, 2.0 kB",
+        "1 × checkpoint of a done trial, 2.0 kB",
         "1 × checkpoint that nobody uses, 2.0 kB",
         "4.0 kB would be freed",
     ]
@@ -320,7 +320,7 @@ def test_a_study_goes_from_one_directory_to_another(requests: list[Request], cap
     assert main(["store", "import", "paper.tar.gz", "--store", "other"]) == 0
     captured = capsys.readouterr()
     assert captured.out == "3 runs added to other, 0 extended, 0 there already\n"
-    assert captured.err == "3 cells of mine are not in the archive\n"
+    assert captured.err == "3 trials of mine are not in the archive\n"
     assert sorted(DirectoryStore(Path("other")).ids()) == sorted(ids)
     assert main(["store", "import", "paper.tar.gz", "--store", "other"]) == 0
     assert capsys.readouterr().out == "0 runs added to other, 0 extended, 3 there already\n"
@@ -382,21 +382,21 @@ def test_mistakes_of_export_and_import_are_one_line(requests: list[Request], cap
 def test_recompute_says_what_would_need_training(requests: list[Request], capsys: Capture) -> None:
     fill(requests, 2)
     assert main(["store", "recompute", "mine", *TINY]) == 0
-    said = "0 recomputed\n4 of 6 cells would need training, which `harness run` does\n"
+    said = "0 recomputed\n4 of 6 trials would need training, which `harness run` does\n"
     assert capsys.readouterr().out == said
     assert len(DirectoryStore(Path("runs")).ids()) == 2
 
 
 @pytest.mark.long
 def test_recompute_ranks_what_is_stored_and_trains_nothing(requests: list[Request], capsys: Capture) -> None:
-    job: dict[str, Any] = {"kind": "train", "cell": requests[0].cell.json(), "store": "runs", "preset": "tiny"}
+    job: dict[str, Any] = {"kind": "train", "trial": requests[0].trial.json(), "store": "runs", "preset": "tiny"}
     assert run_job(job | {"overrides": {}, "threads": 1}, lambda report: None)["status"] == "done"
     (before,) = DirectoryStore(Path("runs")).runs()
     weights = Path("runs") / before.id / "weights.pt"
     untouched = weights.stat().st_mtime_ns
     assert main(["store", "recompute", "mine", *TINY, "with", "rank.candidates=12"]) == 0
     said = capsys.readouterr().out
-    assert "1 recomputed\n5 of 6 cells would need training, which `harness run` does\n" in said
+    assert "1 recomputed\n5 of 6 trials would need training, which `harness run` does\n" in said
     (after,) = DirectoryStore(Path("runs")).runs()
     assert len(after.rankings) == 2 and after.result == before.result
     assert weights.stat().st_mtime_ns == untouched
@@ -410,7 +410,7 @@ def test_recompute_ranks_what_is_stored_and_trains_nothing(requests: list[Reques
 @pytest.mark.long
 def test_recompute_tells_what_it_could_not_do(requests: list[Request], capsys: Capture) -> None:
     fill(requests, 2)
-    taken, weightless = (request.cell for request in requests[:2])
+    taken, weightless = (request.trial for request in requests[:2])
     claim = DirectoryClaims(Path("runs/claims"), 60.0).acquire(f"{taken.key}-{taken.ranking_key}")
     assert claim is not None
     assert main(["store", "recompute", "mine", *TINY, "--again", "--jobs", "1"]) == 1
@@ -439,7 +439,7 @@ def test_what_was_judged_by_a_table_that_is_not_here_is_counted(requests: list[R
     assert main(["status", "mine", "--preset", "tiny", "--seeds", "3"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["mine", "tiny", "6", "4"]
     assert main(["plan", "mine", *TINY]) == 0
-    assert "mine: Mine, 6 cells, 4 done\n" in capsys.readouterr().out
+    assert "mine: Mine, 6 trials, 4 done\n" in capsys.readouterr().out
     assert main(["report", "mine", *TINY]) == 0
     assert "0.500" in capsys.readouterr().out
     assert main(["query", "--study", "mine", "--columns", "kendall_tau", "--format", "csv"]) == 0
@@ -454,7 +454,7 @@ def test_what_was_judged_by_a_table_that_is_not_here_is_counted(requests: list[R
     assert "toy.npz: no such table" in capsys.readouterr().err
     assert sorted(DirectoryStore(Path("runs")).ids()) == sorted(ids)
     assert main(["run", "mine", "--preset", "tiny", "--seeds", "1"]) == 0
-    assert "2 of 2 cells done" in capsys.readouterr().out
+    assert "2 of 2 trials done" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
@@ -463,10 +463,10 @@ def test_a_further_ranking_is_known_without_its_table(
 ) -> None:
     (run,) = (store_run(Path("runs"), one, 0.5) for one in requests[:1])
     (other,) = expand(find_studies("mine")[0], get_preset("tiny"), 1, {"rank.candidates": 5, "schedule.name": "cosine"})
-    config, folder = other.cell.config.json(), Path("runs") / run.id
+    config, folder = other.trial.config.json(), Path("runs") / run.id
     if mirrored:
         assert main(["store", "sync", "--mongo", mongo]) == 0
-    write_ranking(folder, other.cell.ranking_key, config, {"kendall_tau": 0.75}, {}, predictions_document(config, {}))
+    write_ranking(folder, other.trial.ranking_key, config, {"kendall_tau": 0.75}, {}, predictions_document(config, {}))
     if mirrored:
         assert main(["store", "sync", "--mongo", mongo]) == 0
     capsys.readouterr()

@@ -21,9 +21,9 @@ from harness.seeds import derive
 def dataset(
     count: int = 23, channels: int = 3, height: int = 8, width: int = 8, padding: int = 0, flip: bool = False
 ) -> DataSet:
-    chance = np.random.default_rng([count, channels, height, width])
-    images = chance.integers(0, 256, (count, channels, height, width), np.uint8)
-    split = Split(images, chance.integers(0, 10, count))
+    rng = np.random.default_rng([count, channels, height, width])
+    images = rng.integers(0, 256, (count, channels, height, width), np.uint8)
+    split = Split(images, rng.integers(0, 10, count))
     mean, std = (120.0, 110.0, 100.0)[:channels], (60.0, 62.0, 64.0)[:channels]
     return DataSet("random", 10, split, split, split, mean, std, padding, flip)
 
@@ -78,9 +78,9 @@ def test_batches_equal_the_slow_reference(
     ours = loader(data, batch_size=4, seed=seed)
     batch = ours.batch(step)
     # The draws of an epoch are for all samples, in their own order, from a generator with a name.
-    chance = torch.Generator().manual_seed(derive(seed, "augment", step // ours.steps_per_epoch))
-    offsets = torch.randint(2 * padding + 1, (count, 2), generator=chance).tolist()
-    mirrored = (torch.rand(count, generator=chance) < 0.5).tolist()
+    rng = torch.Generator().manual_seed(derive(seed, "augment", step // ours.steps_per_epoch))
+    offsets = torch.randint(2 * padding + 1, (count, 2), generator=rng).tolist()
+    mirrored = (torch.rand(count, generator=rng) < 0.5).tolist()
     assert len(batch.images) == len(batch.labels) == len(batch.indices) > 0
     for image, label, index in zip(batch.images, batch.labels, batch.indices.tolist(), strict=True):
         top, left = offsets[index]

@@ -39,10 +39,10 @@ def agenda(folder: Path, store: Store | None = None, **more: object) -> tuple[Ag
     return Agenda(todo(DirectoryStore(folder)), opened, claims, lambda work, kind: {"kind": kind}, **more), claims  # type: ignore[arg-type]
 
 
-def test_free_cells_are_given_out_and_those_of_others_later(tmp_path: Path) -> None:
+def test_free_trials_are_given_out_and_those_of_others_later(tmp_path: Path) -> None:
     one, claims = agenda(tmp_path)
     first, second = one.todo
-    held = claims.acquire(first.cell.key)
+    held = claims.acquire(first.trial.key)
     jobs = one.jobs()
     job = next(jobs)
     assert isinstance(job, Job) and job.number == 1 and job.document == {"kind": "train"}
@@ -57,7 +57,7 @@ def test_free_cells_are_given_out_and_those_of_others_later(tmp_path: Path) -> N
     assert list(jobs) == []
 
 
-def test_a_cell_that_was_found_taken_comes_again_but_not_at_once(tmp_path: Path) -> None:
+def test_a_trial_that_was_found_taken_comes_again_but_not_at_once(tmp_path: Path) -> None:
     one, _ = agenda(tmp_path)
     jobs = one.jobs()
     job = next(jobs)
@@ -82,8 +82,8 @@ def test_a_ranking_is_claimed_by_a_key_of_its_own(tmp_path: Path) -> None:
     claims = DirectoryClaims(tmp_path / "claims")
     (work,) = (one for one in plan.work if one.state == "rank")
     one = Agenda([work], DirectoryStore(tmp_path), claims, lambda work, kind: {"kind": kind}, waits=False)
-    assert claims.acquire(work.cell.key) is not None  # somebody trains it for more observations
-    held = claims.acquire(claim_key(work.cell, "rank"))
+    assert claims.acquire(work.trial.key) is not None  # somebody trains it for more observations
+    held = claims.acquire(claim_key(work.trial, "rank"))
     assert held is not None and list(one.jobs()) == []  # and does not wait
     held.release()
     again = Agenda([work], DirectoryStore(tmp_path), claims, lambda work, kind: {"kind": kind})

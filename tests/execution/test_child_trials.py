@@ -1,4 +1,4 @@
-"""What studies whose cells start from others need of plans, readers and overrides."""
+"""What studies whose trials start from others need of plans, readers and overrides."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from harness.study.configuration import RunConfig
 from harness.study.expansion import expand, expand_stored
 from harness.study.layout import Column, Row
 from harness.study.study import Study
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 from harness.training.stages import train as stage
-from harness.training.state import CellState
-from harness.training.trial import run_cell
+from harness.training.state import TrialState
+from harness.training.trial import run_trial
 from harness.truth.table import TableBenchmark
 from tests.stored_runs import store_run
 from tests.stores.test_checkpoints import toy
@@ -35,8 +35,8 @@ TINY = get_preset("tiny")
 def test_a_reader_without_the_ground_truth_finds_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requests = expand(CHILD, TINY, 1)
     for one in requests:
-        assert one.cell.start is not None
-        store_run(tmp_path, replace(one, cell=one.cell.start), 0.5)
+        assert one.trial.start is not None
+        store_run(tmp_path, replace(one, trial=one.trial.start), 0.5)
         store_run(tmp_path, one, None, 60.0)
     entry = BENCHMARKS.entries["digits"]
 
@@ -45,14 +45,14 @@ def test_a_reader_without_the_ground_truth_finds_children(tmp_path: Path, monkey
 
     monkeypatch.setitem(BENCHMARKS.entries, "digits", replace(entry, thing=gone))
     found = expand_stored(CHILD, TINY, DirectoryStore(tmp_path).runs, 1)
-    assert [one.cell.key for one in found] == [one.cell.key for one in requests]
+    assert [one.trial.key for one in found] == [one.trial.key for one in requests]
 
 
 def test_official_retrains_what_it_trained_on_and_finds_a_best_for_it() -> None:
     (study,) = find_studies("retrain_scheduler")
     requests = expand(study, get_preset("official"), 1)
     assert {request.dataset for request in requests} == {"cifar10"}
-    assert all(request.cell.config.rank.top1 for request in requests)
+    assert all(request.trial.config.rank.top1 for request in requests)
     with pytest.raises(InvalidConfiguration, match="cannot be retrained where rank.top1 is false"):
         make_plan([CHILD], TINY, [], overrides={"rank.top1": False})
 
@@ -60,7 +60,7 @@ def test_official_retrains_what_it_trained_on_and_finds_a_best_for_it() -> None:
 def test_cs_is_cosine_in_every_preset() -> None:
     (study,) = find_studies("nonuniform_sampling")
     for preset in ("official", "paper", "demo"):
-        rows = {request.row: request.cell.config for request in expand(study, get_preset(preset), 1)}
+        rows = {request.row: request.trial.config for request in expand(study, get_preset(preset), 1)}
         said = {number: row.labels["Schedule"] for number, row in enumerate(study.rows)}
         assert {number: config.schedule.name for number, config in rows.items()} == {
             number: {"CS": "cosine", "CaLR": "calr"}[str(name)] for number, name in said.items()
@@ -74,14 +74,14 @@ def test_a_condition_on_children_keeps_their_searches() -> None:
 
 def test_an_option_of_one_schedule_is_for_the_rows_that_have_it() -> None:
     requests = expand(CHILD, TINY, 1, {"retrain.schedule.gamma_prime": 3.0})
-    options = [request.cell.config.retrain.schedule.options for request in requests if request.cell.config.retrain]
+    options = [request.trial.config.retrain.schedule.options for request in requests if request.trial.config.retrain]
     assert options[0] == {"final": 0.0} and options[1]["gamma_prime"] == 3.0
 
 
 def test_what_is_asked_for_by_hand_stands_over_a_rows_curves() -> None:
     study = Study("c", "C", [Row({"": ""}, points={"observe.kendall_tau_every": 10})], [])
     (request,) = expand(study, get_preset("demo"), 1, {"observe.kendall_tau_every": 1})
-    assert request.cell.config.observe.kendall_tau_every == 1
+    assert request.trial.config.observe.kendall_tau_every == 1
 
 
 def test_an_unknown_complexity_is_refused_before_training() -> None:
@@ -92,10 +92,10 @@ def test_an_unknown_complexity_is_refused_before_training() -> None:
 
 def test_a_search_that_diverged_makes_a_child_that_failed_and_says_so(toy_project: Path, tmp_path: Path) -> None:
     diverging: dict[str, Any] = {"optimiser": {"learning_rate": 1e30, "clip": None}}
-    child = Cell.of(toy(retrain=RETRAIN, **diverging))
+    child = Trial.of(toy(retrain=RETRAIN, **diverging))
     assert child.start is not None
-    for cell, status in ((child.start, "done"), (child, "failed")):
-        job = {"kind": "train", "cell": cell.json(), "store": str(tmp_path), "preset": "tiny", "overrides": {}}
+    for trial, status in ((child.start, "done"), (child, "failed")):
+        job = {"kind": "train", "trial": trial.json(), "store": str(tmp_path), "preset": "tiny", "overrides": {}}
         assert run_job({**job, "threads": 1, "device": "cpu"}, lambda report: None)["status"] == status
     (failed,) = [run for run in DirectoryStore(tmp_path).runs() if run.key == child.key]
     assert failed.status == "failed" and "found nothing to retrain" in "".join(failed.fail_trace or ())
@@ -104,7 +104,7 @@ def test_a_search_that_diverged_makes_a_child_that_failed_and_says_so(toy_projec
 def test_supernets_that_are_trained_hold_nothing_but_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[stage.Course] = []
 
-    class Keeper(CellState):
+    class Keeper(TrialState):
         def __init__(self) -> None: ...
 
         def start(self, course: Any) -> None:
@@ -134,4 +134,4 @@ def test_supernets_that_are_trained_hold_nothing_but_their_weights(monkeypatch: 
     stage.train(config, DATASETS.get("digits")(), Meter(torch.device("cpu")), keeper=Keeper())
     (course,) = kept
     assert course.part == 5 and not any(training.momentum.optimisers for training in course.trainings)
-    assert run_cell(config).result["observed"]["gradient_spread"]
+    assert run_trial(config).result["observed"]["gradient_spread"]

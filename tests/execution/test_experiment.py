@@ -1,4 +1,4 @@
-"""One cell in, one stored run out: with real training, real signals, real processes."""
+"""One trial in, one stored run out: with real training, real signals, real processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.components import discovery
 from harness.execution.job import run_job
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.configuration import RunConfig
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 
 METHODS = '''
 import os
@@ -34,7 +34,7 @@ from harness.components.registries import METHODS
 
 class SinglePath(Method):
     def paths(self, training):
-        return [training.source.draw(training.chance)]
+        return [training.source.draw(training.rng)]
 
 
 @METHODS.register("broken")
@@ -100,15 +100,15 @@ TOY: dict[str, Any] = {
 EPOCHS = {"event": "epoch", "steps": 4}
 
 
-def cell(**more: Any) -> Cell:
-    return Cell(RunConfig.from_json(TOY | more))
+def trial(**more: Any) -> Trial:
+    return Trial(RunConfig.from_json(TOY | more))
 
 
-def job(one: Cell, store: Path, kind: str = "train") -> dict[str, Any]:
-    return {"kind": kind, "cell": one.json(), "store": str(store), "preset": "toy", "overrides": {}, "threads": 1}
+def job(one: Trial, store: Path, kind: str = "train") -> dict[str, Any]:
+    return {"kind": kind, "trial": one.json(), "store": str(store), "preset": "toy", "overrides": {}, "threads": 1}
 
 
-def run(one: Cell, store: Path, kind: str = "train") -> dict[str, Any]:
+def run(one: Trial, store: Path, kind: str = "train") -> dict[str, Any]:
     """The job's answer; what it says on the way must be JSON, as it crosses a socket."""
     return run_job(job(one, store, kind), lambda event: void(json.dumps(event, allow_nan=False)))
 
@@ -142,7 +142,7 @@ def trained(project: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     """A store with one run, and what the run said on its way."""
     store = tmp_path_factory.mktemp("trained") / "runs"
     said: list[dict[str, Any]] = []
-    answer = run_job(job(cell(), store), said.append)
+    answer = run_job(job(trial(), store), said.append)
     assert answer["status"] == "done"
     return store, [*said, answer]
 
@@ -154,7 +154,7 @@ def test_a_run_in_sacreds_layout(trained: tuple[Path, list[dict[str, Any]]]) -> 
     names = ["cell", "config", "run", "info", "metrics", "result", "predictions", "completion"]
     assert files.keys() == {f"{name}.json" for name in names} | {"cout.txt", "weights.pt"}
     read = {name: json.loads(files[f"{name}.json"].read_text()) for name in names}
-    assert read["config"] == cell().config.json() and read["cell"]["identity"] == cell().identity()
+    assert read["config"] == trial().config.json() and read["cell"]["identity"] == trial().identity()
     entry = read["run"]
     assert entry["status"] == "COMPLETED" and entry["result"] == read["result"]["result"]
     assert entry["start_time"] <= entry["heartbeat"] and entry["start_time"] <= entry["stop_time"]
@@ -200,7 +200,7 @@ def test_progress_is_told(trained: tuple[Path, list[dict[str, Any]]]) -> None:
 
 def test_twice_the_same_bytes(trained: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
     torch.rand(3)  # whatever happened before
-    assert run(cell(), tmp_path)["status"] == "done"
+    assert run(trial(), tmp_path)["status"] == "done"
     first, second = trained[0] / stored(trained[0])[0].id, tmp_path / stored(tmp_path)[0].id
     assert result_text(first) == result_text(second)
     for name in ("predictions.json", "weights.pt", "config.json"):
@@ -209,7 +209,7 @@ def test_twice_the_same_bytes(trained: tuple[Path, list[dict[str, Any]]], tmp_pa
 
 @pytest.mark.parametrize("method", ["spos", "fsnas"])
 def test_observing_does_not_disturb(project: Path, tmp_path: Path, method: str) -> None:
-    plain, observed = cell(method=method), cell(method=method, observe={"kendall_tau_every": 2})
+    plain, observed = trial(method=method), trial(method=method, observe={"kendall_tau_every": 2})
     assert plain.key == observed.key
     assert {run(one, tmp_path)["status"] for one in (plain, observed)} == {"done"}
     older, newer = stored(tmp_path)  # no problem: they agree in what both observed
@@ -228,19 +228,19 @@ def test_observing_does_not_disturb(project: Path, tmp_path: Path, method: str) 
 
 
 def test_divergence_is_a_result(project: Path, tmp_path: Path) -> None:
-    diverging = cell(optimiser={"learning_rate": 1e30, "clip": None})
+    diverging = trial(optimiser={"learning_rate": 1e30, "clip": None})
     answer = run(diverging, tmp_path)
     assert answer["status"] == "done" and answer["result"]["diverged"]["loss"] in ("nan", "inf")
     (found,) = stored(tmp_path)
     assert found.status == "done" and found.result is not None and found.result == answer["result"]
     assert found.result["kendall_tau"] is None and found.result["diverged"]["step"] >= 1
     assert DirectoryStore(tmp_path).predictions(found) == {} and not (tmp_path / found.id / "weights.pt").exists()
-    more = Cell(RunConfig.from_json(diverging.json()["config"] | {"rank": {"bins": 5}}))
+    more = Trial(RunConfig.from_json(diverging.json()["config"] | {"rank": {"bins": 5}}))
     assert run(more, tmp_path, "rank")["result"]["diverged"] == found.result["diverged"]
 
 
 def test_a_failure_is_stored_with_its_traceback(project: Path, tmp_path: Path) -> None:
-    answer = run(cell(method="broken"), tmp_path)
+    answer = run(trial(method="broken"), tmp_path)
     (found,) = stored(tmp_path)
     assert answer == {
         "status": "failed",
@@ -252,27 +252,27 @@ def test_a_failure_is_stored_with_its_traceback(project: Path, tmp_path: Path) -
     trace = "".join(found.fail_trace or [])
     assert "misbehaving.py" in trace and "the third step" in trace
     assert "the third step" in (tmp_path / found.id / "cout.txt").read_text()
-    assert run(cell(), tmp_path)["status"] == "done"  # the same process goes on
+    assert run(trial(), tmp_path)["status"] == "done"  # the same process goes on
 
 
 def test_a_component_that_exits_is_a_failure(project: Path, tmp_path: Path) -> None:
-    assert run(cell(method="leaving"), tmp_path)["error"] == "SystemExit: 3"
+    assert run(trial(method="leaving"), tmp_path)["error"] == "SystemExit: 3"
     assert [found.status for found in stored(tmp_path)] == ["failed"]
 
 
 def test_a_job_that_cannot_start_is_a_failure(project: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    answer = run(cell(), tmp_path / "file" / "runs")
+    answer = run(trial(), tmp_path / "file" / "runs")
     assert answer["status"] == "failed" and "the store" in answer["error"] and "Not a directory" in answer["error"]
-    wrong = job(cell(), tmp_path / "runs")
-    wrong["cell"]["config"]["method"]["name"] = "sposs"
+    wrong = job(trial(), tmp_path / "runs")
+    wrong["trial"]["config"]["method"]["name"] = "sposs"
     answer = run_job(wrong, void)
     assert answer["status"] == "failed" and "did you mean 'spos'?" in answer["error"]
 
 
 def test_the_log_is_complete_without_drawings_and_globals_repeat(project: Path, tmp_path: Path) -> None:
     for store in ("a", "b"):
-        assert run(cell(method="chatty"), tmp_path / store)["status"] == "done"
+        assert run(trial(method="chatty"), tmp_path / store)["status"] == "done"
     logs = [(tmp_path / store / stored(tmp_path / store)[0].id / "cout.txt").read_text() for store in ("a", "b")]
     drawn = [next(line for line in log.splitlines() if line.startswith("drawn")) for log in logs]
     assert drawn[0] == drawn[1]
@@ -283,7 +283,7 @@ def test_the_log_is_complete_without_drawings_and_globals_repeat(project: Path, 
 
 @pytest.mark.parametrize("seed", [-1, 2**40])
 def test_seeds_beyond_sacreds_range(project: Path, tmp_path: Path, seed: int) -> None:
-    assert run(cell(seed=seed), tmp_path)["status"] == "done"
+    assert run(trial(seed=seed), tmp_path)["status"] == "done"
     (found,) = stored(tmp_path)
     assert json.loads((tmp_path / found.id / "config.json").read_text())["seed"] == seed
 
@@ -291,7 +291,7 @@ def test_seeds_beyond_sacreds_range(project: Path, tmp_path: Path, seed: int) ->
 def test_ranking_more_needs_no_training(trained: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
     store = trained[0]
     (before,) = stored(store)
-    more = cell(rank={"images": 40, "candidates": 12, "bins": 6})
+    more = trial(rank={"images": 40, "candidates": 12, "bins": 6})
     assert more.key == before.key
     answer = run(more, store, "rank")
     (after,) = stored(store)
@@ -307,13 +307,13 @@ def test_ranking_more_needs_no_training(trained: tuple[Path, list[dict[str, Any]
 
 
 def test_ranking_needs_a_done_run_with_whole_weights(project: Path, tmp_path: Path) -> None:
-    assert "no done run" in run(cell(), tmp_path, "rank")["error"]
-    run(cell(), tmp_path)
+    assert "no done run" in run(trial(), tmp_path, "rank")["error"]
+    run(trial(), tmp_path)
     (found,) = stored(tmp_path)
     weights = bytearray((tmp_path / found.id / "weights.pt").read_bytes())
     weights[len(weights) // 2] ^= 1
     (tmp_path / found.id / "weights.pt").write_bytes(weights)
-    answer = run(cell(rank={"bins": 4}), tmp_path, "rank")
+    answer = run(trial(rank={"bins": 4}), tmp_path, "rank")
     assert answer["status"] == "failed" and "checksum" in answer["error"]
     assert len(stored(tmp_path)[0].rankings) == 1
 
@@ -321,7 +321,7 @@ def test_ranking_needs_a_done_run_with_whole_weights(project: Path, tmp_path: Pa
 @contextmanager
 def training(store: Path) -> Iterator[tuple[int, Callable[[], Any]]]:
     """A process that trains for ever, some epochs on its way: its number, and what waits for its answer."""
-    endless = cell(train={"epochs": 10**6, "batch_size": 16})
+    endless = trial(train={"epochs": 10**6, "batch_size": 16})
     ours, theirs = multiprocessing.Pipe()
     context = multiprocessing.get_context("fork")
     process = context.Process(target=_train_and_answer, args=(job(endless, store), theirs))
@@ -389,6 +389,6 @@ def test_a_run_terminated_while_it_writes_its_weights_is_interrupted(project: Pa
             readers.append(threading.Thread(target=terminate, args=(pipe,)))
             readers[0].start()
 
-    answer = run_job(job(cell(method="heavy", train={"epochs": 1, "batch_size": 16}), tmp_path), progress)
+    answer = run_job(job(trial(method="heavy", train={"epochs": 1, "batch_size": 16}), tmp_path), progress)
     readers[0].join()
     assert answer["status"] == "interrupted" and [found.status for found in stored(tmp_path)] == ["interrupted"]

@@ -1,4 +1,4 @@
-"""What is there to do: states of cells, cells shared by studies, observations, what is refused."""
+"""What is there to do: states of trials, trials shared by studies, observations, what is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.study.configuration import Observe
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Request, Study
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 from tests.stored_runs import store_run
 
 TINY = get_preset("tiny")
@@ -52,7 +52,7 @@ def requests(one: Study, seeds: int = 1) -> list[Request]:
     return expand(one, TINY, seeds)
 
 
-def test_a_cell_that_two_studies_ask_for_is_one_piece_of_work(tmp_path: Path) -> None:
+def test_a_trial_that_two_studies_ask_for_is_one_piece_of_work(tmp_path: Path) -> None:
     plan = planned(tmp_path, FIRST, SECOND, seeds=2)
     assert [work.label for work in plan.work] == [
         *("SPOS seed 0", "SPOS CaLR seed 0", "FSNAS seed 0"),
@@ -100,7 +100,7 @@ def test_other_architectures_need_a_ranking_only(tmp_path: Path) -> None:
     store_run(tmp_path, requests(study())[0], 0.5)
     (work,) = planned(tmp_path, study(rank__bins=10)).work
     assert (work.state, work.kind()) == ("rank", "rank")
-    assert work.cell.config.rank.bins == 10
+    assert work.trial.config.rank.bins == 10
 
 
 def test_more_to_observe_means_training_again_with_all_that_anybody_asked_for(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_more_to_observe_means_training_again_with_all_that_anybody_asked_for(tm
     assert planned(tmp_path, study()).work[0].state == "done"
     (work,) = planned(tmp_path, study(observe__kendall_tau_every=3)).work
     assert (work.state, work.kind()) == ("again", "train")
-    assert work.cell.config.observe.kendall_tau_every == 1
-    assert work.cell.key == requests(study())[0].cell.key
+    assert work.trial.config.observe.kendall_tau_every == 1
+    assert work.trial.key == requests(study())[0].trial.key
     store_run(tmp_path, requests(study(observe__kendall_tau_every=1))[0], status="failed")
     assert planned(tmp_path, study(observe__kendall_tau_every=3)).work[0].state == "failed"
 
@@ -119,10 +119,10 @@ def test_studies_with_different_wishes_get_one_training_and_then_their_rankings(
     curve = study(observe__kendall_tau_every=2)
     other = replace(study(rank__bins=10, observe__kendall_tau_every=3), name="other")
     (work,) = planned(tmp_path, curve, other).work
-    assert (work.state, work.cell.config.observe.kendall_tau_every) == ("waiting", 1)
-    store_run(tmp_path, replace(requests(curve)[0], cell=work.cell), 0.5)
+    assert (work.state, work.trial.config.observe.kendall_tau_every) == ("waiting", 1)
+    store_run(tmp_path, replace(requests(curve)[0], trial=work.trial), 0.5)
     (work,) = planned(tmp_path, curve, other).work
-    assert (work.state, work.cell.config.rank.bins) == ("rank", 10)
+    assert (work.state, work.trial.config.rank.bins) == ("rank", 10)
 
 
 @given(st.lists(st.integers(0, 12), min_size=1))
@@ -135,7 +135,7 @@ def test_the_union_of_observations_holds_each_of_them(every: list[int]) -> None:
         assert wanted <= {e for e in epochs if whole.kendall_tau_every and e % whole.kendall_tau_every == 0}
 
 
-def test_only_some_cells(tmp_path: Path) -> None:
+def test_only_some_trials(tmp_path: Path) -> None:
     plan = make_plan([FIRST, SECOND], TINY, [], seeds=2, only={"schedule_name": ["calr"], "seed": ["1"]})
     assert [work.label for work in plan.work] == ["SPOS CaLR seed 1"]
 
@@ -163,7 +163,7 @@ def test_combinations_that_do_not_fit_name_the_row() -> None:
         make_plan([fair], TINY, [], overrides={"clusters": "random"})
 
 
-def test_time_left_is_judged_by_done_cells_of_the_preset_and_method_first(tmp_path: Path) -> None:
+def test_time_left_is_judged_by_done_trials_of_the_preset_and_method_first(tmp_path: Path) -> None:
     plan = planned(tmp_path, FIRST, SECOND)
     runs = [store_run(tmp_path, requests(FIRST)[0], 0.5, cost={"wall_seconds": 2.0})]
     runs.append(store_run(tmp_path, requests(SECOND)[1], 0.5, cost={"wall_seconds": 10.0}))
@@ -174,20 +174,20 @@ def test_time_left_is_judged_by_done_cells_of_the_preset_and_method_first(tmp_pa
     assert seconds_left(again, runs, "tiny") == 2.0
 
 
-def test_a_cell_survives_the_way_to_its_worker(tmp_path: Path) -> None:
+def test_a_trial_survives_the_way_to_its_worker(tmp_path: Path) -> None:
     for work in planned(tmp_path, FIRST, SECOND).work:
-        assert Cell.from_json(work.cell.json()) == work.cell
+        assert Trial.from_json(work.trial.json()) == work.trial
 
 
 def test_a_curve_by_another_ranking_is_another_observation(tmp_path: Path) -> None:
     store_run(tmp_path, requests(study(observe__kendall_tau_every=1))[0], 0.5)
     (work,) = planned(tmp_path, study(observe__kendall_tau_every=1, rank__bins=10)).work
-    assert (work.state, work.cell.config.rank.bins) == ("again", 10)
+    assert (work.state, work.trial.config.rank.bins) == ("again", 10)
     # Without a curve the stored weights are enough.
     assert planned(tmp_path, study(rank__bins=10)).work[0].state == "rank"
 
 
-def test_a_failure_to_measure_something_else_does_not_block_the_cell(tmp_path: Path) -> None:
+def test_a_failure_to_measure_something_else_does_not_block_the_trial(tmp_path: Path) -> None:
     store_run(tmp_path, requests(study(rank__bins=30))[0], status="failed")
     assert planned(tmp_path, study(rank__bins=30)).work[0].state == "failed"
     assert planned(tmp_path, study()).work[0].state == "waiting"

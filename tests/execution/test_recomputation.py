@@ -19,7 +19,7 @@ from harness.stores.directory.run_directory import (
 )
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.configuration import RunConfig
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 
 TOY: dict[str, Any] = {
     "space": "toy",
@@ -31,12 +31,12 @@ TOY: dict[str, Any] = {
 }
 
 
-def cell(**rank: Any) -> Cell:
-    return Cell(RunConfig.from_json({**TOY, "rank": {**TOY["rank"], **rank}}))
+def trial(**rank: Any) -> Trial:
+    return Trial(RunConfig.from_json({**TOY, "rank": {**TOY["rank"], **rank}}))
 
 
-def do(one: Cell, store: Path, kind: str, **more: Any) -> dict[str, Any]:
-    job = {"kind": kind, "cell": one.json(), "store": str(store), "preset": "tiny", "overrides": {}, "threads": 1}
+def do(one: Trial, store: Path, kind: str, **more: Any) -> dict[str, Any]:
+    job = {"kind": kind, "trial": one.json(), "store": str(store), "preset": "tiny", "overrides": {}, "threads": 1}
     return run_job(job | more, lambda report: None)
 
 
@@ -47,13 +47,13 @@ def only_run(store: Path) -> StoredRun:
 
 @pytest.fixture
 def store(toy_project: Path, tmp_path: Path) -> Iterator[Path]:
-    assert do(cell(), tmp_path, "train")["status"] == "done"
+    assert do(trial(), tmp_path, "train")["status"] == "done"
     yield tmp_path
 
 
 def judge(store: Path, run: StoredRun, result: dict[str, Any]) -> None:
     """Give the run's own ranking another result."""
-    config = run.cell["config"]
+    config = run.trial["config"]
     write_ranking(store / run.id, run.own_ranking or "", config, result, {}, predictions_document(config, {}))
 
 
@@ -68,13 +68,13 @@ def test_a_metric_whose_computation_changed_is_computed_anew_only_when_asked(sto
     # As an older version judged it: without most of the metrics, and wrongly.
     judge(store, before, {"kendall_tau": -1.0})
     assert only_run(store).rankings[before.own_ranking] == {"kendall_tau": -1.0}
-    assert do(cell(), store, "rank")["already"] is True
+    assert do(trial(), store, "rank")["already"] is True
     assert only_run(store).rankings[before.own_ranking] == {"kendall_tau": -1.0}
-    answer = do(cell(), store, "rank", again=True)
+    answer = do(trial(), store, "rank", again=True)
     assert (answer["status"], answer["already"]) == ("done", False)
     after = only_run(store)
     assert after.rankings == before.rankings and after.own_ranking == before.own_ranking
-    assert do(cell(), store, "rank", again=True)["already"] is True
+    assert do(trial(), store, "rank", again=True)["already"] is True
 
 
 def test_predictions_are_enough_where_all_are_stored(store: Path) -> None:
@@ -82,7 +82,7 @@ def test_predictions_are_enough_where_all_are_stored(store: Path) -> None:
     assert before.own_ranking
     leave_out_weights(store / before.id)
     judge(store, before, {})
-    answer = do(cell(), store, "rank", again=True)
+    answer = do(trial(), store, "rank", again=True)
     assert (answer["status"], answer["already"]) == ("done", False)
     assert only_run(store).rankings == before.rankings
 
@@ -90,7 +90,7 @@ def test_predictions_are_enough_where_all_are_stored(store: Path) -> None:
 def test_what_needs_weights_that_were_left_out_says_so(store: Path) -> None:
     run = only_run(store)
     leave_out_weights(store / run.id)
-    answer = do(cell(candidates=12), store, "rank")
+    answer = do(trial(candidates=12), store, "rank")
     assert answer["status"] == "failed"
     assert answer["error"] == f"{store / run.id / WEIGHTS}: was left out when the run was brought here"
     assert only_run(store) == run

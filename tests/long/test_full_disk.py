@@ -1,4 +1,4 @@
-"""A disk that fills up fails the cell with a clear message; with room again, the same command completes it.
+"""A disk that fills up fails the trial with a clear message; with room again, the same command completes it.
 
 Needs the right to mount a small file system.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.truth.table import Table
-from tests.many_cells import finish, make_project, standing, start
+from tests.many_trials import finish, make_project, standing, start
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("left", [0, 16, 40, 64, 100])
-def test_a_full_disk_fails_the_cell_and_leaves_the_store_readable(
+def test_a_full_disk_fails_the_trial_and_leaves_the_store_readable(
     left: int, small_disk: Path, tmp_path: Path, toy_table: Table
 ) -> None:
     folder = make_project(tmp_path / "project", toy_table)
@@ -35,7 +35,7 @@ def test_a_full_disk_fails_the_cell_and_leaves_the_store_readable(
     command = ("run", "many", "--preset", "tiny", "--seeds", "2", "--jobs", "1", "--checkpoint-every", "0.02")
     ballast = small_disk / "ballast"
     first = start(folder, *command, "--only", "seed=0", "--store", str(store))
-    assert "2 of 2 cells done" in finish(first)
+    assert "2 of 2 trials done" in finish(first)
     blocks = b"x" * 1024
     with ballast.open("wb", buffering=0) as file:
         try:
@@ -55,6 +55,6 @@ def test_a_full_disk_fails_the_cell_and_leaves_the_store_readable(
     ballast.unlink()
     again = start(folder, *command, "--store", str(store))
     said = finish(again)
-    assert again.returncode == 0 and "4 of 4 cells done" in said
+    assert again.returncode == 0 and "4 of 4 trials done" in said
     runs, counts = standing(store)
     assert counts["counts"] == 4 and not counts["superseded"]

@@ -32,7 +32,7 @@ study = Study(
 """
 VALUES = {1: (0.5, 9.0), 2: (-0.25, 61.0), 3: (0.75, 100.0)}
 """By epochs; of the fourth row there is no run."""
-FIRST = "[...document.querySelectorAll('#table-mine tbody tr')].map((row) => row.cells[0].textContent)"
+FIRST = "[...document.querySelectorAll('#table-mine tbody tr')].map((row) => row.trials[0].textContent)"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     (folder / "mine.py").write_text(STUDY)
     rows = [Row({"Method": str(number)}, {"train.epochs": number}) for number in VALUES]
-    for request in expand(Study("same cells", "", rows, [Column("", "kendall_tau")]), get_preset("tiny"), 2):
+    for request in expand(Study("same trials", "", rows, [Column("", "kendall_tau")]), get_preset("tiny"), 2):
         tau, top1 = VALUES[request.row + 1]
         made = {"experiment": {"repositories": [{"commit": "c0ffee", "dirty": False}]}, "host": {"hostname": "node7"}}
         store_run(folder / "runs", request, tau + request.seed / 100, top1, made=made)
@@ -104,7 +104,7 @@ def test_a_value_shows_the_runs_behind_it(opened: Browser, page: Path) -> None:
     opened.evaluate(f"{dialog}.querySelectorAll('details').forEach((one) => {{ one.open = true; }})")
     text = opened.evaluate(f"{dialog}.innerText")
     runs = [
-        run for run in DirectoryStore(page.parents[1] / "runs").runs() if run.cell["config"]["train"]["epochs"] == 3
+        run for run in DirectoryStore(page.parents[1] / "runs").runs() if run.trial["config"]["train"]["epochs"] == 3
     ]
     assert len(runs) == 2 and all(run.id in text for run in runs)
     for told in ("c0ffee", "node7", "2026-01-01T10:00:00", "train.epochs", "schedule.name", "tiny", runs[0].key):

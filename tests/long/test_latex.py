@@ -32,8 +32,8 @@ def test_all_tables_compile_in_a_two_column_article(tmp_path: Path) -> None:
     for study in studies:
         for request in expand(study, get_preset("tiny"), 2):
             # Not all of them: what is missing must compile, too.
-            if request.row != 1 and request.cell.key not in stored:
-                stored.add(request.cell.key)
+            if request.row != 1 and request.trial.key not in stored:
+                stored.add(request.trial.key)
                 store_run(tmp_path / "runs", request, -0.5 + request.seed)
     out = tmp_path / "out"
     report = ["report", *(study.name for study in studies), "--preset", "tiny", "--store", str(tmp_path / "runs")]

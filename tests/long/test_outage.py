@@ -1,4 +1,4 @@
-"""A study while its database comes and goes: running cells finish, nothing is lost, nothing stands there twice."""
+"""A study while its database comes and goes: running trials finish, nothing is lost, nothing stands there twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pymongo
 import pytest
 
 from harness.truth.table import Table
-from tests.many_cells import finish, make_project, standing, start
+from tests.many_trials import finish, make_project, standing, start
 from tests.mongod import Mongod
 
 RUN = ("run", "many", "--preset", "tiny", "--seeds", "10", "--jobs", "2", "--lease", "5")
@@ -51,10 +51,10 @@ def test_the_server_is_killed_three_times_and_then_for_good(tmp_path: Path, toy_
     for outage in range(3):
         await_runs(store, 2 + 3 * outage, study)
         server.kill()
-        time.sleep(2 + 2 * outage)  # longer than some cells take, shorter than others
+        time.sleep(2 + 2 * outage)  # longer than some trials take, shorter than others
         server.start()
     said = finish(study)
-    assert study.returncode == 0 and "12 of 12 cells done" in said, said
+    assert study.returncode == 0 and "12 of 12 trials done" in said, said
     print("\n" + "\n".join(line for line in said.splitlines() if "answer" in line))
 
     rest = start(folder, *RUN, "--outage-wait", "6", mongo=uri)
@@ -67,10 +67,10 @@ def test_the_server_is_killed_three_times_and_then_for_good(tmp_path: Path, toy_
     _, counts = standing(store)
     assert rest.returncode == 1 and "waiting" in said and "--offline" in said, said
     assert counts["counts"] == 14 and counts.total() == 14  # what ran has finished, and nothing was begun
-    assert took < 6 + 30  # its wait, the cells under way, and some
+    assert took < 6 + 30  # its wait, the trials under way, and some
 
     alone = start(folder, *RUN, "--offline", mongo=uri)
-    assert "20 of 20 cells done" in finish(alone) and alone.returncode == 0
+    assert "20 of 20 trials done" in finish(alone) and alone.returncode == 0
 
     server.start()
     first = start(folder, "store", "sync", mongo=uri)

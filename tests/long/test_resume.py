@@ -1,4 +1,4 @@
-"""Cells killed with SIGKILL at random moments end with the bytes of one that was left alone.
+"""Trials killed with SIGKILL at random moments end with the bytes of one that was left alone.
 
 This file is also the program that forks, kills and forks again: it has imported torch but runs no tensor
 operation, so that each attempt is a fresh process that starts in milliseconds.
@@ -40,8 +40,8 @@ def test_killed_at_random_moments(method: str, tmp_path: Path) -> None:
     figures = json.loads(done.stdout.splitlines()[-1])
     print(f"{method}: {figures}")
     assert figures["kills"] >= KILLS and figures["resumed"] > KILLS / 4
-    whole, *pieces = sorted((tmp_path / "cells").iterdir())
-    assert len(pieces) == figures["cells"]
+    whole, *pieces = sorted((tmp_path / "trials").iterdir())
+    assert len(pieces) == figures["trials"]
     for piece in pieces:
         for name in FILES:
             assert (piece / name).read_bytes() == (whole / name).read_bytes(), f"{piece.name}: {name}"
@@ -49,13 +49,13 @@ def test_killed_at_random_moments(method: str, tmp_path: Path) -> None:
 
 
 def attempt(method: str, work: Path, out: Path, every: float, log: int) -> None:
-    """Run the cell in this process, from its checkpoint if there is one, and store what came out."""
+    """Run the trial in this process, from its checkpoint if there is one, and store what came out."""
     import torch
 
     from harness.stores.checkpoints import Checkpoint
     from harness.study.configuration import RunConfig
-    from harness.study.trial import Cell
-    from harness.training.trial import Watch, run_cell
+    from harness.study.trial import Trial
+    from harness.training.trial import Watch, run_trial
 
     torch.set_num_threads(1)
     config = RunConfig.from_json(
@@ -70,7 +70,7 @@ def attempt(method: str, work: Path, out: Path, every: float, log: int) -> None:
             **SETTINGS[method],
         }
     )
-    checkpoint = Checkpoint(work, Cell(config), every=every, threads=1, device="cpu")
+    checkpoint = Checkpoint(work, Trial(config), every=every, threads=1, device="cpu")
     state = checkpoint.load()
     stage = "none"
     if state is not None:
@@ -82,7 +82,7 @@ def attempt(method: str, work: Path, out: Path, every: float, log: int) -> None:
         metric=lambda name, step, value: curves.append([name, step, value]),
         restored=lambda points: curves.extend([point["name"], point["step"], point["value"]] for point in points),
     )
-    outcome = run_cell(config, watch=watch, checkpoint=checkpoint if every else None)
+    outcome = run_trial(config, watch=watch, checkpoint=checkpoint if every else None)
     assert outcome.supernets is not None
     out.mkdir(parents=True, exist_ok=True)
     networks = outcome.supernets.networks
@@ -120,27 +120,27 @@ def ended(child: int, within: float) -> int | None:
 
 
 def main(method: str, folder: Path, kills: int) -> None:
-    """One cell in peace, then cells with kills until there were enough; prints the figures."""
+    """One trial in peace, then trials with kills until there were enough; prints the figures."""
     import scipy.stats  # noqa: F401
     import sklearn.datasets  # noqa: F401
     import torch._dynamo  # noqa: F401  # the first step would import it
 
     import harness.training.trial  # noqa: F401
 
-    chance = random.Random(method)
-    work, cells = folder / "work", folder / "cells"
+    rng = random.Random(method)
+    work, trials = folder / "work", folder / "trials"
     work.mkdir()
     log_path = folder / "log"
     log = os.open(log_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     started = time.monotonic()
-    assert os.waitpid(fork(method, work, cells / "0", 0.0, log), 0)[1] == 0
+    assert os.waitpid(fork(method, work, trials / "0", 0.0, log), 0)[1] == 0
     peace = time.monotonic() - started
     killed = finished = 0
     while killed < kills:
-        cell = cells / str(finished + 1)
+        trial = trials / str(finished + 1)
         while True:
-            child = fork(method, work, cell, chance.uniform(0.05, 0.2), log)
-            status = ended(child, within=chance.uniform(0.05, peace) if killed < kills else 1800.0)
+            child = fork(method, work, trial, rng.uniform(0.05, 0.2), log)
+            status = ended(child, within=rng.uniform(0.05, peace) if killed < kills else 1800.0)
             if status is not None:
                 assert status == 0, status
                 break
@@ -154,7 +154,7 @@ def main(method: str, folder: Path, kills: int) -> None:
         json.dumps(
             {
                 "kills": killed,
-                "cells": finished,
+                "trials": finished,
                 "resumed": sum(resumed.values()),
                 "resumed in": resumed,
                 "seconds in peace": round(peace, 2),

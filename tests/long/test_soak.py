@@ -1,4 +1,4 @@
-"""Six processes share 200 cells and are killed at random: each cell is done once, and nothing is lost."""
+"""Six processes share 200 trials and are killed at random: each trial is done once, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 
 from harness.truth.table import Table
-from tests.many_cells import finish, make_project, standing, start
+from tests.many_trials import finish, make_project, standing, start
 from tests.processes import descendants
 
-WORKERS, CELLS, KILLS = 6, 200, 60
+WORKERS, TRIALS, KILLS = 6, 200, 60
 
 
 def training(folder: Path) -> set[int]:
     """The processes that have begun a run and not ended it."""
     begun = {path.parent: path for path in (folder / "runs").glob("*-*-*/cell.json")}
     return {
-        json.loads(cell.read_text())["owner"]["pid"]
-        for run, cell in begun.items()
+        json.loads(trial.read_text())["owner"]["pid"]
+        for run, trial in begun.items()
         if not (run / "completion.json").exists()
     }
 
@@ -36,35 +36,35 @@ def test_killed_at_random(kind: str, tmp_path: Path, toy_table: Table, request: 
     folder = make_project(tmp_path / "project", toy_table)
     uri = request.getfixturevalue("mongod").replace("/?", "/soak?") if kind == "mongodb" else None
     store = uri or folder / "runs"
-    chance = random.Random(4)
+    rng = random.Random(4)
     began = time.monotonic()
 
     def work() -> subprocess.Popen[str]:
-        seeds = str(CELLS // 2)
+        seeds = str(TRIALS // 2)
         return start(
             folder, "run", "many", "--preset", "tiny", "--seeds", seeds, "--jobs", "1", "--retry", "all", mongo=uri
         )
 
     workers = [work() for _ in range(WORKERS)]
-    killed = {"run": 0, "cells": 0}
+    killed = {"run": 0, "trials": 0}
     ended: list[str] = []
     while sum(killed.values()) < KILLS:
-        time.sleep(chance.uniform(0.05, 0.6))  # a random moment is the point
+        time.sleep(rng.uniform(0.05, 0.6))  # a random moment is the point
         for place in range(WORKERS):
             if workers[place].poll() is not None:
                 ended.append(finish(workers[place]))
                 workers[place] = work()
-        # Those that are in the midst of a cell: who only starts up has nothing to lose.
+        # Those that are in the midst of a trial: who only starts up has nothing to lose.
         busy = [
-            (place, cell) for place in range(WORKERS) for cell in descendants(workers[place].pid) & training(folder)
+            (place, trial) for place in range(WORKERS) for trial in descendants(workers[place].pid) & training(folder)
         ]
         if not busy:
             continue
-        place, cell = chance.choice(sorted(busy))
-        if chance.random() < 0.5:
+        place, trial = rng.choice(sorted(busy))
+        if rng.random() < 0.5:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(cell, signal.SIGKILL)
-                killed["cells"] += 1
+                os.kill(trial, signal.SIGKILL)
+                killed["trials"] += 1
         else:
             workers[place].kill()
             killed["run"] += 1
@@ -78,8 +78,8 @@ def test_killed_at_random(kind: str, tmp_path: Path, toy_table: Table, request: 
     done = [run.key for run in runs if run.status == "done"]
     took = time.monotonic() - began
     print(f"\n{kind}: {sum(killed.values())} kills ({killed}), {len(runs)} attempts {dict(counts)}, {took:.0f} s")
-    assert len({run.key for run in runs}) == CELLS and sorted(done) == sorted(set(done)) and len(done) == CELLS
-    assert counts["counts"] == CELLS and not counts["superseded"] and not counts["running"]
+    assert len({run.key for run in runs}) == TRIALS and sorted(done) == sorted(set(done)) and len(done) == TRIALS
+    assert counts["counts"] == TRIALS and not counts["superseded"] and not counts["running"]
     newest = {run.key: run.status for run in runs}
-    assert counts["lost"] + counts["failed"] >= KILLS // 3  # kills came in the midst of a cell
-    assert set(newest.values()) == {"done"}  # attempts were lost, no cell was
+    assert counts["lost"] + counts["failed"] >= KILLS // 3  # kills came in the midst of a trial
+    assert set(newest.values()) == {"done"}  # attempts were lost, no trial was

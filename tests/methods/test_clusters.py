@@ -75,8 +75,8 @@ def test_edges_are_drawn_from_those_that_are_not_fixed(seed: int, fixed: set[int
 
 
 def test_every_edge_has_the_same_chance() -> None:
-    space, chance = nasbench201(), random.Random(0)
-    drawn = Counter(clusters.ByOperation().bind(space, {3: 0}, chance).decisions for _ in range(1000))
+    space, rng = nasbench201(), random.Random(0)
+    drawn = Counter(clusters.ByOperation().bind(space, {3: 0}, rng).decisions for _ in range(1000))
     assert set(drawn) == {(0,), (1,), (2,), (4,), (5,)}
     assert min(drawn.values()) > 150  # 200 expected, deviation 12.6
 
@@ -92,10 +92,10 @@ def test_subnets_share_a_cluster_if_and_only_if_their_operations_there_agree(see
 
 
 def test_first_and_last_layer_are_the_outermost_that_can_differ() -> None:
-    space, chance = narrowed(1, 3, 2, 4, 5, 1), random.Random(0)
+    space, rng = narrowed(1, 3, 2, 4, 5, 1), random.Random(0)
     for fixed, first, last in [({}, 1, 4), ({1: 0}, 2, 4), ({4: 2, 2: 1}, 1, 3)]:
         for rule, decision in [(clusters.ByFirstLayer(), first), (clusters.ByLastLayer(), last)]:
-            clustering = rule.bind(space, fixed, chance)
+            clustering = rule.bind(space, fixed, rng)
             assert clustering.decisions == (decision,)
             assert clustering.count == space.choices[decision]
 

@@ -85,7 +85,7 @@ def training(
         source=(sampler or samplers.Uniform()).bind(space, part.fixed),
         factor=schedules.Cosine().bind(space),
         factor_depends_on_path=False,
-        chance=random.Random(seed),
+        rng=random.Random(seed),
         total_steps=10,
     )
 

@@ -52,9 +52,9 @@ def chi_square(drawn: Counter[Architecture], weights: dict[Architecture, int]) -
 
 @pytest.mark.parametrize("count", ["parameters", "flops"])
 def test_by_complexity_draws_in_proportion(count: str) -> None:
-    space, chance = Weighted(), random.Random(11)
+    space, rng = Weighted(), random.Random(11)
     source = samplers.ByComplexity(count).bind(space, {})
-    drawn = Counter(source.draw(chance) for _ in range(DRAWS))
+    drawn = Counter(source.draw(rng) for _ in range(DRAWS))
     weights = {a: space.complexity(a, count) for a in space}
     assert set(drawn) == set(weights)
     assert chi_square(drawn, weights) < 31.3  # 11 degrees of freedom, 1 in 1,000
@@ -63,26 +63,26 @@ def test_by_complexity_draws_in_proportion(count: str) -> None:
 
 def test_by_complexity_draws_in_proportion_within_a_part() -> None:
     """The part holds none of the largest subnets: the bound of the rejection is that of the space."""
-    space, chance = Weighted(), random.Random(12)
+    space, rng = Weighted(), random.Random(12)
     source = samplers.ByComplexity().bind(space, {0: 1})
-    drawn = Counter(source.draw(chance) for _ in range(DRAWS))
+    drawn = Counter(source.draw(rng) for _ in range(DRAWS))
     weights = {a: space.complexity(a) for a in space if a[0] == 1}
     assert set(drawn) == set(weights)
     assert chi_square(drawn, weights) < 16.3  # 3 degrees of freedom, 1 in 1,000
 
 
 def test_uniform_draws_all_alike() -> None:
-    space, chance = Weighted(), random.Random(13)
+    space, rng = Weighted(), random.Random(13)
     source = samplers.Uniform().bind(space, {})
-    drawn = Counter(source.draw(chance) for _ in range(DRAWS))
+    drawn = Counter(source.draw(rng) for _ in range(DRAWS))
     assert set(drawn) == set(space)
     assert chi_square(drawn, dict.fromkeys(space, 1)) < 31.3
 
 
 def test_uniform_keeps_what_is_fixed_and_only_that() -> None:
-    space, chance = SPACES.get("nasbench201")(), random.Random(14)
+    space, rng = SPACES.get("nasbench201")(), random.Random(14)
     source = samplers.Uniform().bind(space, {0: 4, 3: 0})
-    drawn = [source.draw(chance) for _ in range(2000)]
+    drawn = [source.draw(rng) for _ in range(2000)]
     assert {(path[0], path[3]) for path in drawn} == {(4, 0)}
     for decision in (1, 2, 4, 5):
         shares = Counter(path[decision] for path in drawn)
@@ -94,8 +94,8 @@ def test_paths_depend_on_chance_alone(sampler: Any) -> None:
     space = SPACES.get("nasbench201")()
 
     def draws(seed: int) -> list[Architecture]:
-        source, chance = sampler.bind(space, {}), random.Random(seed)
-        return [source.draw(chance) for _ in range(20)]
+        source, rng = sampler.bind(space, {}), random.Random(seed)
+        return [source.draw(rng) for _ in range(20)]
 
     assert draws(1) == draws(1) != draws(2)
 

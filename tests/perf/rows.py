@@ -62,13 +62,13 @@ def spread(size: str, turns: int) -> Row:
 
 
 def overhead(turns: int) -> Row:
-    whole, work = in_turns([Side("job"), Side("cell")], turns)
-    what = "a demo cell as the harness runs it"
+    whole, work = in_turns([Side("job"), Side("trial")], turns)
+    what = "a demo trial as the harness runs it"
     return Row(what, whole, work, "≤ 1.02", "training and ranking alone", inverse=True)
 
 
 def side_by_side(turns: int) -> Row:
-    sides = [Side("cell"), Side("cell")]
+    sides = [Side("trial"), Side("trial")]
     for side in sides:
         side.turn()
     both, after = [], []
@@ -77,7 +77,7 @@ def side_by_side(turns: int) -> Row:
         both.append(together(sides))
     for side in sides:
         side.close()
-    return Row("two demo cells side by side", both, after, "≥ 1.8", "one after the other")
+    return Row("two demo trials side by side", both, after, "≥ 1.8", "one after the other")
 
 
 def data(turns: int, batches: int = 100) -> Row:
@@ -87,7 +87,7 @@ def data(turns: int, batches: int = 100) -> Row:
 
 
 def first_step(turns: int) -> Row:
-    """From the command to the end of the first epoch of its first cell, 24 steps: a little more than to the first."""
+    """From the command to the end of the first epoch of its first trial, 24 steps: a little more than to the first."""
     return Row("from `run` to the first steps (demo)", [_first() for _ in range(turns)], [], "≤ 6 s")
 
 
@@ -106,9 +106,9 @@ def _first() -> float:
 
 def bias(turns: int, architectures: int = 4688) -> Row:
     """CB against all pairs by their definition; the two must be equal."""
-    chance = np.random.default_rng(0)
-    predicted, truth = chance.integers(0, 1000, architectures) / 10, chance.random(architectures) * 100
-    size = chance.integers(0, 28, architectures).astype(np.float64)
+    rng = np.random.default_rng(0)
+    predicted, truth = rng.integers(0, 1000, architectures) / 10, rng.random(architectures) * 100
+    size = rng.integers(0, 28, architectures).astype(np.float64)
     ours, plain = [], []
     for _ in range(turns):
         begin = time.perf_counter()

@@ -58,11 +58,11 @@ def serve(words: Sequence[str]) -> None:
 def images(size: str, count: int = 2048) -> DataSet:
     """Random images with as much augmentation as the real ones of that size have."""
     _, _, side, channels = SIZES[size]
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
 
     def split(number: int) -> Split:
-        pixels = chance.integers(0, 256, (number, channels, side, side), dtype=np.uint8)
-        return Split(pixels, chance.integers(0, 10, number))
+        pixels = rng.integers(0, 256, (number, channels, side, side), dtype=np.uint8)
+        return Split(pixels, rng.integers(0, 10, number))
 
     mean, std, plain = (125.0,) * channels, (63.0,) * channels, size == "demo"
     parts = split(count), split(EVALUATED), split(64)
@@ -77,9 +77,9 @@ def configuration(size: str, **changed: Any) -> RunConfig:
 
 def paths(seed: int = 1) -> Iterator[Architecture]:
     """The same for whoever asks."""
-    space, chance = SPACES.get("nasbench201")(), random.Random(seed)
+    space, rng = SPACES.get("nasbench201")(), random.Random(seed)
     while True:
-        yield space.sample(chance)
+        yield space.sample(rng)
 
 
 # --- training -----------------------------------------------------------------------------------
@@ -131,12 +131,12 @@ def ranking(size: str, everything: str = "") -> Turn:
     supernets = build_supernets(config, dataset)
     space = supernets.space
     classes = sorted({space.function_class(architecture) for architecture in space})
-    chance, runs = random.Random(0), RANKED[size] // 3
+    rng, runs = random.Random(0), RANKED[size] // 3
 
     def some() -> list[Architecture]:
         """Short runs of neighbours, spread over all: a whole ranking shares work between neighbours, too."""
         share = len(classes) // runs
-        starts = [share * run + chance.randrange(share - 2) for run in range(runs)]
+        starts = [share * run + rng.randrange(share - 2) for run in range(runs)]
         return [classes[start + place] for start in starts for place in range(3)]
 
     return lambda: ranked(supernets, classes if everything else some(), dataset)
@@ -188,36 +188,36 @@ def plain_data(batches: str) -> Turn:
     return turn
 
 
-# --- cells --------------------------------------------------------------------------------------
+# --- trials --------------------------------------------------------------------------------------
 
 
-def demo_cell(seed: int) -> RunConfig:
+def demo_trial(seed: int) -> RunConfig:
     from harness.components.preset import get_preset
     from harness.study.catalogue import find_studies
     from harness.study.expansion import expand
 
     (study,) = find_studies("ablation_calr_ms")
-    return next(iter(expand(study, get_preset("demo")))).cell.config.with_valid(seed=seed)
+    return next(iter(expand(study, get_preset("demo")))).trial.config.with_valid(seed=seed)
 
 
-def cell() -> Turn:
-    """A demo cell's work alone: trained, ranked, judged."""
-    from harness.training.trial import run_cell
+def trial() -> Turn:
+    """A demo trial's work alone: trained, ranked, judged."""
+    from harness.training.trial import run_trial
 
     seed = 0
 
     def turn() -> None:
         nonlocal seed
         seed += 1
-        run_cell(demo_cell(seed))
+        run_trial(demo_trial(seed))
 
     return turn
 
 
 def job() -> Turn:
-    """The same cells as the harness runs them: claimed, recorded, checkpointed, stored."""
+    """The same trials as the harness runs them: claimed, recorded, checkpointed, stored."""
     from harness.execution.job import run_job
-    from harness.study.trial import Cell
+    from harness.study.trial import Trial
 
     folder = tempfile.TemporaryDirectory()
     told: list[dict[str, Any]] = []
@@ -227,8 +227,8 @@ def job() -> Turn:
         nonlocal seed
         seed += 1
         shared = {"store": str(Path(folder.name)), "preset": "demo", "overrides": {}, "threads": 1, "device": "cpu"}
-        answer = run_job({"kind": "train", "cell": Cell(demo_cell(seed)).json(), **shared}, told.append)
+        answer = run_job({"kind": "train", "trial": Trial(demo_trial(seed)).json(), **shared}, told.append)
         if answer["status"] != "done":
-            raise SystemExit(f"the cell did not get done: {answer}")
+            raise SystemExit(f"the trial did not get done: {answer}")
 
     return turn

@@ -1,6 +1,6 @@
 """Stores with as many runs as one likes: complete, valid and of a run's usual size, made without training.
 
-One run is written as training processes write it; the others are its copies with a cell, result, predictions
+One run is written as training processes write it; the others are its copies with a trial, result, predictions
 and checksums of their own, written without waiting for the disk.
 """
 
@@ -17,12 +17,12 @@ from typing import Any
 from harness.components.preset import get_preset
 from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.run_directory import (
-    CELL,
     COMPLETION,
     CONFIG,
     LOG,
     PREDICTIONS,
     RESULT,
+    TRIAL,
     predictions_document,
 )
 from harness.stores.directory.store import DirectoryStore
@@ -60,9 +60,9 @@ def _asked(number: int) -> Iterator[tuple[Request, Mapping[str, Any]]]:
 
 def _template(store: Path, request: Request) -> dict[str, bytes]:
     """The files of a run, as its process writes them."""
-    directory = DirectoryStore(store).create(request.cell, PRESET, {})
-    config = request.cell.config.json()
-    observer = DirectoryObserver(directory, config, {"key": request.cell.key})
+    directory = DirectoryStore(store).create(request.trial, PRESET, {})
+    config = request.trial.config.json()
+    observer = DirectoryObserver(directory, config, {"key": request.trial.key})
     observer.started_event({"name": "cell", "mainfile": "experiment.py"}, "train_rank_judge", {}, START, {}, {}, None)
     lines = []
     for epoch in range(1, EPOCHS + 1):
@@ -81,13 +81,13 @@ def _template(store: Path, request: Request) -> dict[str, bytes]:
 def _copy(
     store: Path, template: Mapping[str, bytes], request: Request, overrides: Mapping[str, Any], place: int
 ) -> None:
-    cell, config = request.cell, request.cell.config.json()
-    run_id = f"{cell.key[:16]}-1-{place:08x}"
-    own = {"key": cell.key, "run_id": run_id, "cell": cell.json(), "ranking": cell.ranking_key}
-    own |= {"identity": cell.identity(), "overrides": dict(overrides)}
+    trial, config = request.trial, request.trial.config.json()
+    run_id = f"{trial.key[:16]}-1-{place:08x}"
+    own = {"key": trial.key, "run_id": run_id, "cell": trial.json(), "ranking": trial.ranking_key}
+    own |= {"identity": trial.identity(), "overrides": dict(overrides)}
     result, cost = _outcome(place)
     files = dict(template)
-    files[CELL] = _text(json.loads(template[CELL]) | own)
+    files[TRIAL] = _text(json.loads(template[TRIAL]) | own)
     files[CONFIG] = _text(config)
     files[RESULT] = _text(json.loads(template[RESULT]) | {"result": result, "cost": cost})
     files[PREDICTIONS] = _text(predictions_document(config, _predictions(place)))
@@ -102,19 +102,19 @@ def _copy(
 
 
 def _outcome(place: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    dice = random.Random(place)
+    rng = random.Random(place)
     result = {
-        "kendall_tau": dice.random(),
+        "kendall_tau": rng.random(),
         "selected": 371,
-        "top1": [dice.randrange(5) for _ in range(6)],
-        "top1_accuracy": 60 + 10 * dice.random(),
+        "top1": [rng.randrange(5) for _ in range(6)],
+        "top1_accuracy": 60 + 10 * rng.random(),
         "ranked": RANKED,
         "diverged": None,
         "observed": {},
     }
     cost = {
-        "wall_seconds": 10 * dice.random(),
-        "stage_seconds": {"train": 10 * dice.random(), "rank": dice.random()},
+        "wall_seconds": 10 * rng.random(),
+        "stage_seconds": {"train": 10 * rng.random(), "rank": rng.random()},
         "passes": 1200,
         "images": 76800,
         "evaluations": RANKED,
@@ -127,8 +127,8 @@ def _outcome(place: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _predictions(place: int) -> dict[int, float]:
-    dice = random.Random(place)
-    return {number: 100 * dice.random() for number in sorted(dice.sample(range(15625), RANKED))}
+    rng = random.Random(place)
+    return {number: 100 * rng.random() for number in sorted(rng.sample(range(15625), RANKED))}
 
 
 def _text(document: Any) -> bytes:

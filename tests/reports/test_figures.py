@@ -37,11 +37,11 @@ class Drawn:
 
 
 def rates(requests: Sequence[Request]) -> list[Series]:
-    rate = requests[0].cell.config.optimiser.learning_rate
+    rate = requests[0].trial.config.optimiser.learning_rate
     return [Series("linear", [0.0, 0.5, 1.0], [rate, rate / 2, 0.0])]
 
 
-def cells(requests: Sequence[Request]) -> dict[str, Any]:
+def trials(requests: Sequence[Request]) -> dict[str, Any]:
     return {"A₀": (Drawn(), (1, 2)), "B": (Drawn(), ())}
 
 
@@ -69,7 +69,7 @@ STUDY = Study(
         Figure("points", "Accuracy over time", [Scatter("", HOURS, TOP1, log_x=True)]),
         Figure("bars", "Bars", [Bars("τ", TAU)]),
         Figure("computed", "Rates", [Computed("", "t/T", "η", rates)]),
-        Figure("cells", "Cells", [Drawings("", cells)]),
+        Figure("cells", "Trials", [Drawings("", trials)]),
     ],
 )
 

@@ -118,9 +118,9 @@ def test_every_value_leads_to_its_runs(store: Path, preset: Preset) -> None:
     assert data["places"][2]["measured"][2] == [2, None, "missing", ""]
     for run_id, run in runs.items():
         told = data["runs"][run_id]
-        assert {**data["common"], **told["config"]} == component("reports.provenance").flatten(run.cell["config"])
+        assert {**data["common"], **told["config"]} == component("reports.provenance").flatten(run.trial["config"])
         machine = data["machines"][told["machine"]]
-        if run.cell["config"]["seed"]:
+        if run.trial["config"]["seed"]:
             assert (machine["host"], machine["commit"]) == ("node7", "0123abc (with changes)")
         else:
             assert machine == {}

@@ -98,7 +98,7 @@ def test_renders_all_that_a_layout_can_say(
     renderer: str, suffix: str, both: Preset, store: Path, names: dict[str, str], golden: Callable[[str, str], None]
 ) -> None:
     for number, run in enumerate(DirectoryStore(store).runs()):
-        names[run.id] = f"run-{run.cell['config']['schedule']['name']}-{run.cell['config']['seed']}"
+        names[run.id] = f"run-{run.trial['config']['schedule']['name']}-{run.trial['config']['seed']}"
         assert number < 3
     table = build(STUDY, both, store)
     module = component(f"reports.render.{renderer}")

@@ -57,9 +57,9 @@ def test_captions_tell_the_epochs_of_the_rows_that_are_shown(tmp_path: Path) -> 
 
 def test_what_is_retrained_is_not_ranked_again(tmp_path: Path) -> None:
     for request in expand(CHILD, TINY, 1):
-        assert request.cell.start is not None
-        store_run(tmp_path, replace(request, cell=request.cell.start), 0.5)
+        assert request.trial.start is not None
+        store_run(tmp_path, replace(request, trial=request.trial.start), 0.5)
         store_run(tmp_path, request, None, 60.0)
     plan = make_plan([CHILD], TINY, DirectoryStore(tmp_path).runs(), seeds=1)
     assert {work.state for work in plan.work} == {"done"} and len(plan.work) == 3
-    assert [cell.start for cell, _ in _rankings(plan, again=True)] == [None]
+    assert [trial.start for trial, _ in _rankings(plan, again=True)] == [None]

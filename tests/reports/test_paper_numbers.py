@@ -80,11 +80,11 @@ def agree(printed: SourceTable, own: Any) -> int:
     count = 0
     above = ""
     assert len(printed.rows) == len(own.rows)
-    for cells, row in zip(printed.rows, own.rows, strict=True):
-        head = re.sub(r" \[\d+\]$", "", plain(cells[0]))
+    for trials, row in zip(printed.rows, own.rows, strict=True):
+        head = re.sub(r" \[\d+\]$", "", plain(trials[0]))
         above = above if head.startswith("+") else head
-        assert labelled([head, *texts(cells[1:first])], above, list(row.labels)) == dict(row.labels), printed.name
-        found = [number for cell in cells[first:] for number in values(cell)]
+        assert labelled([head, *texts(trials[1:first])], above, list(row.labels)) == dict(row.labels), printed.name
+        found = [number for trial in trials[first:] for number in values(trial)]
         stored = [value and (value.mean, value.deviation, value.bold) for value in row.values]
         assert found == stored, (printed.name, dict(row.labels))
         count += sum(value is not None for value in found)
@@ -98,9 +98,9 @@ def caption_names(caption: str, dataset: str) -> bool:
     return found is not None and DATASETS[found[0]] == dataset
 
 
-def labelled(cells: list[str], above: str, names: list[str]) -> dict[str, str | bool]:
+def labelled(trials: list[str], above: str, names: list[str]) -> dict[str, str | bool]:
     """What the studies call the row: "SPOS + Ours" is a row of SPOS that is ours, "+CaLR" one of the method above."""
-    head, *rest = cells
+    head, *rest = trials
     if names == ["Method", "CaLR", "γ(α) ∝"] and not rest:
         added = head == "+CaLR"
         return {"Method": above, "CaLR": added, "γ(α) ∝": "−log C(α)" if added else "–"}
@@ -108,14 +108,14 @@ def labelled(cells: list[str], above: str, names: list[str]) -> dict[str, str | 
         rest = ["✓" if head.endswith(" + Ours") else "-", *rest]
         head = head.removesuffix(" + Ours")
     labels: dict[str, str | bool] = {}
-    for name, cell in zip(names, [head, *rest], strict=True):
-        labels[name] = {"✓": True, "-": False}[cell] if name in ("Ours", "CaLR", "MS") else OURS.get(cell, cell)
+    for name, trial in zip(names, [head, *rest], strict=True):
+        labels[name] = {"✓": True, "-": False}[trial] if name in ("Ours", "CaLR", "MS") else OURS.get(trial, trial)
     return labels
 
 
-def values(cell: Bold) -> list[tuple[str, str | None, bool] | None]:
-    """The numbers of a cell: mean, deviation, and whether the mean is bold; None for a dash."""
-    dense = [(character, bold) for character, bold in cell if not character.isspace()]
+def values(trial: Bold) -> list[tuple[str, str | None, bool] | None]:
+    """The numbers of a trial: mean, deviation, and whether the mean is bold; None for a dash."""
+    dense = [(character, bold) for character, bold in trial if not character.isspace()]
     text = "".join(character for character, _ in dense)
     if text == "-":
         return [None]

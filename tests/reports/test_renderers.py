@@ -32,9 +32,9 @@ def test_renders_as_ever(
     names: dict[str, str],
     golden: Callable[[str, str], None],
 ) -> None:
-    missing = next(request.cell for request in expand(study, preset) if (request.row, request.seed) == (4, 0))
-    for cell in (missing.key[:16], "0123456789abcdef"):  # the other is no business of this table
-        damaged = tmp_path / "runs" / f"{cell}-1"
+    missing = next(request.trial for request in expand(study, preset) if (request.row, request.seed) == (4, 0))
+    for trial in (missing.key[:16], "0123456789abcdef"):  # the other is no business of this table
+        damaged = tmp_path / "runs" / f"{trial}-1"
         damaged.mkdir()
         (damaged / "cell.json").write_text('{"half": ')
     names[f"{missing.key[:16]}-1"] = "run-4-0"

@@ -15,7 +15,7 @@ from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Request, Study
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 from tests.stored_runs import store_run
 
 
@@ -76,10 +76,10 @@ def test_a_run_that_only_observed_more_counts_and_is_mentioned(short: Study, pre
 
 def test_equal_weights_ranked_otherwise_are_not_mixed_in(short: Study, preset: Preset, tmp_path: Path) -> None:
     request = expand(short, preset, 1)[0]
-    document = request.cell.json()
+    document = request.trial.json()
     document["config"]["rank"]["images"] = 32
-    other = replace(request, cell=Cell.from_json(document))
-    assert other.cell.key == request.cell.key
+    other = replace(request, trial=Trial.from_json(document))
+    assert other.trial.key == request.trial.key
     run = store_run(tmp_path, other, 0.9)
     table = build(short, preset, tmp_path, seeds=1)
     assert rows(table)[0].values[0].mean == ""

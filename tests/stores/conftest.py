@@ -13,7 +13,7 @@ from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.run_directory import LOG, PREDICTIONS, RunDirectory, predictions_document
 from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import RunConfig
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 
 RESULT = {
     "kendall_tau": 0.5,
@@ -27,11 +27,11 @@ RESULT = {
 TIME = datetime(2026, 1, 2, 3, 4, 5)
 
 
-def cell(seed: int = 0, **more: Any) -> Cell:
-    return Cell(RunConfig.from_json({"seed": seed, **more}))
+def trial(seed: int = 0, **more: Any) -> Trial:
+    return Trial(RunConfig.from_json({"seed": seed, **more}))
 
 
-def finish(directory: RunDirectory, one: Cell, result: dict[str, Any]) -> None:
+def finish(directory: RunDirectory, one: Trial, result: dict[str, Any]) -> None:
     """All that a run which went well writes."""
     observer = DirectoryObserver(directory, one.config.json(), {"key": one.key})
     info = {"name": "cell", "mainfile": "experiment.py"}
@@ -54,10 +54,10 @@ def store(tmp_path: Path) -> DirectoryStore:
 
 @pytest.fixture
 def make_run(store: DirectoryStore) -> Callable[..., Path]:
-    """Makes a done run of `cell(seed, **more)` and gives its directory."""
+    """Makes a done run of `trial(seed, **more)` and gives its directory."""
 
     def make(seed: int = 0, result: dict[str, Any] | None = None, **more: Any) -> Path:
-        one = cell(seed, **more)
+        one = trial(seed, **more)
         directory = store.create(one, "tiny", {})
         finish(directory, one, RESULT | (result or {}))
         return directory.path

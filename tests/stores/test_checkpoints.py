@@ -1,4 +1,4 @@
-"""A cell that is stopped and goes on from its checkpoint gives the bytes of one that was not."""
+"""A trial that is stopped and goes on from its checkpoint gives the bytes of one that was not."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from harness.components import discovery
 from harness.errors import DataError, HarnessError
 from harness.stores.checkpoints import Checkpoint, CheckpointNotWritten, stored_checkpoints
 from harness.study.configuration import RunConfig
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 from harness.training.stages.train import Progress
-from harness.training.trial import Outcome, Watch, run_cell
+from harness.training.trial import Outcome, Watch, run_trial
 
 
 def toy(**more: Any) -> RunConfig:
@@ -49,7 +49,7 @@ class Stop(Exception):
 
 
 class Stopping(Checkpoint):
-    """Stops the cell right after the n-th save."""
+    """Stops the trial right after the n-th save."""
 
     left = 10**9
 
@@ -61,7 +61,7 @@ class Stopping(Checkpoint):
 
 
 def checkpoint(folder: Path, config: RunConfig, saves: int = 10**9, every: float = 0.0, **other: Any) -> Stopping:
-    made = Stopping(folder, Cell(config), every=every, **{"threads": 1, "device": "cpu", **other})
+    made = Stopping(folder, Trial(config), every=every, **{"threads": 1, "device": "cpu", **other})
     made.left = saves
     return made
 
@@ -107,7 +107,7 @@ def whole(config: RunConfig) -> tuple[Outcome, Record]:
     """Without interruption, and without a checkpoint."""
     seed_globals()
     record = Record()
-    return run_cell(config, watch=record.watch()), record
+    return run_trial(config, watch=record.watch()), record
 
 
 def in_pieces(folder: Path, config: RunConfig, saves: int) -> tuple[Outcome, Record, int]:
@@ -116,7 +116,7 @@ def in_pieces(folder: Path, config: RunConfig, saves: int) -> tuple[Outcome, Rec
         seed_globals()
         record = Record()
         with suppress(Stop):
-            return run_cell(config, watch=record.watch(), checkpoint=checkpoint(folder, config, saves)), record, pieces
+            return run_trial(config, watch=record.watch(), checkpoint=checkpoint(folder, config, saves)), record, pieces
     raise AssertionError("it does not get on")
 
 
@@ -167,16 +167,16 @@ def test_stopped_after_any_save_but_one_gives_the_same(method: str, toy_project:
     counting = checkpoint(tmp_path / "all", config)
     seed_globals()
     record = Record()
-    assert_equal((run_cell(config, watch=record.watch(), checkpoint=counting), record), expected)
+    assert_equal((run_trial(config, watch=record.watch(), checkpoint=counting), record), expected)
     saves = 10**9 - counting.left
     for number in sorted(random.Random(method).sample(range(1, saves), 2)):
         folder = tmp_path / str(number)
         seed_globals()
         with pytest.raises(Stop):
-            run_cell(config, checkpoint=checkpoint(folder, config, number))
+            run_trial(config, checkpoint=checkpoint(folder, config, number))
         seed_globals()
         record = Record()
-        outcome = run_cell(config, watch=record.watch(), checkpoint=checkpoint(folder, config, every=1e9))
+        outcome = run_trial(config, watch=record.watch(), checkpoint=checkpoint(folder, config, every=1e9))
         assert_equal((outcome, record), expected)
 
 
@@ -207,10 +207,10 @@ def test_stopped_elsewhere_than_at_a_save(toy_project: Path, tmp_path: Path) -> 
     first = Record()
     seed_globals()
     with pytest.raises(Stop):
-        run_cell(config, watch=first.watch(epoch=stop), checkpoint=checkpoint(tmp_path, config, every=1e9))
+        run_trial(config, watch=first.watch(epoch=stop), checkpoint=checkpoint(tmp_path, config, every=1e9))
     seed_globals()
     record = Record()
-    outcome = run_cell(config, watch=record.watch(), checkpoint=checkpoint(tmp_path, config, every=1e9))
+    outcome = run_trial(config, watch=record.watch(), checkpoint=checkpoint(tmp_path, config, every=1e9))
     assert_equal((outcome, record), whole(config))
     assert record.curve[: len(first.points)] == first.curve and len(first.points) > 4
     # The points of the first part were handed over, those after the only save came anew.
@@ -219,7 +219,7 @@ def test_stopped_elsewhere_than_at_a_save(toy_project: Path, tmp_path: Path) -> 
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?", point["timestamp"]) for point in stamped)
 
 
-def test_a_cell_that_diverges_does_so_at_the_same_step(toy_project: Path, tmp_path: Path) -> None:
+def test_a_trial_that_diverges_does_so_at_the_same_step(toy_project: Path, tmp_path: Path) -> None:
     config = toy(optimiser={"learning_rate": 1e12, "clip": None}, **OBSERVED)
     outcome, record, pieces = in_pieces(tmp_path, config, saves=4)
     assert pieces > 1 and outcome.result["diverged"]["step"] > 0
@@ -232,7 +232,7 @@ def test_costs_cover_all_attempts(toy_project: Path, tmp_path: Path) -> None:
     for saves in (3, 5, 10**9):
         made = checkpoint(tmp_path, config, saves)
         with suppress(Stop):
-            outcome = run_cell(config, checkpoint=made)
+            outcome = run_trial(config, checkpoint=made)
         stored = made.load()
         assert stored is not None
         spent.append(stored["meter"])
@@ -268,7 +268,7 @@ class Restless(Method):
     foreign: bool = False
 
     def paths(self, training):
-        return [training.source.draw(training.chance) for _ in range(random.randrange(1, 4))]
+        return [training.source.draw(training.rng) for _ in range(random.randrange(1, 4))]
 
     def data_order(self, epoch):
         return [random.randrange(40) for _ in range(40)]
@@ -305,7 +305,7 @@ def test_what_a_method_draws_and_remembers_goes_on(restless_project: None, tmp_p
 def test_a_memory_that_could_not_be_loaded_is_refused_when_it_is_saved(restless_project: None, tmp_path: Path) -> None:
     config = toy(method={"name": "restless", "foreign": True})
     with pytest.raises(HarnessError, match=r"\['memory'\]\['array'\] is a numpy.ndarray; only plain types and tensors"):
-        run_cell(config, checkpoint=checkpoint(tmp_path, config))
+        run_trial(config, checkpoint=checkpoint(tmp_path, config))
     assert not list(tmp_path.iterdir())
 
 
@@ -315,7 +315,7 @@ def stored(toy_project: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes
     folder = tmp_path_factory.mktemp("stored")
     made = checkpoint(folder, toy(), saves=5)
     with pytest.raises(Stop):
-        run_cell(toy(), checkpoint=made)
+        run_trial(toy(), checkpoint=made)
     return made.path.read_bytes()
 
 
@@ -340,7 +340,7 @@ def put(folder: Path, data: bytes, **other: Any) -> Checkpoint:
         lambda data: b"[]".ljust(1023) + b"\n" + data[1024:],
     ],
 )
-def test_a_damaged_one_is_removed_and_the_cell_begins_anew(
+def test_a_damaged_one_is_removed_and_the_trial_begins_anew(
     damage: Callable[[bytes], bytes], stored: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = put(tmp_path, damage(stored))
@@ -369,7 +369,7 @@ def test_one_of_other_conditions_is_refused(stored: bytes, tmp_path: Path, capsy
 def test_a_refused_one_is_replaced(stored: bytes, tmp_path: Path) -> None:
     made = put(tmp_path, stored, threads=2, every=1e9)
     record = Record()
-    outcome = run_cell(toy(), watch=record.watch(), checkpoint=made)
+    outcome = run_trial(toy(), watch=record.watch(), checkpoint=made)
     assert outcome.cost["resumed"] == record.restored == 0
     after = made.load()
     assert after is not None and after["course"]["part"] == 1
@@ -382,14 +382,14 @@ def test_a_state_that_does_not_fit_says_what_to_do(stored: bytes, tmp_path: Path
     del state["course"]["training"]["network"]["classifier.bias"]
     made.save(state)
     with pytest.raises(DataError, match=f"{made.path} does not fit .*; remove it to begin anew. .*classifier.bias"):
-        run_cell(toy(), checkpoint=made)
+        run_trial(toy(), checkpoint=made)
 
 
-def test_each_request_of_a_cell_has_its_own(toy_project: Path, tmp_path: Path) -> None:
+def test_each_request_of_a_trial_has_its_own(toy_project: Path, tmp_path: Path) -> None:
     configs = [toy(), toy(rank={"bins": 7}), toy(**OBSERVED), toy(rank={"images": 20}), toy(seed=1)]
     made = [checkpoint(tmp_path, config) for config in configs]
     assert len({one.path for one in made}) == len(made)
-    assert len({one.path.name[:16] for one in made}) == 2  # two cells
+    assert len({one.path.name[:16] for one in made}) == 2  # two trials
     assert checkpoint(tmp_path, toy()).path == made[0].path
 
 
@@ -410,20 +410,20 @@ def test_a_disk_without_space_fails_the_save_and_spares_the_one_before(
 ) -> None:
     made = put(tmp_path, stored, every=0.0)
     with files_of_at_most(int(share * len(stored))), pytest.raises(CheckpointNotWritten) as failure:
-        run_cell(toy(), checkpoint=made)
+        run_trial(toy(), checkpoint=made)
     assert isinstance(failure.value, OSError)
     assert re.fullmatch(f"cannot write the checkpoint {made.path}: File too large", str(failure.value))
     assert list(tmp_path.iterdir()) == [made.path]
     assert made.path.read_bytes() == stored
     seed_globals()
     expected, _ = whole(toy())
-    assert weights(run_cell(toy(), checkpoint=checkpoint(tmp_path, toy()))) == weights(expected)
+    assert weights(run_trial(toy(), checkpoint=checkpoint(tmp_path, toy()))) == weights(expected)
 
 
 def test_a_folder_that_cannot_be(toy_project: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointNotWritten, match="Not a directory"):
-        run_cell(toy(), checkpoint=checkpoint(tmp_path / "file" / "work", toy()))
+        run_trial(toy(), checkpoint=checkpoint(tmp_path / "file" / "work", toy()))
 
 
 def dead_process() -> int:
@@ -442,7 +442,7 @@ def test_half_written_files_are_cleared_away_and_listed(stored: bytes, tmp_path:
     (tmp_path / "else.txt").touch()
     listed = stored_checkpoints(tmp_path)
     assert [one.path for one in listed] == sorted([*halves, made.path], key=lambda path: path.name)
-    assert {one.key16 for one in listed} == {Cell(toy()).key[:16], Cell(toy(seed=1)).key[:16]}
+    assert {one.key16 for one in listed} == {Trial(toy()).key[:16], Trial(toy(seed=1)).key[:16]}
     assert {one.size for one in listed} == {5000, len(stored)}
     assert all(one.mtime == one.path.stat().st_mtime for one in listed)
     assert made.load() is not None
@@ -477,7 +477,7 @@ def test_what_another_process_writes_is_left_to_it(stored: bytes, tmp_path: Path
 
 
 @pytest.mark.parametrize("at", ["training", "ranking"])
-def test_a_signal_has_the_cell_save_and_stop(at: str, toy_project: Path, tmp_path: Path) -> None:
+def test_a_signal_has_the_trial_save_and_stop(at: str, toy_project: Path, tmp_path: Path) -> None:
     config = toy(method="fsnas", **PAPER)
     made = checkpoint(tmp_path, config, every=1e9)
     asked: list[bool] = []
@@ -495,7 +495,7 @@ def test_a_signal_has_the_cell_save_and_stop(at: str, toy_project: Path, tmp_pat
     try:
         seed_globals()
         with pytest.raises(KeyboardInterrupt):
-            run_cell(config, watch=Watch(epoch=interrupt, ranking=interrupt), checkpoint=made)
+            run_trial(config, watch=Watch(epoch=interrupt, ranking=interrupt), checkpoint=made)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert asked == [True] and not made.request_stop()
@@ -507,7 +507,7 @@ def test_a_signal_has_the_cell_save_and_stop(at: str, toy_project: Path, tmp_pat
         assert 3 <= len(state["predictions"][1]) < 12  # three classes of equal functions
     seed_globals()
     record = Record()
-    outcome = run_cell(config, watch=record.watch(), checkpoint=checkpoint(tmp_path, config, every=1e9))
+    outcome = run_trial(config, watch=record.watch(), checkpoint=checkpoint(tmp_path, config, every=1e9))
     assert_equal((outcome, record), whole(config))
 
 

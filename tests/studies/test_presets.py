@@ -23,7 +23,7 @@ from harness.components.selection import equal_count, equal_width
 from harness.components.space import Architecture
 from harness.data.loader import Batch
 from harness.metrics import kendall_tau
-from harness.seeds import chance
+from harness.seeds import make_rng
 from harness.stores.directory.run_directory import predictions_document, write_ranking
 from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import COMPONENTS, RunConfig
@@ -66,7 +66,7 @@ def requests(
 def configured(preset: Preset, method: str, settings: dict[str, Any] | None = None, seed: int = 0) -> RunConfig:
     """The configuration of a row with that method on CIFAR-10, its network made small."""
     study = Study("one", "one row", [Row({"": ""}, {"method.name": method, **(settings or {})})], [])
-    return expand(study, preset, seed + 1, SMALL_NETWORK)[seed].cell.config
+    return expand(study, preset, seed + 1, SMALL_NETWORK)[seed].trial.config
 
 
 def trainings(config: RunConfig, images: DataSet) -> list[SupernetTraining]:
@@ -100,7 +100,7 @@ def judged(config: RunConfig, truth: ImportedBenchmark) -> Judgement:
     """A ranking by numbers of our own, judged as the configuration says."""
     predictions = {architecture: math.sin(SPACE.index(architecture)) for architecture in SPACE}
     method = config.method.build(COMPONENTS["method"], "method")
-    supernets = Supernets(SPACE, method.parts(SPACE, chance(config.seed, "split")), ())
+    supernets = Supernets(SPACE, method.parts(SPACE, make_rng(config.seed, "split")), ())
     return judge(predictions, supernets, truth, config.dataset, config.rank)
 
 
@@ -110,17 +110,17 @@ def judged(config: RunConfig, truth: ImportedBenchmark) -> Judgement:
 def test_supernets(imported: ImportedBenchmark) -> None:
     """One for each data set, or one for all, judged by each."""
     own = requests(PAPER, method="spos")
-    assert [request.cell.config.dataset for request in own] == list(DATASETS)
-    assert len({request.cell.key for request in own}) == 3
+    assert [request.trial.config.dataset for request in own] == list(DATASETS)
+    assert len({request.trial.key for request in own}) == 3
     one = requests(flipped("supernets"), method="spos")
     assert [request.dataset for request in one] == list(DATASETS)
-    assert {request.cell.config.dataset for request in one} == {"cifar10"}
-    assert len({request.cell.key for request in one}) == 1
-    assert len({request.cell.ranking_key for request in one}) == 3
+    assert {request.trial.config.dataset for request in one} == {"cifar10"}
+    assert len({request.trial.key for request in one}) == 1
+    assert len({request.trial.ranking_key for request in one}) == 3
     # On CIFAR-10 nothing differs, neither the training nor the judgement.
-    assert (one[0].cell.key, one[0].cell.ranking_key) == (own[0].cell.key, own[0].cell.ranking_key)
+    assert (one[0].trial.key, one[0].trial.ranking_key) == (own[0].trial.key, own[0].trial.ranking_key)
     for request in one:
-        config = request.cell.config
+        config = request.trial.config
         selected = [SPACE.architecture(int(n)) for n in equal_count(imported.accuracies(request.dataset), 400)]
         assert selected_architectures(imported, config.dataset, config.rank) == selected
         predicted = [math.sin(SPACE.index(architecture)) for architecture in selected]
@@ -139,14 +139,14 @@ def test_the_selection_for_tau(imported: ImportedBenchmark) -> None:
             (PAPER, equal_count(truth.accuracies(dataset), 400)),
             (flipped("selection for τ"), equal_width(truth.accuracies("imagenet16-120"), 400)),
         ):
-            config = requests(preset)[number].cell.config
+            config = requests(preset)[number].trial.config
             assert config.dataset == dataset
             selected = selected_architectures(truth, dataset, config.rank)
             assert [SPACE.index(architecture) for architecture in selected] == expected.tolist()
-    # Another selection is another ranking of the same cell, and one that is selected by its own truth is not.
+    # Another selection is another ranking of the same trial, and one that is selected by its own truth is not.
     own = {"rank.selection": "equal-width"}
     plain, foreign, again = (
-        requests(replace(PAPER, settings={**PAPER.settings, **own, "rank.selection_on": dataset}))[0].cell
+        requests(replace(PAPER, settings={**PAPER.settings, **own, "rank.selection_on": dataset}))[0].trial
         for dataset in (None, "cifar100", "cifar10")
     )
     assert plain.key == foreign.key == again.key
@@ -236,7 +236,7 @@ def split_edges(preset: Preset) -> list[int]:
     edges = []
     for seed in range(10):
         config = configured(preset, "fsnas", seed=seed)
-        parts = config.method.build(COMPONENTS["method"], "method").parts(SPACE, chance(seed, "split"))
+        parts = config.method.build(COMPONENTS["method"], "method").parts(SPACE, make_rng(seed, "split"))
         (edge,) = {edge for part in parts for edge in part.fixed}
         edges.append(edge)
     return edges
@@ -339,7 +339,7 @@ def test_the_scale_of_the_paper(preset: Preset, method: str, epochs: int) -> Non
     asked = requests(preset, None, method=method, schedule="calr")
     assert [request.dataset for request in asked] == [dataset for dataset in DATASETS for _ in range(3)]
     for request in asked:
-        config = request.cell.config
+        config = request.trial.config
         assert config.train.epochs == epochs and config.train.batch_size == 64
         assert (config.optimiser.learning_rate, config.optimiser.weight_decay) == (0.025, 5e-4)
         assert (config.optimiser.momentum, config.optimiser.nesterov) == (0.9, True)
@@ -347,15 +347,15 @@ def test_the_scale_of_the_paper(preset: Preset, method: str, epochs: int) -> Non
         assert (config.network.width, config.network.depth) == (16, 5)
         assert (config.rank.images, config.rank.candidates, config.rank.bins) == (None, None, 400)
         assert config.benchmark == "nasbench201"
-    assert {request.cell.config.seed for request in asked} == {0, 1, 2}
+    assert {request.trial.config.seed for request in asked} == {0, 1, 2}
 
 
 def test_small_is_judged_by_the_official_benchmark(imported: ImportedBenchmark) -> None:
     (request,) = requests(get_preset("small"), 1, method="spos")
-    config = request.cell.config
+    config = request.trial.config
     assert (config.dataset, config.benchmark) == ("cifar10-16", "nasbench201")
     assert (config.network.width, config.network.depth) == (8, 1)
-    assert request.cell.ranking_key
+    assert request.trial.ranking_key
     benchmark = BENCHMARKS.get("nasbench201")()
     found = judged(config, benchmark)
     assert found.selected == len(equal_width(imported.accuracies("imagenet16-120"), 400))
@@ -367,7 +367,7 @@ def test_a_rows_settings_stand_over_the_presets_and_overrides_over_both() -> Non
         study = Study("one", "", [Row({"": ""}, {"method": "fairnas", **row})], [])
         return expand(study, OFFICIAL, 1, {key.replace("__", "."): value for key, value in overrides.items()})[
             0
-        ].cell.config
+        ].trial.config
 
     assert fairnas({}).optimiser.clip is None and fairnas({}).schedule.name == "constant"
     assert fairnas({"optimiser.clip": 3.0}).optimiser.clip == 3
@@ -379,15 +379,15 @@ def test_a_rows_settings_stand_over_the_presets_and_overrides_over_both() -> Non
     assert fairnas({}, schedule__name="calr", schedule__complexity="flops").schedule.options["complexity"] == "flops"
     assert fairnas(CALR, schedule__gamma_prime=2.0).schedule.options["gamma_prime"] == 2
     # A method that an override names has its own settings.
-    (one,) = {r.cell.config.train.epochs for r in requests(PAPER, 1, {"method.name": "fsnas"})}
+    (one,) = {r.trial.config.train.epochs for r in requests(PAPER, 1, {"method.name": "fsnas"})}
     assert one == 300
 
 
 def test_a_row_may_say_what_it_is_trained_on(imported: ImportedBenchmark) -> None:
     """Whatever it is trained on, every column is judged by its own data set."""
     for request in requests(OFFICIAL, 1, {"dataset": "cifar100"}):
-        assert request.cell.config.dataset == "cifar100"
-        assert request.cell.config.rank.truth_of("cifar100") == request.dataset
+        assert request.trial.config.dataset == "cifar100"
+        assert request.trial.config.rank.truth_of("cifar100") == request.dataset
 
 
 def test_one_run_answers_for_every_data_set_that_judges_it(imported: ImportedBenchmark, tmp_path: Path) -> None:
@@ -398,10 +398,10 @@ def test_one_run_answers_for_every_data_set_that_judges_it(imported: ImportedBen
     run = store_run(tmp_path / "runs", first, 0.5, preset="official")
     opened = DirectoryStore(tmp_path / "runs")
     for number, request in enumerate(others):
-        config = request.cell.config.json()
+        config = request.trial.config.json()
         judged = {"kendall_tau": 0.6 + number / 10, "selected": 327, "top1": None, "top1_accuracy": None, "ranked": 0}
         write_ranking(
-            opened.path_of(run), request.cell.ranking_key, config, judged, {}, predictions_document(config, {})
+            opened.path_of(run), request.trial.ranking_key, config, judged, {}, predictions_document(config, {})
         )
     table = component("reports.tables").build(study, OFFICIAL, opened, seeds=1)
     assert [(column.dataset, column.label) for column in table.columns] == [(dataset, "τ") for dataset in DATASETS]

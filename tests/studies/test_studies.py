@@ -60,7 +60,7 @@ def test_lines_name_rows_and_metrics_that_are_observed(study: Study) -> None:
         "valid_loss": lambda observe: observe.subnets_every,
         "valid_accuracy": lambda observe: observe.subnets_every,
     }
-    by_row = {request.row: request.cell.config.observe for request in expand(study, get_preset("demo"), seeds=1)}
+    by_row = {request.row: request.trial.config.observe for request in expand(study, get_preset("demo"), seeds=1)}
     for panel in (panel for figure in study.figures for panel in figure.panels if isinstance(panel, Curves)):
         for line in panel.lines:
             (row,) = [number for number, row in enumerate(study.rows) if dict(row.labels) == dict(line.row)]
@@ -78,21 +78,21 @@ def test_what_is_computed_can_be(study: Study) -> None:
             assert list(panel.architectures(requests)) == ["A₀", "A₁", "A₃", "A₅"]
 
 
-def test_all_together_share_their_cells() -> None:
+def test_all_together_share_their_trials() -> None:
     plan = make_plan(all_studies(), get_preset("demo"), [], seeds=1)
-    kinds = Counter("retraining" if work.cell.start else work.cell.config.method.name for work in plan.work)
+    kinds = Counter("retraining" if work.trial.start else work.trial.config.method.name for work in plan.work)
     assert kinds == {"spos": 16, "fairnas": 10, "fsnas": 10, "retraining": 6, "related": 1}
     assert "SPOS CaLR MS seed 0" in {work.label for work in plan.work}  # not after the retraining that needs it
     baseline = next(work for work in plan.work if work.label == "SPOS seed 0")
     assert len({request.study for request in baseline.requests}) == 9
-    observe = baseline.cell.config.observe
+    observe = baseline.trial.config.observe
     assert observe.spread and observe.kendall_tau_every == 2 and observe.subnets_every == 2
 
 
 @pytest.mark.parametrize(("preset", "every"), [("paper", 25), ("demo", 2), ("tiny", 1)])
 def test_curves_have_about_ten_points(preset: str, every: int) -> None:
     (study,) = find_studies("training_curves")
-    spos = [r.cell.config for r in expand(study, get_preset(preset), seeds=1) if r.cell.config.method.name == "spos"]
+    spos = [r.trial.config for r in expand(study, get_preset(preset), seeds=1) if r.trial.config.method.name == "spos"]
     assert {config.observe.kendall_tau_every for config in spos} == {every}
 
 

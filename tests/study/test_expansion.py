@@ -1,4 +1,4 @@
-"""Studies expand into cells; a cell's identity holds what is trained and nothing else."""
+"""Studies expand into trials; a trial's identity holds what is trained and nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.study.expansion import apply, expand
 from harness.study.layout import Column, Row
 from harness.study.reader import Component
 from harness.study.study import Request, Study
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 from harness.truth.table import TableBenchmark
 
 DEMO = get_preset("demo")
@@ -32,12 +32,12 @@ def ablation() -> Study:
 
 
 def row(requests: list[Request], number: int) -> RunConfig:
-    return next(request.cell.config for request in requests if request.row == number)
+    return next(request.trial.config for request in requests if request.row == number)
 
 
 def test_the_ablation_is_the_papers_table() -> None:
     requests = expand(ablation(), DEMO)
-    assert len(requests) == 36 and len({request.cell.key for request in requests}) == 36
+    assert len(requests) == 36 and len({request.trial.key for request in requests}) == 36
     labels = [tuple(r.labels.values()) for r in ablation().rows]
     assert labels[:4] == [("SPOS", False, False), ("SPOS", True, False), ("SPOS", False, True), ("SPOS", True, True)]
     both = row(requests, 7)
@@ -57,10 +57,10 @@ def test_every_method_gets_equal_passes() -> None:
     "measured", [{"rank": Ranking(images=7)}, {"observe": Observe(kendall_tau_every=3)}, {"rank": Ranking(bins=9)}]
 )
 def test_what_is_only_measured_is_not_part_of_the_identity(measured: dict[str, Any]) -> None:
-    cell = Cell(RunConfig())
-    other = Cell(replace(cell.config, **measured))
-    assert other.config != cell.config and other.key == cell.key
-    assert (other.ranking_key != cell.ranking_key) == ("rank" in measured)
+    trial = Trial(RunConfig())
+    other = Trial(replace(trial.config, **measured))
+    assert other.config != trial.config and other.key == trial.key
+    assert (other.ranking_key != trial.ranking_key) == ("rank" in measured)
 
 
 @pytest.mark.parametrize(
@@ -75,29 +75,29 @@ def test_what_is_only_measured_is_not_part_of_the_identity(measured: dict[str, A
     ],
 )
 def test_what_determines_the_weights_is(trained: dict[str, Any]) -> None:
-    assert Cell(replace(RunConfig(), **trained)).key != Cell(RunConfig()).key
+    assert Trial(replace(RunConfig(), **trained)).key != Trial(RunConfig()).key
 
 
 def test_the_parent_and_the_versions_are_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    key = Cell(RunConfig()).key
-    assert Cell(RunConfig(), parent=key).key != key
+    key = Trial(RunConfig()).key
+    assert Trial(RunConfig(), parent=key).key != key
     monkeypatch.setattr("harness.study.trial.TRAINING_VERSION", 99)
-    assert Cell(RunConfig()).key != key
+    assert Trial(RunConfig()).key != key
 
 
-def test_a_cell_survives_json_with_its_key() -> None:
-    cell = expand(ablation(), DEMO)[-1].cell
-    assert Cell.from_json(cell.json()) == cell and Cell.from_json(cell.json()).key == cell.key
+def test_a_trial_survives_json_with_its_key() -> None:
+    trial = expand(ablation(), DEMO)[-1].trial
+    assert Trial.from_json(trial.json()) == trial and Trial.from_json(trial.json()).key == trial.key
 
 
 def test_the_same_for_another_seed_is_as_if_made_by_itself() -> None:
-    first = Cell(RunConfig.from_json({"method": "fsnas", "schedule": "calr", "seed": 3}), parent="f00")
+    first = Trial(RunConfig.from_json({"method": "fsnas", "schedule": "calr", "seed": 3}), parent="f00")
     for made in (first.with_seed(7), first.with_seed(5).with_seed(7)):
-        alone = Cell(RunConfig.from_json({**first.config.json(), "seed": 7}), parent="f00")
+        alone = Trial(RunConfig.from_json({**first.config.json(), "seed": 7}), parent="f00")
         assert made == alone and made.json() == alone.json()
         assert (made.key, made.identity(), made.ranking_key) == (alone.key, alone.identity(), alone.ranking_key)
         other = replace(made, config=replace(made.config, method=Component("spos")))
-        assert other.key == Cell(replace(alone.config, method=Component("spos")), "f00").key != made.key
+        assert other.key == Trial(replace(alone.config, method=Component("spos")), "f00").key != made.key
     assert first.config.seed == 3 and first.key != first.with_seed(7).key
 
 
@@ -106,9 +106,9 @@ def test_overrides_of_an_option_concern_the_rows_that_have_it() -> None:
     for request in requests:
         assert request.overridden
         # Still equal passes: a fifth of three epochs is one.
-        assert request.cell.config.train.epochs == (3 if request.cell.config.method.name == "spos" else 1)
-        options = request.cell.config.schedule.options
-        assert options.get("gamma_prime") == (2.0 if request.cell.config.schedule.name == "calr" else None)
+        assert request.trial.config.train.epochs == (3 if request.trial.config.method.name == "spos" else 1)
+        options = request.trial.config.schedule.options
+        assert options.get("gamma_prime") == (2.0 if request.trial.config.schedule.name == "calr" else None)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_another_name_drops_the_options_of_the_former_component() -> None:
     assert document["schedule"] == {"name": "cosine", "final": 0.5}
 
 
-def test_every_data_set_of_a_preset_has_its_cells() -> None:
+def test_every_data_set_of_a_preset_has_its_trials() -> None:
     wide = Preset("wide", "", seeds=1, datasets=("digits", "digits"), settings={"network.depth": 1})
     assert [r.dataset for r in expand(Study("s", "S", [Row({"M": "a"})], COLUMNS), wide)] == ["digits", "digits"]
 
@@ -150,8 +150,8 @@ def test_an_unknown_preset_names_the_known_ones() -> None:
         get_preset("dmeo")
 
 
-def test_another_truth_under_the_same_name_is_another_ranking_of_the_same_cell() -> None:
-    before = Cell(RunConfig())
+def test_another_truth_under_the_same_name_is_another_ranking_of_the_same_trial() -> None:
+    before = Trial(RunConfig())
     key, ranking = before.key, before.ranking_key
     entry = BENCHMARKS.entries["digits"]
     digits = BENCHMARKS.get("digits")()
@@ -160,27 +160,27 @@ def test_another_truth_under_the_same_name_is_another_ranking_of_the_same_cell()
     other = TableBenchmark("digits", digits.space, replace(digits.table, test=changed))
     BENCHMARKS.entries["digits"] = replace(entry, thing=lambda: other)
     try:
-        after = Cell(RunConfig())
+        after = Trial(RunConfig())
         assert after.key == key and after.ranking_key != ranking
     finally:
         BENCHMARKS.entries["digits"] = entry
-    assert Cell(RunConfig()).ranking_key == ranking
+    assert Trial(RunConfig()).ranking_key == ranking
 
 
 def test_rows_that_set_an_overridden_key_otherwise_are_left_out() -> None:
     requests = expand(ablation(), DEMO, 1, {"method.name": "spos"})
     assert [request.row for request in requests] == [0, 1, 2, 3]
-    assert [request.cell.key for request in requests] == [r.cell.key for r in expand(ablation(), DEMO, 1)[:4]]
+    assert [request.trial.key for request in requests] == [r.trial.key for r in expand(ablation(), DEMO, 1)[:4]]
     with pytest.raises(InvalidConfiguration, match=r"every row .* sets method.name itself"):
         expand(Study("s", "S", [Row({"M": "a"}, {"method.name": "fairnas"})], COLUMNS), DEMO, 1, {"method": "spos"})
 
 
 def test_a_section_given_whole_is_merged_as_sacred_does() -> None:
     (request,) = expand(Study("s", "S", [Row({"M": "a"})], COLUMNS), DEMO, 1, {"rank": {"bins": 50}})
-    assert (request.cell.config.rank.bins, request.cell.config.rank.images) == (50, 256)
+    assert (request.trial.config.rank.bins, request.trial.config.rank.images) == (50, 256)
     both = {"schedule": {"name": "calr"}, "schedule.gamma_prime": 2}
     (request,) = expand(Study("s", "S", [Row({"M": "a"})], COLUMNS), DEMO, 1, both)
-    assert request.cell.config.schedule.options["gamma_prime"] == 2.0
+    assert request.trial.config.schedule.options["gamma_prime"] == 2.0
 
 
 def test_a_key_below_a_value_is_refused_with_its_neighbours() -> None:
@@ -199,32 +199,32 @@ def test_an_edited_component_of_the_users_is_another_one(tmp_path: Path, monkeyp
         (tmp_path / "methods" / "mine.py").write_text(edition)
         monkeypatch.chdir(tmp_path)
         with discovery.fresh():
-            keys.append(Cell(RunConfig(method=Component("mine"))).key)
+            keys.append(Trial(RunConfig(method=Component("mine"))).key)
     assert keys[0] == keys[2] != keys[1]
 
 
-def test_runs_that_were_stored_keep_their_cells_and_rankings() -> None:
+def test_runs_that_were_stored_keep_their_trials_and_rankings() -> None:
     """Keys of another day: an option that is added must not change what it means not to use it."""
     (study,) = find_studies("ablation_calr_ms")
-    first, second, third = (request.cell for request in expand(study, get_preset("demo"), 1)[::5])
+    first, second, third = (request.trial for request in expand(study, get_preset("demo"), 1)[::5])
     assert first.key == "2ba877558b6b2a668fcb003f1bdcdf6f3959457730f2c1905ac27a843c964581"
     assert second.key == "9d004c9d258c6042caab114212858820dbe506e5a34e23e7b3d93d851b4d93a5"
     assert third.key == "94161569cb70bae77aae798c4f16e6c145e46a7d119649f9f81c90b08d91fb26"
     assert first.ranking_key == second.ranking_key == third.ranking_key == "1cacc4c1af71abbf"
 
 
-def test_what_cb_is_taken_over_is_another_ranking_of_the_same_cell() -> None:
-    plain = Cell(RunConfig())
+def test_what_cb_is_taken_over_is_another_ranking_of_the_same_trial() -> None:
+    plain = Trial(RunConfig())
     rankings = [Ranking(top_share=0.3), Ranking(top_share=0.3, top_sample=50), Ranking(top_share=0.2)]
-    asked = [Cell(RunConfig(rank=ranking)) for ranking in rankings]
-    assert {cell.key for cell in asked} == {plain.key}
-    assert len({cell.ranking_key for cell in (*asked, plain)}) == 4
+    asked = [Trial(RunConfig(rank=ranking)) for ranking in rankings]
+    assert {trial.key for trial in asked} == {plain.key}
+    assert len({trial.ranking_key for trial in (*asked, plain)}) == 4
     # A sample of nothing is nothing.
-    assert Cell(RunConfig(rank=Ranking(top_sample=50))).ranking_key == plain.ranking_key
+    assert Trial(RunConfig(rank=Ranking(top_sample=50))).ranking_key == plain.ranking_key
 
 
 def test_curves_are_asked_for_at_evenly_spaced_epochs_up_to_the_last() -> None:
     study = Study("c", "C", [Row({"": ""}, points={"observe.kendall_tau_every": 10})], [])
     for epochs, every in ((250, 25), (20, 2), (4, 1), (60, 6), (7, 1)):
         (request,) = expand(study, get_preset("demo"), 1, {"train.epochs": epochs})
-        assert request.cell.config.observe.kendall_tau_every == every
+        assert request.trial.config.observe.kendall_tau_every == every

@@ -82,9 +82,9 @@ def test_configurations_are_chosen_by_their_values(only: list[str], chosen: list
 def test_a_filter_that_chooses_nothing_says_what_there_is() -> None:
     with pytest.raises(UnknownName, match="'method.nme'; did you mean 'method.name'"):
         matching(CONFIGS, {"method.nme": ["spos"]})
-    with pytest.raises(InvalidConfiguration, match="no cell has it; there are fairnas, spos"):
+    with pytest.raises(InvalidConfiguration, match="no trial has it; there are fairnas, spos"):
         matching(CONFIGS, {"method.name": ["spso"]})
-    with pytest.raises(InvalidConfiguration, match="no cell has all that"):
+    with pytest.raises(InvalidConfiguration, match="no trial has all of these"):
         matching(CONFIGS, {"method.name": ["fairnas"], "seed": ["1"]})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.components import discovery
-from harness.study.trial import Cell
+from harness.study.trial import Trial as Cell
 
 STORED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("stored_keys.json").read_text())
 

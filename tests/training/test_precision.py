@@ -1,4 +1,4 @@
-"""Half precision: an option that changes a cell only where it is used, and a scale that follows the gradients."""
+"""Half precision: an option that changes a trial only where it is used, and a scale that follows the gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.components.dataset import DataSet
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
 from harness.study.configuration import Optimiser, RunConfig
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 from harness.training.precision import FIRST_SCALE, PATIENCE, Scaling
 from harness.training.separation import SeparatedMomentum
 from harness.training.stages.train import build_supernets, prepare
@@ -27,13 +27,13 @@ def configuration(**training: Any) -> RunConfig:
 def test_full_precision_leaves_configurations_and_keys_as_they_were() -> None:
     plain, named = configuration(), configuration(precision="float32")
     assert "precision" not in plain.json()["train"]
-    assert Cell(plain).key == Cell(named).key
+    assert Trial(plain).key == Trial(named).key
 
 
-def test_half_precision_is_another_cell_that_can_be_read_back() -> None:
+def test_half_precision_is_another_trial_that_can_be_read_back() -> None:
     half = configuration(precision="bfloat16")
     assert half.json()["train"]["precision"] == "bfloat16"
-    assert Cell(half).key != Cell(configuration()).key
+    assert Trial(half).key != Trial(configuration()).key
     assert RunConfig.from_json(half.json()) == half
 
 

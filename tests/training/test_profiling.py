@@ -16,13 +16,13 @@ from harness.cli import main
 from harness.execution.job import run_job
 from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import RunConfig
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 from harness.training.profiling import PHASES, TRACED, Phases, profiled
 
 
 @pytest.fixture(scope="module")
-def cell() -> Cell:
-    return Cell(
+def trial() -> Trial:
+    return Trial(
         RunConfig.from_json(
             {
                 "network": {"width": 2, "depth": 1},
@@ -33,17 +33,17 @@ def cell() -> Cell:
     )
 
 
-def run(cell: Cell, store: Path, profile: bool) -> dict[str, Any]:
+def run(trial: Trial, store: Path, profile: bool) -> dict[str, Any]:
     shared = {"store": str(store), "preset": "tiny", "overrides": {}, "threads": 1, "device": "cpu"}
-    return run_job({"kind": "train", "cell": cell.json(), "profile": profile, **shared}, lambda report: None)
+    return run_job({"kind": "train", "trial": trial.json(), "profile": profile, **shared}, lambda report: None)
 
 
-def test_a_profiled_cell_gives_the_same_result_and_says_where_its_time_went(cell: Cell, tmp_path: Path) -> None:
+def test_a_profiled_trial_gives_the_same_result_and_says_where_its_time_went(trial: Trial, tmp_path: Path) -> None:
     begin = time.perf_counter()
-    answer = run(cell, tmp_path / "profiled", True)
+    answer = run(trial, tmp_path / "profiled", True)
     took = time.perf_counter() - begin
     assert answer["status"] == "done"
-    assert answer["result"] == run(cell, tmp_path / "plain", False)["result"]
+    assert answer["result"] == run(trial, tmp_path / "plain", False)["result"]
     assert not (tmp_path / "plain" / "profiles").exists()
     folder = tmp_path / "profiled" / "profiles" / answer["run_id"]
     lines = (folder / "breakdown.txt").read_text().splitlines()
@@ -80,7 +80,7 @@ def test_an_inner_phase_counts_once() -> None:
     assert phases.seconds["logging"] >= 0.02 > phases.seconds["evaluate"]
 
 
-def test_the_command_profiles_one_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_profiles_one_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = str(tmp_path / "runs")
     arguments = ["run", "ablation_calr_ms", "--preset", "tiny", "--only", "method.name=spos", "--seeds", "1"]
     arguments += ["--only", "schedule.name=cosine", "--store", store, "--profile"]

@@ -33,16 +33,16 @@ def supernet(dtype: torch.dtype = torch.float32) -> torch.nn.Module:
 
 def backward(network: torch.nn.Module, path: Architecture, step: int) -> None:
     """The gradients of that path on the batch of that step."""
-    chance = torch.Generator().manual_seed(step)
+    rng = torch.Generator().manual_seed(step)
     dtype = next(network.parameters()).dtype
-    images = torch.randn(8, 1, 8, 8, generator=chance, dtype=torch.float64).to(dtype)
-    labels = torch.randint(4, (8,), generator=chance)
+    images = torch.randn(8, 1, 8, 8, generator=rng, dtype=torch.float64).to(dtype)
+    labels = torch.randint(4, (8,), generator=rng)
     functional.cross_entropy(network(images, path), labels).backward()  # type: ignore[no-untyped-call]
 
 
 def random_paths(count: int, seed: int = 3) -> list[Architecture]:
-    space, chance = nasbench201(), random.Random(seed)
-    return [space.sample(chance) for _ in range(count)]
+    space, rng = nasbench201(), random.Random(seed)
+    return [space.sample(rng) for _ in range(count)]
 
 
 def rate(step: int) -> float:
@@ -72,7 +72,7 @@ def moved(network: torch.nn.Module, before: dict[str, torch.Tensor]) -> set[str]
 
 
 def operations(names: set[str], operation: int) -> set[str]:
-    """Those of the named parameters that belong to the cells' convolutions of that kind."""
+    """Those of the named parameters that belong to the trials' convolutions of that kind."""
     return {name for name in names if f"_{operation}.convolution" in name}
 
 

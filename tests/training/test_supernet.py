@@ -49,16 +49,16 @@ def training(
         source=samplers.Uniform().bind(space, {}),
         factor=schedule.bind(space),
         factor_depends_on_path=schedule.depends_on_path,
-        chance=random.Random(2),
+        rng=random.Random(2),
         total_steps=STEPS,
         **options,
     )
 
 
 def batch(step: int) -> Batch:
-    chance = torch.Generator().manual_seed(step)
-    images = torch.randn(8, 1, 8, 8, generator=chance, dtype=torch.float64)
-    return Batch(images, torch.randint(4, (8,), generator=chance), torch.arange(8))
+    rng = torch.Generator().manual_seed(step)
+    images = torch.randn(8, 1, 8, 8, generator=rng, dtype=torch.float64)
+    return Batch(images, torch.randint(4, (8,), generator=rng), torch.arange(8))
 
 
 def losses(network: torch.nn.Module, step: int, paths: Sequence[Architecture], smoothing: float = 0.0) -> list[Any]:
@@ -104,9 +104,9 @@ def test_one_path_has_its_own_learning_rate() -> None:
 
 def test_paths_of_one_rate_have_their_gradients_summed() -> None:
     ours, network = training(schedules.Cosine()), training().network
-    optimiser, chance = sgd(network), random.Random(3)
+    optimiser, rng = sgd(network), random.Random(3)
     for step in range(STEPS):
-        paths = fair_paths(ours.space, chance, {})
+        paths = fair_paths(ours.space, rng, {})
         ours.descend(batch(step), paths, step)
         factor = ours.factor(paths[0], (step + 1) / STEPS)
         sgd_step(network, optimiser, sum(losses(network, step, paths)), RATE * factor)
@@ -118,11 +118,11 @@ def test_paths_of_different_rates_follow_algorithm_2(rule: Any) -> None:
     """g ← Σ η_k·g_k, μ_i ← β·μ_i + g, W(α) ← W(α) − μ_i, without anything that the paper does not have."""
     plain = Optimiser(learning_rate=RATE, nesterov=False, weight_decay=0.0, clip=None)
     ours, network = training(rule=rule, optimiser=plain), training().network
-    ratio, chance = schedules.CaLR().decay_ratio(ours.space), random.Random(4)
+    ratio, rng = schedules.CaLR().decay_ratio(ours.space), random.Random(4)
     buffers: dict[tuple[int, str], torch.Tensor] = {}
     for step in range(STEPS):
-        held = {decision: chance.randrange(2) for decision in ours.clustering.decisions or ()}
-        paths = fair_paths(ours.space, chance, held)
+        held = {decision: rng.randrange(2) for decision in ours.clustering.decisions or ()}
+        paths = fair_paths(ours.space, rng, held)
         cluster = ours.clustering.of(paths[0])
         ours.descend(batch(step), paths, step)
         gradients: dict[str, torch.Tensor] = {}
@@ -148,9 +148,9 @@ def test_weight_decay_is_weighted_by_algorithm_2_only(weighting: str) -> None:
     strong = Optimiser(learning_rate=RATE, weight_decay=0.1)
     ours, network = training(optimiser=strong, weighting=weighting), training().network
     other = training(optimiser=strong, weighting={"loss": "algorithm-2", "algorithm-2": "loss"}[weighting])
-    optimiser, chance = sgd(network), random.Random(6)
+    optimiser, rng = sgd(network), random.Random(6)
     for step in range(STEPS):
-        paths = fair_paths(ours.space, chance, {})
+        paths = fair_paths(ours.space, rng, {})
         ours.descend(batch(step), paths, step)
         other.descend(batch(step), paths, step)
         factors = [ours.factor(path, (step + 1) / STEPS) for path in paths]
@@ -165,9 +165,9 @@ def test_algorithm_2_without_weight_decay_equals_the_released_weighting() -> Non
     plain = Optimiser(learning_rate=RATE, weight_decay=0.0)
     networks: list[torch.nn.Module] = []
     for weighting in ("algorithm-2", "loss"):
-        ours, chance = training(optimiser=plain, weighting=weighting), random.Random(6)
+        ours, rng = training(optimiser=plain, weighting=weighting), random.Random(6)
         for step in range(2):
-            ours.descend(batch(step), fair_paths(ours.space, chance, {}), step)
+            ours.descend(batch(step), fair_paths(ours.space, rng, {}), step)
         networks.append(ours.network)
     assert_same(networks[0], networks[1])
 
@@ -257,7 +257,7 @@ def test_a_path_without_weights_trains_nothing_and_stops_nothing() -> None:
 
 def test_training_goes_on_from_a_stored_state_as_if_nothing_had_been() -> None:
     def steps(state: SupernetTraining, first: int, last: int) -> list[Architecture]:
-        paths = [state.source.draw(state.chance) for _ in range(first, last)]
+        paths = [state.source.draw(state.rng) for _ in range(first, last)]
         for step, path in enumerate(paths, first):
             state.descend(batch(step), [path], step)
         return paths

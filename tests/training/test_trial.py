@@ -1,4 +1,4 @@
-"""A cell from its configuration to its result, and the references that train nothing."""
+"""A trial from its configuration to its result, and the references that train nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.components.registries import SPACES
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.study.configuration import RunConfig
 from harness.training.stages.train import Progress
-from harness.training.trial import REFERENCES, Outcome, Watch, rank_again, run_cell, run_reference
+from harness.training.trial import REFERENCES, Outcome, Watch, rank_again, run_reference, run_trial
 from harness.truth.table import Table
 
 
@@ -41,12 +41,12 @@ def plain(value: object) -> bool:
 
 
 @pytest.mark.parametrize("method", ["spos", "fairnas", "fsnas"])
-def test_a_cell_repeats_exactly(method: str, toy_project: Path) -> None:
+def test_a_trial_repeats_exactly(method: str, toy_project: Path) -> None:
     config = toy(method=method, schedule="calr", clusters="operation")
-    first, second = run_cell(config), run_cell(config)
+    first, second = run_trial(config), run_trial(config)
     assert first.result == second.result
     assert first.predictions == second.predictions
-    assert run_cell(toy(method=method, seed=1)).predictions != first.predictions
+    assert run_trial(toy(method=method, seed=1)).predictions != first.predictions
     assert first.result["ranked"] == len(first.predictions) == 12
 
 
@@ -61,9 +61,9 @@ def check_result(outcome: Outcome) -> None:
     assert outcome.result["top1_accuracy"] == pytest.approx(100 * (4 * number + 2) / 60)
 
 
-def test_result_and_cost_of_a_trained_cell(toy_project: Path) -> None:
+def test_result_and_cost_of_a_trained_trial(toy_project: Path) -> None:
     told: list[Progress] = []
-    outcome = run_cell(toy(), watch=Watch(epoch=told.append))
+    outcome = run_trial(toy(), watch=Watch(epoch=told.append))
     check_result(outcome)
     assert outcome.result["selected"] == 9
     assert outcome.cost["passes"] == 30 and outcome.cost["evaluations"] == 9
@@ -73,11 +73,11 @@ def test_result_and_cost_of_a_trained_cell(toy_project: Path) -> None:
 @pytest.mark.parametrize("method", ["spos", "fsnas"])
 def test_observing_changes_nothing_but_what_is_observed(method: str, toy_project: Path) -> None:
     curve: list[tuple[str, int, float]] = []
-    watched = run_cell(
+    watched = run_trial(
         toy(method=method, observe={"kendall_tau_every": 5}),
         watch=Watch(metric=lambda name, step, value: curve.append((name, step, value))),
     )
-    unwatched = run_cell(toy(method=method))
+    unwatched = run_trial(toy(method=method))
     assert watched.predictions == unwatched.predictions
     assert {**watched.result, "observed": None} == {**unwatched.result, "observed": None}
     points = watched.result["observed"]["kendall_tau"]
@@ -88,8 +88,8 @@ def test_observing_changes_nothing_but_what_is_observed(method: str, toy_project
     assert plain(watched.result)
 
 
-def test_a_diverged_cell_says_where(toy_project: Path) -> None:
-    outcome = run_cell(toy(optimiser={"learning_rate": 1e12, "clip": None}))
+def test_a_diverged_trial_says_where(toy_project: Path) -> None:
+    outcome = run_trial(toy(optimiser={"learning_rate": 1e12, "clip": None}))
     assert outcome.supernets is None and outcome.predictions == {}
     assert outcome.result["kendall_tau"] is outcome.result["top1"] is None
     assert 0 < outcome.result["diverged"]["step"] < 30
@@ -97,8 +97,8 @@ def test_a_diverged_cell_says_where(toy_project: Path) -> None:
 
 
 def test_ranking_again_from_stored_weights(toy_project: Path) -> None:
-    few = run_cell(toy(rank={"candidates": 1, "bins": 4}))
-    whole = run_cell(toy())
+    few = run_trial(toy(rank={"candidates": 1, "bins": 4}))
+    whole = run_trial(toy())
     assert few.supernets is not None
     space = few.supernets.space
     known = {space.index(architecture): accuracy for architecture, accuracy in few.predictions.items()}
@@ -111,7 +111,7 @@ def test_ranking_again_from_stored_weights(toy_project: Path) -> None:
 
 
 def test_candidates_limit_what_is_ranked_but_the_selected_always_are(toy_project: Path) -> None:
-    outcome = run_cell(toy(rank={"candidates": 1, "bins": 4}))
+    outcome = run_trial(toy(rank={"candidates": 1, "bins": 4}))
     selected = outcome.result["selected"]
     assert selected <= 4 and selected <= outcome.result["ranked"] == len(outcome.predictions) <= selected + 1
 
@@ -164,5 +164,5 @@ def test_what_does_not_fit_the_benchmark_is_refused_before_training(
 ) -> None:
     told: list[Progress] = []
     with pytest.raises(error, match=message):
-        run_cell(toy(**more), watch=Watch(epoch=told.append))
+        run_trial(toy(**more), watch=Watch(epoch=told.append))
     assert not told

@@ -1,8 +1,8 @@
-"""Where cells run. An executor is one function: an iterator of jobs in, an iterator of events out.
+"""Where trials run. An executor is one function: an iterator of jobs in, an iterator of events out.
 
 A job is plain JSON, never a pickled class; what is done with it is said by a target, "module:function",
 which gets the job and a function for progress and gives an answer, all of plain JSON types. This package
-knows neither cells nor stores, and its parts that run in the engine's own process import nothing heavy.
+knows neither trials nor stores, and its parts that run in the engine's own process import nothing heavy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 RUN_JOB = "harness.execution.job:run_job"
-"""The target of a study's cells."""
+"""The target of a study's trials."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ left behind:
 - the server dies: its jobs go on, since `run` still listens to their sockets, and answer as usual.
 - a job dies: the server, its parent, tells `run` how.
 
-It knows neither cells nor stores: the target, "module:function", does. A target's module may have a
+It knows neither trials nor stores: the target, "module:function", does. A target's module may have a
 generator function `warm_up`: one of its steps is taken whenever no request waits, so that later jobs find
 done what the first ones need not wait for. It must run no tensor operation either.
 """

@@ -185,7 +185,7 @@ class _Processes:
         messages, over = server.listen()
         for message in messages:
             if message["event"] == "broken":
-                raise ServerFailed(f"the processes that run cells cannot start: {message['error']}\n{server.said()}")
+                raise ServerFailed(f"the processes that run trials cannot start: {message['error']}\n{server.said()}")
             running = self.running.get(message.get("job", -1))
             if running is not None:  # else it was stopped before it started
                 yield from self._listen(running)
@@ -195,7 +195,7 @@ class _Processes:
             self.server = None
             code = server.close()
             if not server.ready:
-                raise ServerFailed(f"the processes that run cells cannot start: {_how_it_ended(code)}\n{server.said()}")
+                raise ServerFailed(f"trial processes cannot start: {_how_it_ended(code)}\n{server.said()}")
 
     def _listen(self, running: _Running) -> Iterator[Event]:
         """All that a job has said so far."""

@@ -1,6 +1,6 @@
 """Claims in a directory, which may be on a network file system.
 
-Each cell has a folder, `<folder>/<key>/`, and in it a file named by its generation. The highest generation is
+Each trial has a folder, `<folder>/<key>/`, and in it a file named by its generation. The highest generation is
 the record that counts. Every change is made by giving a finished file the name of the next generation with
 `link`, which fails when the name is taken: of all that try, one succeeds. Lower generations are removed
 afterwards, in ascending order; the highest always stays, so that generations only grow. A claim is renewed by
@@ -55,7 +55,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class _Stored:
-    """One generation of a cell's claim."""
+    """One generation of a trial's claim."""
 
     generation: int
     """The file's name. The rest is its content, but for the time."""
@@ -134,7 +134,7 @@ class DirectoryClaims(Claims):
 
     def _place(self, key: str) -> Path:
         if not _KEY.fullmatch(key):
-            raise ValueError(f"{key!r} is no key of a cell")
+            raise ValueError(f"{key!r} is no key of a trial")
         return self.folder / key
 
     def _record(self, key: str, stored: _Stored, now: float) -> ClaimRecord:
@@ -165,7 +165,7 @@ class DirectoryClaim(Claim):
                 linked = False  # or made by a request that a network file system repeated: the highest tells
             present = self._mine()
             if not linked and present == last:
-                raise ClaimLost(f"the claim on cell {self.key[:16]} is lost: another process has changed it")
+                raise ClaimLost(f"the claim on trial {self.key[:16]} is lost: another process has changed it")
             self.generation = max(present, last + 1)
             _remove_older(self._place)
 
@@ -190,7 +190,7 @@ class DirectoryClaim(Claim):
         """The claim's present generation. Raises `ClaimLost` when it is another's."""
         stored = _current(self._place)
         if stored is None:
-            raise ClaimLost(f"the claim on cell {self.key[:16]} is lost: somebody removed {self._place}")
+            raise ClaimLost(f"the claim on trial {self.key[:16]} is lost: somebody removed {self._place}")
         if stored.token != self._token or not stored.held:
             raise ClaimLost.to(self.key, stored.owner, stored.held)
         self.generation = stored.generation

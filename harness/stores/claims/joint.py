@@ -11,7 +11,7 @@ from harness.stores.claims.lease import Claim, ClaimRecord, Claims
 
 
 class JointClaim(Claim):
-    """Both claims on one cell. Lost when either is."""
+    """Both claims on one trial. Lost when either is."""
 
     def __init__(self, here: Claim, there: Claim) -> None:
         self._here = here
@@ -40,7 +40,7 @@ class JointClaim(Claim):
 
 
 class JointClaims(Claims):
-    """A cell is held when it is in either place, and acquired in both or not at all."""
+    """A trial is held when it is in either place, and acquired in both or not at all."""
 
     def __init__(self, here: Claims, there: Claims) -> None:
         self._here = here

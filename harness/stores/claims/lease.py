@@ -1,11 +1,11 @@
-"""The contract of claims: a cell is claimed before it runs, so that no two processes run it at once.
+"""The contract of claims: a trial is claimed before it runs, so that no two processes run it at once.
 
 A claim is a lease: whoever holds it renews it, and when it has not been renewed for `lease` seconds, or its
 owner is seen to be dead, another may take it over. Every change of hands raises the record's generation by a
 compare-and-set, which is the fencing token: an owner that was stopped for a while, and taken over, finds a
 higher generation than its own and knows that its result no longer counts.
 
-Nothing here knows where claims are kept, what a cell is, or what is done under a claim.
+Nothing here knows where claims are kept, what a trial is, or what is done under a claim.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ PATIENCE = 5.0
 
 
 class ClaimLost(HarnessError):
-    """Another owner has taken the cell over, or the record of the claim is gone: a result no longer counts."""
+    """Another owner has taken the trial over, or the record of the claim is gone: a result no longer counts."""
 
     @classmethod
     def to(cls, key: str, owner: Mapping[str, Any] | None, held: bool) -> ClaimLost:
         """The claim on `key` is lost to that owner, or was freed."""
         how = f"{describe(owner)} has taken it over" if held else "it was freed by another process"
-        return cls(f"the claim on cell {key[:16]} is lost: {how}")
+        return cls(f"the claim on trial {key[:16]} is lost: {how}")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ClaimRecord:
     generation: int
     """Grows with every change: acquired, confirmed, released, dropped. Renewals do not change it."""
     attempt: int
-    """How often the cell was claimed, or more, if its claimer knew of more attempts."""
+    """How often the trial was claimed, or more, if its claimer knew of more attempts."""
     owner: Mapping[str, Any] | None
     """See `harness.owner`; None when nobody holds it."""
     held: bool
@@ -90,7 +90,7 @@ class Claim(ABC):
     def confirm(self) -> None:
         """Move the claim to a new generation, atomically, and start the lease anew.
 
-        To be called right before a result is declared complete: nobody has taken the cell over before, and
+        To be called right before a result is declared complete: nobody has taken the trial over before, and
         whoever was about to, finds it changed. From here the owner has the time of one lease to write the
         declaration. May be called any number of times.
 
@@ -124,10 +124,10 @@ class Claims(ABC):
 
     @abstractmethod
     def acquire(self, key: str, at_least: int = 0) -> Claim | None:
-        """Claim the cell; None when somebody alive holds it (be it this process), or was faster just now.
+        """Claim the trial; None when somebody alive holds it (be it this process), or was faster just now.
 
         Of all that call this at the same time, at most one gets the claim. The claim's `attempt` is one more
-        than the attempt of the last claim on this cell, and than `at_least`: attempts that are known from
+        than the attempt of the last claim on this trial, and than `at_least`: attempts that are known from
         elsewhere.
         """
 
@@ -137,7 +137,7 @@ class Claims(ABC):
 
     @abstractmethod
     def records(self) -> list[ClaimRecord]:
-        """The record of every cell that was ever claimed, sorted by key."""
+        """The record of every trial that was ever claimed, sorted by key."""
 
     @abstractmethod
     def drop(self, record: ClaimRecord) -> bool:
@@ -156,7 +156,7 @@ class Lease:
     """Holds a claim as long as a `with` block runs, renewed by a thread.
 
     A place that does not answer is asked again and again, never an error: the owner goes on with what it
-    holds. When another has taken the cell over, the thread sets `lost` and calls the function given, once,
+    holds. When another has taken the trial over, the thread sets `lost` and calls the function given, once,
     and ends. At the end of the block the claim is released, within `PATIENCE` seconds or not at all: then it
     runs out, or is taken over when this process is seen to be dead.
     """

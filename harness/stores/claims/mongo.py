@@ -1,4 +1,4 @@
-"""Claims in MongoDB: one document a cell.
+"""Claims in MongoDB: one document a trial.
 
 Every change is one compare-and-set on the document's generation, acknowledged by a majority of the servers and
 in their journals; times are the server's own. The database is given: nothing here knows how it is reached.
@@ -107,7 +107,7 @@ class MongoClaims(Claims):
     def _record(self, document: Document) -> ClaimRecord:
         if document["schema"] > SCHEMA:
             raise UserError(
-                f"the claim on cell {document['_id'][:16]} was written by a newer version of the harness "
+                f"the claim on trial {document['_id'][:16]} was written by a newer version of the harness "
                 f"(schema {document['schema']})"
             )
         age = max(0.0, document["age"] / 1000)
@@ -160,7 +160,7 @@ class MongoClaim(Claim):
             if document is None:
                 other = self._claims.look(self.key)
                 if other is None:
-                    raise ClaimLost(f"the claim on cell {self.key[:16]} is lost: somebody removed it")
+                    raise ClaimLost(f"the claim on trial {self.key[:16]} is lost: somebody removed it")
                 raise ClaimLost.to(self.key, other["owner"], other["held"])
         except UserError as error:
             raise Unreachable(str(error)) from error

@@ -13,7 +13,6 @@ from harness.errors import DataError
 from harness.files import sha256
 from harness.stores.directory.run_directory import (
     ABSENT,
-    CELL,
     COMPLETION,
     INVALID,
     METRICS,
@@ -22,6 +21,7 @@ from harness.stores.directory.run_directory import (
     RESULT,
     RUN,
     SCHEMA,
+    TRIAL,
     WEIGHTS,
 )
 from harness.stores.stored import Problem, without_curves
@@ -59,11 +59,11 @@ def summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
 
 
 def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
-    cell = read_small(path / CELL, schema=True)
-    if cell["run_id"] != path.name or cell["key"][:16] != path.name[:16]:
-        raise Damaged(path / CELL, f"is about run {cell['run_id']}, not about {path.name}")
-    if hashlib.sha256(canonical(cell["identity"]).encode()).hexdigest() != cell["key"]:
-        raise Damaged(path / CELL, "has another identity than its key says")
+    trial = read_small(path / TRIAL, schema=True)
+    if trial["run_id"] != path.name or trial["key"][:16] != path.name[:16]:
+        raise Damaged(path / TRIAL, f"is about run {trial['run_id']}, not about {path.name}")
+    if hashlib.sha256(canonical(trial["identity"]).encode()).hexdigest() != trial["key"]:
+        raise Damaged(path / TRIAL, "has another identity than its key says")
     complete = (path / COMPLETION).exists()  # asked first: a run that completes meanwhile is read as running
     run = read_small(path / RUN) if (path / RUN).exists() else {}
     result = cost = None
@@ -76,23 +76,23 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
         document = read_small(path / RESULT, schema=True)
         result, cost = document["result"], document["cost"]
         recorded = "done"
-        if "ranking" in cell:  # else it is not known by which truth it was judged
-            rankings[cell["ranking"]] = without_curves(result)
+        if "ranking" in trial:  # else it is not known by which truth it was judged
+            rankings[trial["ranking"]] = without_curves(result)
         further = read_rankings(path, problems)
         rankings |= {key: document["result"] for key, document in further.items()}
     return {
         "id": path.name,
-        "key": cell["key"],
-        "attempt": cell["attempt"],
-        "cell": cell["cell"],
-        "preset": cell["preset"],
-        "overrides": cell["overrides"],
+        "key": trial["key"],
+        "attempt": trial["attempt"],
+        "cell": trial["cell"],
+        "preset": trial["preset"],
+        "overrides": trial["overrides"],
         "recorded": recorded,
-        "owner": cell["owner"],
+        "owner": trial["owner"],
         "heartbeat": run.get("heartbeat"),
         "result": result,
         "cost": cost,
-        "ranking": cell.get("ranking"),
+        "ranking": trial.get("ranking"),
         "rankings": rankings,
         "asked": {key: document["ranking"] for key, document in further.items() if "ranking" in document},
         "recomputed": [key for key, document in further.items() if document.get("recomputed")],
@@ -123,7 +123,7 @@ def read_verified(path: Path, name: str) -> bytes:
 def verify(path: Path) -> None:
     """Compare a directory with its completion record. Raises `Damaged`."""
     record = read_small(path / COMPLETION, schema=True)
-    for name in (CELL, RUN, METRICS, RESULT, PREDICTIONS):
+    for name in (TRIAL, RUN, METRICS, RESULT, PREDICTIONS):
         if name not in record["files"]:
             raise Damaged(path / COMPLETION, f"says nothing of {name}")
     for name, size in record["sizes"].items():

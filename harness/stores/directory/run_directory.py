@@ -22,7 +22,7 @@ from harness.owner import this_process
 from harness.stores.directory.curves import to_columns
 
 if TYPE_CHECKING:
-    from harness.study.trial import Cell
+    from harness.study.trial import Trial
 
 SCHEMA = 2
 """Of all files of ours. Older ones are read; a newer one is refused, and the message says so.
@@ -30,7 +30,7 @@ SCHEMA = 2
 1: run ids without what tells apart the attempts of two machines. 2: with it.
 """
 
-CELL, CONFIG, RUN, INFO, LOG = "cell.json", "config.json", "run.json", "info.json", "cout.txt"
+TRIAL, CONFIG, RUN, INFO, LOG = "cell.json", "config.json", "run.json", "info.json", "cout.txt"
 METRICS, POINTS = "metrics.json", "metrics.jsonl"
 RESULT, PREDICTIONS, WEIGHTS = "result.json", "predictions.json", "weights.pt"
 COMPLETION, RANKINGS = "completion.json", "rankings"
@@ -47,22 +47,22 @@ class RunDirectory:
         self.id = path.name
 
     @classmethod
-    def create(cls, store: Path, cell: Cell, preset: str, overrides: Mapping[str, Any], attempt: int) -> RunDirectory:
+    def create(cls, store: Path, trial: Trial, preset: str, overrides: Mapping[str, Any], attempt: int) -> RunDirectory:
         """A directory for that attempt, with `cell.json` in it.
 
         It is made under another name and moved: nobody sees it without `cell.json`. Its name ends in a
         random number, so that machines which know nothing of each other never give two runs one name.
         Raises `UserError` when the store cannot be written to, `DataError` without the ground truth.
         """
-        path = store / f"{cell.key[:16]}-{attempt}-{secrets.token_hex(4)}"
+        path = store / f"{trial.key[:16]}-{attempt}-{secrets.token_hex(4)}"
         document = {
             "schema": SCHEMA,
-            "key": cell.key,
+            "key": trial.key,
             "attempt": attempt,
             "run_id": path.name,
-            "cell": cell.json(),
-            "ranking": cell.ranking_key_here(),
-            "identity": cell.identity(),
+            "cell": trial.json(),
+            "ranking": trial.ranking_key_here(),
+            "identity": trial.identity(),
             "preset": preset,
             "overrides": dict(overrides),
             "owner": this_process(),
@@ -72,7 +72,7 @@ class RunDirectory:
             store.mkdir(parents=True, exist_ok=True)
             fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=store))
             fresh.chmod(0o777 & ~_umask())  # mkdtemp's are private; a store may be shared
-            write_json(fresh / CELL, document)
+            write_json(fresh / TRIAL, document)
             fresh.rename(path)
             make_durable(store)
         except OSError as error:
@@ -102,10 +102,10 @@ class RunDirectory:
         with (self.path / POINTS).open("a") as file:
             file.writelines(json.dumps(without_nan(dict(point)), allow_nan=False) + "\n" for point in points)
 
-    def write_sources(self, cell: Cell) -> None:
-        """Keep the files that the cell's components are written in."""
+    def write_sources(self, trial: Trial) -> None:
+        """Keep the files that the trial's components are written in."""
         (self.path / SOURCES).mkdir(exist_ok=True)
-        for name, file in cell.sources().items():
+        for name, file in trial.sources().items():
             shutil.copyfile(file, self.path / SOURCES / name)
 
     def gather_metrics(self) -> None:

@@ -24,7 +24,7 @@ from harness.stores.store import Metrics, Store
 from harness.stores.stored import Problem, StoredRun, stored_run
 
 if TYPE_CHECKING:
-    from harness.study.trial import Cell
+    from harness.study.trial import Trial
 
 __all__ = ["DirectoryStore", "Problem", "StoredRun"]
 
@@ -32,7 +32,7 @@ CLAIMS, WORK, REFERENCES = "claims", "work", "references"
 """Folders beside the runs; so is `harness.stores.directory.index.INDEX`."""
 
 RUN_ID = re.compile(r"[0-9a-f]{16}-[1-9][0-9]*(-[0-9a-f]{8})?")
-"""Cell, attempt, and what tells apart the same attempt of two machines (not in stores of schema 1)."""
+"""Trial, attempt, and what tells apart the same attempt of two machines (not in stores of schema 1)."""
 
 
 @dataclass
@@ -71,8 +71,8 @@ class DirectoryStore(Store):
         except OSError as error:
             raise UserError(f"cannot read the store {self.path}: {error.strerror or error}") from error
 
-    def load(self, cells: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
-        names = [name for name in self.ids() if cells is None or name[:16] in cells]
+    def load(self, trials: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
+        names = [name for name in self.ids() if trials is None or name[:16] in trials]
         return [stored_run(summary) for summary in summaries(self.path, names, problems)]
 
     def recall(self, key: str) -> dict[str, Any] | None:
@@ -86,13 +86,15 @@ class DirectoryStore(Store):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, document)
 
-    def create(self, cell: Cell, preset: str, overrides: Mapping[str, Any], attempt: int | None = None) -> RunDirectory:
-        """A new run of the cell, as that attempt or as the next. Raises `UserError` when it cannot be written."""
-        number = self.attempts(cell.key) + 1 if attempt is None else attempt
-        return RunDirectory.create(self.path, cell, preset, overrides, number)
+    def create(
+        self, trial: Trial, preset: str, overrides: Mapping[str, Any], attempt: int | None = None
+    ) -> RunDirectory:
+        """A new run of the trial, as that attempt or as the next. Raises `UserError` when it cannot be written."""
+        number = self.attempts(trial.key) + 1 if attempt is None else attempt
+        return RunDirectory.create(self.path, trial, preset, overrides, number)
 
     def attempts(self, key: str) -> int:
-        """The highest attempt of the cell so far; 0 for none."""
+        """The highest attempt of the trial so far; 0 for none."""
         return max((int(name.split("-")[1]) for name in self.ids() if name[:16] == key[:16]), default=0)
 
     def path_of(self, run: StoredRun) -> Path:

@@ -15,10 +15,10 @@ from harness.files import make_durable, sha256, write
 from harness.stores.directory.reading import read_small, summarise
 from harness.stores.directory.run_directory import (
     ABSENT,
-    CELL,
     COMPLETION,
     INVALID,
     PREDICTIONS,
+    TRIAL,
     WEIGHTS,
     declare_absent,
 )
@@ -45,7 +45,7 @@ def bring(store: MongoStore, run_id: str, folder: Path, entries: Entries, phase:
         try:
             inner.rename(target)
         except OSError:
-            if not (target / CELL).exists():
+            if not (target / TRIAL).exists():
                 raise  # else another brought it meanwhile
     make_durable(folder)
     return target

@@ -24,7 +24,7 @@ from pymongo.errors import DuplicateKeyError
 
 from harness.errors import DataError
 from harness.stores.directory.reading import Damaged
-from harness.stores.directory.run_directory import CELL, INVALID, RANKINGS, SCHEMA, SOURCES, WEIGHTS
+from harness.stores.directory.run_directory import INVALID, RANKINGS, SCHEMA, SOURCES, TRIAL, WEIGHTS
 from harness.stores.mongo import gridfs
 from harness.stores.mongo.connection import translated
 from harness.stores.mongo.indexes import prepare
@@ -143,7 +143,7 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
     Numbers are counted up, since Omniboard needs them small; of two that take one, the database refuses the second.
     """
     summary = snapshot.summary
-    origin = snapshot.pieces[CELL].sha256
+    origin = snapshot.pieces[TRIAL].sha256
     while True:
         found = runs.find_one({"harness.run_id": snapshot.id}, {"harness": 1})
         if found is not None:

@@ -20,7 +20,6 @@ from harness.stores.directory.curves import Columns, to_columns
 from harness.stores.directory.reading import Damaged, read_small, summarise
 from harness.stores.directory.run_directory import (
     ABSENT,
-    CELL,
     COMPLETION,
     INVALID,
     METRICS,
@@ -29,6 +28,7 @@ from harness.stores.directory.run_directory import (
     RANKINGS,
     RUN,
     SOURCES,
+    TRIAL,
     WEIGHTS,
     read_points,
 )
@@ -197,8 +197,8 @@ def _files(folder: str, inside: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _state(path: Path, found: Mapping[str, os.stat_result]) -> State:
-    if CELL not in found:
-        raise Damaged(path / CELL, "is missing")
+    if TRIAL not in found:
+        raise Damaged(path / TRIAL, "is missing")
     if COMPLETION in found:
         phase = COMPLETE
     else:

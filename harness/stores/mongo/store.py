@@ -50,8 +50,8 @@ class MongoStore(Store):
             found = self.database["runs"].find(_PROJECTED, {"_id": 0, "harness.run_id": 1}, batch_size=BATCH)
             return [str(document["harness"]["run_id"]) for document in found]
 
-    def load(self, cells: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
-        where = _PROJECTED if cells is None else {"harness.cell16": {"$in": sorted(cells)}, **_PROJECTED}
+    def load(self, trials: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
+        where = _PROJECTED if trials is None else {"harness.cell16": {"$in": sorted(trials)}, **_PROJECTED}
         runs: list[StoredRun] = []
         with translated():
             for document in self.database["runs"].find(where, {"_id": 0, **_SUMMARY}, batch_size=BATCH):

@@ -15,7 +15,7 @@ from pymongo.database import Database
 
 from harness.errors import DataError
 from harness.stores.directory.reading import Damaged
-from harness.stores.directory.run_directory import CELL, COMPLETION, INVALID
+from harness.stores.directory.run_directory import COMPLETION, INVALID, TRIAL
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.connection import translated
 from harness.stores.mongo.fetching import add
@@ -107,7 +107,7 @@ def _is_behind(mirrored: State | None, path: Path) -> bool:
 
 def _began(path: Path) -> float:
     try:
-        return (path / CELL).stat().st_mtime
+        return (path / TRIAL).stat().st_mtime
     except OSError:
         return 0.0
 

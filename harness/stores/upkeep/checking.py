@@ -79,7 +79,7 @@ def check_database(store: Store, progress: Progress | None = None) -> Iterator[F
 
 
 def duplicates(runs: Iterable[StoredRun]) -> Iterator[Finding]:
-    """Runs of one cell that contradict each other, or of which several would count."""
+    """Runs of one trial that contradict each other, or of which several would count."""
     problems: list[Problem] = []
     marked = supersede(list(runs), problems)
     for problem in problems:
@@ -87,7 +87,7 @@ def duplicates(runs: Iterable[StoredRun]) -> Iterator[Finding]:
         yield Finding("duplicate", problem.place, problem.reason + advice)
     for key, count in Counter(run.key for run in marked if run.counts).items():
         if count > 1:
-            yield Finding("duplicate", key[:16], f"{count} runs of this cell count")
+            yield Finding("duplicate", key[:16], f"{count} runs of this trial count")
 
 
 def orphaned(claims: Claims, where: str) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Finds and removes what nobody needs: checkpoints, unfinished files, old claims, an index of nothing.
 
 No run is ever touched, only what killed processes left between runs and in them. Whether somebody is still at
-a cell is for the caller to know. Imports no torch.
+a trial is for the caller to know. Imports no torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.stores.upkeep.importing import STAGING
 SETTLED = 600.0
 """Seconds without a change after which an unfinished file is not being written any more."""
 
-OF_DONE = "checkpoint of a done cell"
+OF_DONE = "checkpoint of a done trial"
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class Leftover:
         return not self.path.exists()
 
 
-def busy_cells(claims: Iterable[Claims], runs: Iterable[StoredRun]) -> set[str]:
-    """The cells, by the first 16 digits of their keys, that a living process is at. Raises `Unreachable`."""
+def busy_trials(claims: Iterable[Claims], runs: Iterable[StoredRun]) -> set[str]:
+    """The trials, by the first 16 digits of their keys, that a living process is at. Raises `Unreachable`."""
     claimed = {record.key[:16] for one in claims for record in one.records() if record.alive}
     return claimed | {run.key[:16] for run in runs if run.status == "running"}
 
 
-def done_cells(runs: Iterable[StoredRun]) -> dict[str, float]:
-    """The cells that are done, and since when."""
+def done_trials(runs: Iterable[StoredRun]) -> dict[str, float]:
+    """The trials that are done, and since when."""
     done: dict[str, float] = {}
     for run in runs:
         if run.counts and run.stop_time is not None:
@@ -72,7 +72,7 @@ def done_cells(runs: Iterable[StoredRun]) -> dict[str, float]:
 def checkpoints(work: Path, busy: Collection[str], done: Mapping[str, float]) -> list[Leftover]:
     """The checkpoints of a work folder that nobody uses.
 
-    `busy` are the cells (the first 16 digits of their keys) that somebody is at. `done` are those that are
+    `busy` are the trials (the first 16 digits of their keys) that somebody is at. `done` are those that are
     done, and when they were: a later checkpoint is of a run that is to observe more.
     """
     found = []
@@ -96,12 +96,12 @@ def unfinished(store: Path) -> list[Leftover]:
 
 
 def old_claims(store: Path, done: Collection[str]) -> list[Leftover]:
-    """The records of claims on done cells that nobody has held for a day."""
+    """The records of claims on done trials that nobody has held for a day."""
     found = []
     for record in DirectoryClaims(store / CLAIMS).records():
         if record.key[:16] in done and not record.alive and record.age > DAY:
             path = store / CLAIMS / record.key
-            found.append(Leftover(path, "claim of a done cell", _weigh(path)[0]))
+            found.append(Leftover(path, "claim of a done trial", _weigh(path)[0]))
     return found
 
 

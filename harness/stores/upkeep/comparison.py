@@ -19,7 +19,7 @@ from harness.stores.store import Store
 from harness.stores.stored import StoredRun
 
 OUTCOME = ("result", "rankings", "metrics", "predictions", "weights")
-"""The sections that are deterministic: equal cells are equal in them."""
+"""The sections that are deterministic: equal trials are equal in them."""
 
 ABSENT = "—"
 
@@ -59,7 +59,7 @@ def compare(one: Side, other: Side) -> Comparison:
     """Raises `DataError` when a file that is needed is damaged."""
     sections = {
         "run": _values(_heading(one.run), _heading(other.run)),
-        "configuration": _values(flatten(one.run.cell["config"]), flatten(other.run.cell["config"])),
+        "configuration": _values(flatten(one.run.trial["config"]), flatten(other.run.trial["config"])),
         "result": _result(one.run, other.run),
         "rankings": _rankings(one.run, other.run),
         "metrics": _metrics(one, other),
@@ -87,7 +87,7 @@ def _text(values: Mapping[str, Any], key: str) -> str:
 
 def _heading(run: StoredRun) -> dict[str, Any]:
     overrides = " ".join(f"{key}={value}" for key, value in run.overrides.items())
-    return {"cell": run.key[:16], "status": run.status, "preset": run.preset, "overrides": overrides}
+    return {"trial": run.key[:16], "status": run.status, "preset": run.preset, "overrides": overrides}
 
 
 def _result(one: StoredRun, other: StoredRun) -> list[Difference]:

@@ -1,4 +1,4 @@
-"""What is measured of a cell while it trains, and without disturbing it.
+"""What is measured of a trial while it trains, and without disturbing it.
 
 Several supernets are trained one after the other. What concerns all of them is that of all at the same epoch, so
 it is known once the last has come to it; its step is the epochs that all had until then.
@@ -27,7 +27,7 @@ from harness.study.configuration import RunConfig
 from harness.training.cost import Meter
 from harness.training.stages.rank import Predictions, predict, selected_architectures
 from harness.training.stages.train import Progress, Supernets
-from harness.training.state import CellState, packed, unpacked
+from harness.training.state import TrialState, packed, unpacked
 
 SIZES = ("small", "medium", "large")
 """The subnets whose curves are observed: one of each third of the range of complexity."""
@@ -44,7 +44,7 @@ class Observers:
     metric: Callable[[str, int, float], None]
     points: dict[str, list[list[float | int | None]]] = field(default_factory=dict)
     """The curves so far: step and value, by name."""
-    cell: CellState | None = None
+    trial: TrialState | None = None
     _predictions: dict[int, Predictions] = field(default_factory=dict)
     """By epoch, what is known of the supernets that have come to it; forgotten when τ is."""
     _measured: dict[str, dict[int, list[float]]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Observers:
         selected = selected_architectures(self.benchmark, self.config.dataset, self.config.rank)
         own = [architecture for architecture in selected if supernets.part_of(architecture) == progress.part]
         predictions = self._predictions.setdefault(progress.epoch, {})
-        keep = partial(self.cell.evaluated, predictions) if self.cell else None
+        keep = partial(self.trial.evaluated, predictions) if self.trial else None
         ranking, meter = self.config.rank, self.meter
         with undisturbed(supernets):
             found = predict(supernets, own, self.dataset, ranking, meter, stage="observe", known=predictions, keep=keep)

@@ -22,7 +22,7 @@ from harness.components.schedule import Schedule
 from harness.components.space import Architecture, NetworkSettings, Space
 from harness.data.loader import DeviceLoader
 from harness.errors import Diverged
-from harness.seeds import chance, derive
+from harness.seeds import derive, make_rng
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.training.compilation import compile_if_wanted
 from harness.training.cost import Meter
@@ -140,7 +140,7 @@ def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | 
     """The supernets of that configuration with their initial weights: the untrained reference, too."""
     space = SPACES.get(config.space)()
     method: Method = config.method.build(COMPONENTS["method"], "method")
-    parts = method.parts(space, chance(config.seed, "split"))
+    parts = method.parts(space, make_rng(config.seed, "split"))
     settings = NetworkSettings(
         width=config.network.width,
         depth=config.network.depth,
@@ -167,7 +167,7 @@ def prepare(config: RunConfig, supernets: Supernets, steps_per_epoch: int) -> tu
     factor = schedule.bind(space)
     trainings = []
     for number, (part, network) in enumerate(zip(supernets.parts, supernets.networks, strict=True)):
-        clustering = rule.bind(space, part.fixed, chance(config.seed, "clusters"))
+        clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
         method.check(space, clustering, sampler)
         steps = config.train.epochs * steps_per_epoch
         parameters = list(network.parameters())
@@ -186,7 +186,7 @@ def prepare(config: RunConfig, supernets: Supernets, steps_per_epoch: int) -> tu
                 source=sampler.bind(space, part.fixed),
                 factor=factor,
                 factor_depends_on_path=schedule.depends_on_path,
-                chance=chance(config.seed, "paths", number),
+                rng=make_rng(config.seed, "paths", number),
                 total_steps=steps,
                 first_step=config.train.first_step,
                 weighting=config.train.weighting,

@@ -174,8 +174,8 @@ def test_evaluation_computes_what_training_does() -> None:
     torch.manual_seed(0)
     network = SPACE.supernet(NetworkSettings(width=4, depth=1, image_size=8))
     x = torch.randn(64, 3, 8, 8)
-    chance = random.Random(0)
-    for architecture in [SPACE.sample(chance) for _ in range(20)]:
+    rng = random.Random(0)
+    for architecture in [SPACE.sample(rng) for _ in range(20)]:
         with torch.no_grad():
             found = network(x, architecture)
         assert torch.equal(found, network(x, architecture).detach())
@@ -266,8 +266,8 @@ def test_what_paths_share_changes_no_bit(depth: int) -> None:
     torch.manual_seed(0)
     shared: Any = SPACE.supernet(NetworkSettings(width=4, depth=depth, image_size=8))
     batches = [torch.randn(40, 3, 8, 8), torch.randn(7, 3, 8, 8)]
-    chance = random.Random(0)
-    asked = [SPACE.sample(chance) for _ in range(60)] + [(0,) * 6, (1,) * 6, (4,) * 6]
+    rng = random.Random(0)
+    asked = [SPACE.sample(rng) for _ in range(60)] + [(0,) * 6, (1,) * 6, (4,) * 6]
     with torch.no_grad():
         logits = shared.evaluation(batches)
         for architecture in asked:
@@ -280,9 +280,9 @@ def test_little_room_changes_nothing(network: Any, room: int) -> None:
     batches = [torch.randn(16, 3, 8, 8) for _ in range(2)]
     value = 4 * 16 * 4 * 8 * 8 * len(batches)
     small = evaluation.Evaluation(network.engine, batches, budget=room * value)
-    chance = random.Random(0)
+    rng = random.Random(0)
     with torch.no_grad():
-        for architecture in [SPACE.sample(chance) for _ in range(30)]:
+        for architecture in [SPACE.sample(rng) for _ in range(30)]:
             if cell.live_edges(architecture):
                 for number, x in enumerate(batches):
                     assert torch.equal(small.logits(number, architecture), network(x, architecture))

@@ -232,9 +232,9 @@ def test_members_of_a_function_class_give_equal_logits(
 
 def test_different_function_classes_give_different_logits(supernet: nn.Module) -> None:
     """Random architectures and a near neighbour of each: over 100,000 pairs, the near ones being the hard ones."""
-    chance = random.Random(3)
-    drawn = [SPACE.sample(chance) for _ in range(400)]
-    drawn += [SPACE.neighbour(architecture, 1, chance) for architecture in drawn]
+    rng = random.Random(3)
+    drawn = [SPACE.sample(rng) for _ in range(400)]
+    drawn += [SPACE.neighbour(architecture, 1, rng) for architecture in drawn]
     different = sorted({SPACE.function_class(architecture) for architecture in drawn})
     assert len(different) > 500
     outputs = logits(supernet, images(), different)
@@ -366,9 +366,9 @@ def test_different_network_classes_compute_otherwise_under_every_renaming(
     for architecture in network_classes:
         by_kinds[tuple(sorted(architecture[edge] for edge in live_convolutions(architecture)))].append(architecture)
     alike = [members for kinds, members in sorted(by_kinds.items()) if 1 <= len(kinds) <= 3 and len(members) > 1]
-    chance = random.Random(7)
+    rng = random.Random(7)
     for members in alike * 4:
-        first, second = chance.sample(members, 2)
+        first, second = rng.sample(members, 2)
         assert DIFFERENT < smallest_distance(first, second) < float("inf"), (first, second)
 
 

@@ -94,8 +94,8 @@ def test_every_use_of_a_tuple_outside_the_space_is_refused(architecture: Archite
 
 
 def test_samples_are_uniform_and_keep_the_fixed_decisions() -> None:
-    chance = random.Random(0)
-    samples = [SPACE.sample(chance, fixed={0: 3, 4: 1}) for _ in range(2000)]
+    rng = random.Random(0)
+    samples = [SPACE.sample(rng, fixed={0: 3, 4: 1}) for _ in range(2000)]
     assert {sample[0] for sample in samples} == {3}
     assert {sample[4] for sample in samples} == {1}
     for decision in (1, 2, 3, 5):
@@ -233,10 +233,10 @@ def test_a_random_neighbour_is_one_of_them(architecture: Architecture, changes: 
 
 
 def test_random_neighbours_reach_every_neighbour_alike() -> None:
-    chance = random.Random(1)
+    rng = random.Random(1)
     counts: dict[Architecture, int] = defaultdict(int)
     for _ in range(4800):
-        counts[SPACE.neighbour((3, 0, 4, 1, 2, 2), 1, chance)] += 1
+        counts[SPACE.neighbour((3, 0, 4, 1, 2, 2), 1, rng)] += 1
     assert set(counts) == set(SPACE.neighbours((3, 0, 4, 1, 2, 2), 1))
     assert min(counts.values()) > 130  # 200 expected of each of 24; 130 is 5 standard deviations away
 

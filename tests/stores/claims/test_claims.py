@@ -188,7 +188,7 @@ def test_the_holder_is_told(place: Place) -> None:
     assert (record.key, record.attempt, record.held, record.alive, record.owner) == (KEY, 1, False, False, None)
 
 
-def test_records_are_of_all_cells_in_order(place: Place) -> None:
+def test_records_are_of_all_trials_in_order(place: Place) -> None:
     claims = place.open(LONG)
     for key in ("b", "c", "a"):
         acquired(claims, key)
@@ -241,7 +241,7 @@ def test_a_claim_that_is_not_renewed_is_taken_over_and_its_late_result_does_not_
     taker = awaited(place.open(LONG))
     assert (taker.attempt, taker.generation) == (2, 2)
     for _ in range(2):
-        with pytest.raises(ClaimLost, match=f"cell {KEY} is lost: process {os.getpid()} on"):
+        with pytest.raises(ClaimLost, match=f"trial {KEY} is lost: process {os.getpid()} on"):
             late.renew()
         with pytest.raises(ClaimLost):
             late.confirm()
@@ -339,8 +339,8 @@ def test_a_stopped_owner_that_goes_on_learns_that_it_was_taken_over(place: Place
         taker.confirm()
 
 
-def test_of_many_that_race_for_a_cell_one_wins(place: Place) -> None:
-    keys = [f"cell{number}" for number in range(50)]
+def test_of_many_that_race_for_a_trial_one_wins(place: Place) -> None:
+    keys = [f"trial{number}" for number in range(50)]
     owners = [place.owner(LONG) for _ in range(2)]
     for owner in owners:
         assert owner.ask("race", []) == []  # up and ready

@@ -19,7 +19,7 @@ from harness.errors import InvalidConfiguration, UnknownName, UserError
 from harness.files import sha256, write_json
 from harness.stores.directory.run_directory import declare_invalid, write_ranking
 from harness.stores.directory.store import DirectoryStore, StoredRun
-from tests.stores.conftest import RESULT, cell
+from tests.stores.conftest import RESULT, trial
 
 Make = Callable[..., Path]
 
@@ -44,15 +44,15 @@ def agree(path: Path) -> None:
 def test_a_done_run_is_read_as_it_was_written(store: DirectoryStore, make_run: Make) -> None:
     path = make_run()
     run = only(store)
-    one = cell()
+    one = trial()
     assert (run.id, run.key, run.attempt) == (path.name, one.key, 1) and run.id.startswith(f"{one.key[:16]}-1-")
     assert (run.status, run.preset, run.overrides, run.superseded) == ("done", "tiny", {}, False)
-    assert run.cell == one.json() and run.result == RESULT and run.cost == {"wall_seconds": 1.0}
+    assert run.trial == one.json() and run.result == RESULT and run.cost == {"wall_seconds": 1.0}
     assert run.rankings == {one.ranking_key: {k: v for k, v in RESULT.items() if k != "observed"}}
     assert (run.start_time, run.fail_trace) == ("2026-01-02T03:04:05", None)
     assert store.predictions(run) == {3: 50.0, 7: 12.5}
     assert [(p["step"], p["value"]) for p in store.metrics(run)["train_loss"]] == [(1, 2.5), (2, 1.25)]
-    assert store.done(one.key) == run and store.done(cell(1).key) is None
+    assert store.done(one.key) == run and store.done(trial(1).key) is None
 
 
 def test_a_store_is_made_when_it_is_first_written_to(store: DirectoryStore, make_run: Make) -> None:
@@ -62,14 +62,14 @@ def test_a_store_is_made_when_it_is_first_written_to(store: DirectoryStore, make
 
 
 def test_attempts_are_counted_and_sorted_as_numbers(store: DirectoryStore) -> None:
-    ids = [store.create(cell(), "tiny", {}).id for _ in range(11)]
+    ids = [store.create(trial(), "tiny", {}).id for _ in range(11)]
     assert [run.id for run in store.runs()] == ids
     assert [run.attempt for run in store.runs()] == [*range(1, 12)]
 
 
 def test_two_processes_never_share_a_directory(store: DirectoryStore) -> None:
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda _: store.create(cell(), "tiny", {}).id, range(24)))
+        made = list(pool.map(lambda _: store.create(trial(), "tiny", {}).id, range(24)))
     assert len(set(made)) == 24
     assert not [path for path in store.path.iterdir() if path.name.startswith(".")]
 
@@ -83,7 +83,7 @@ def test_a_store_of_an_older_harness_is_read(store: DirectoryStore, make_run: Ma
     edit(older / "cell.json", lambda document: document | {"run_id": older.name})
     agree(older)
     assert (only(store).id, only(store).status) == (older.name, "done")
-    assert store.create(cell(), "tiny", {}).id.split("-")[1] == "2"
+    assert store.create(trial(), "tiny", {}).id.split("-")[1] == "2"
 
 
 def test_an_invalid_run_is_kept_and_does_not_count(store: DirectoryStore, make_run: Make) -> None:
@@ -93,16 +93,16 @@ def test_an_invalid_run_is_kept_and_does_not_count(store: DirectoryStore, make_r
         (older.name, None, True),
         (newer.name, "wrong data", False),
     ]
-    assert (found := store.done(cell().key)) is not None and found.id == older.name
+    assert (found := store.done(trial().key)) is not None and found.id == older.name
 
 
 def test_the_newer_done_run_counts(store: DirectoryStore, make_run: Make) -> None:
     make_run()
     newer = make_run(observe={"kendall_tau_every": 1}, result={"observed": {"kendall_tau": [[1, 0.25]]}})
-    store.create(cell(), "tiny", {})  # an attempt under way supersedes nothing
+    store.create(trial(), "tiny", {})  # an attempt under way supersedes nothing
     runs = store.runs()
     assert [(run.status, run.superseded) for run in runs] == [("done", True), ("done", False), ("running", False)]
-    found = store.done(cell().key)
+    found = store.done(trial().key)
     assert found is not None and store.path_of(found) == newer and not store.problems
 
 
@@ -123,7 +123,7 @@ def test_runs_that_disagree_are_a_problem_that_names_both(
 
 
 def test_what_was_recomputed_is_the_result_and_contradicts_nothing(store: DirectoryStore, make_run: Make) -> None:
-    config, own, further = cell().config.json(), cell().ranking_key, "0123456789abcdef"
+    config, own, further = trial().config.json(), trial().ranking_key, "0123456789abcdef"
     observed = {"observed": {"kendall_tau": [[1, 0.25]]}}
     older, newer = make_run(result=observed), make_run(result=observed)
     for path in (older, newer):
@@ -143,15 +143,15 @@ def test_a_run_that_contradicts_from_the_start_does_so_when_it_was_recomputed(
 ) -> None:
     make_run()
     newer = make_run(result={"kendall_tau": 0.25})
-    write_ranking(newer, cell().ranking_key, cell().config.json(), {"kendall_tau": 0.5}, {}, {})
+    write_ranking(newer, trial().ranking_key, trial().config.json(), {"kendall_tau": 0.5}, {}, {})
     store.runs()
     (problem,) = store.problems
-    assert "0.25" in problem.reason and "are runs of one cell, but ranking" in problem.reason
+    assert "0.25" in problem.reason and "are runs of one trial, but ranking" in problem.reason
 
 
 def test_further_rankings_are_read(store: DirectoryStore, make_run: Make) -> None:
     path = make_run()
-    config = cell(rank={"candidates": 5}).config.json()
+    config = trial(rank={"candidates": 5}).config.json()
     own = {"images": None, "batch_size": 256, "accuracies": {"9": 1.0}}
     write_ranking(path, "0123456789abcdef", config, {"kendall_tau": 0.75}, {}, own)
     elsewhere = own | {"images": 3, "accuracies": {"8": 2.0}}
@@ -163,7 +163,7 @@ def test_further_rankings_are_read(store: DirectoryStore, make_run: Make) -> Non
 
 def test_a_damaged_ranking_is_skipped_and_its_run_is_not(store: DirectoryStore, make_run: Make) -> None:
     path = make_run()
-    config = cell().config.json()
+    config = trial().config.json()
     for key in ("0" * 16, "1" * 16, "2" * 16):
         write_ranking(path, key, config, {}, {}, {"images": None, "batch_size": 256, "accuracies": {}})
     (path / "rankings" / f"{'0' * 16}.json").write_text('{"schema": 1, "res')
@@ -186,12 +186,12 @@ def truncate(path: Path) -> None:
 
 
 DAMAGES: dict[str, tuple[str, Callable[[Path], Any], str]] = {
-    "half-written cell": ("cell.json", truncate, "not whole JSON"),
-    "no cell": ("cell.json", Path.unlink, "missing"),
-    "a list for a cell": ("cell.json", lambda file: file.write_text("[]"), "no JSON object"),
-    "newer cell": ("cell.json", lambda file: edit(file, lambda d: d | {"schema": 3}), "schema 3"),
+    "half-written trial": ("cell.json", truncate, "not whole JSON"),
+    "no trial": ("cell.json", Path.unlink, "missing"),
+    "a list for a trial": ("cell.json", lambda file: file.write_text("[]"), "no JSON object"),
+    "newer trial": ("cell.json", lambda file: edit(file, lambda d: d | {"schema": 3}), "schema 3"),
     "no schema": ("cell.json", lambda file: edit(file, lambda d: {**d, "schema": None}), "does not say its schema"),
-    "another's cell": ("cell.json", lambda file: edit(file, lambda d: d | {"run_id": "x-1"}), "about run x-1"),
+    "another's trial": ("cell.json", lambda file: edit(file, lambda d: d | {"run_id": "x-1"}), "about run x-1"),
     "another identity": ("cell.json", lambda file: edit(file, lambda d: d | {"identity": {}}), "another identity"),
     "fields missing": ("cell.json", lambda file: file.write_text('{"schema": 1}'), "KeyError"),
     "half-written run": ("run.json", truncate, "not whole JSON"),
@@ -228,7 +228,7 @@ def test_a_damaged_run_is_named_and_skipped(store: DirectoryStore, make_run: Mak
     assert [run.id for run in store.runs()] == [whole.name]
     (problem,) = store.problems
     assert str(path) in problem.place and reason in problem.reason
-    assert store.done(cell().key) is None
+    assert store.done(trial().key) is None
     with pytest.raises(UserError, match=f"{path.name} is damaged"):
         store.find(path.name)
 
@@ -270,9 +270,9 @@ def test_a_store_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot read the store"):
         below.runs()
     with pytest.raises(UserError, match="cannot read the store"):
-        below.create(cell(), "tiny", {})
+        below.create(trial(), "tiny", {})
     with pytest.raises(UserError, match="cannot write to the store /proc/runs"):
-        DirectoryStore(Path("/proc/runs")).create(cell(), "tiny", {})
+        DirectoryStore(Path("/proc/runs")).create(trial(), "tiny", {})
 
 
 def test_a_run_without_a_last_word_of_ours_is_not_done(store: DirectoryStore, make_run: Make) -> None:
@@ -281,12 +281,12 @@ def test_a_run_without_a_last_word_of_ours_is_not_done(store: DirectoryStore, ma
     assert only(store).status == "running"  # this process, its owner, lives
     edit(path / "cell.json", lambda d: d | {"owner": d["owner"] | {"started": 1}})
     assert only(store).status == "lost"
-    assert store.done(cell().key) is None
+    assert store.done(trial().key) is None
 
 
 @pytest.mark.parametrize(("status", "expected"), [("FAILED", "failed"), ("INTERRUPTED", "interrupted")])
 def test_failed_and_interrupted_are_told_apart(store: DirectoryStore, status: str, expected: str) -> None:
-    directory = store.create(cell(), "demo", {"train.epochs": 3})
+    directory = store.create(trial(), "demo", {"train.epochs": 3})
     directory.write("run.json", {"status": status, "fail_trace": ["Traceback", "ValueError: no"]})
     run = only(store)
     assert (run.status, run.preset, run.overrides) == (expected, "demo", {"train.epochs": 3})
@@ -294,7 +294,7 @@ def test_failed_and_interrupted_are_told_apart(store: DirectoryStore, status: st
 
 
 def test_metrics_of_a_run_under_way_leave_out_a_half_written_point(store: DirectoryStore) -> None:
-    directory = store.create(cell(), "tiny", {})
+    directory = store.create(trial(), "tiny", {})
     assert store.metrics(only(store)) == {}
     directory.log_metric("train_loss", 1, 2.0)
     directory.log_metric("kendall_tau", 1, float("nan"))

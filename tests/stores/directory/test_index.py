@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from harness.stores.directory.index import INDEX
 from harness.stores.directory.reading import Damaged, summarise
 from harness.stores.directory.run_directory import (
-    CELL,
     COMPLETION,
     METRICS,
     PREDICTIONS,
     RANKINGS,
     RESULT,
     RUN,
+    TRIAL,
     WEIGHTS,
     declare_invalid,
     write_ranking,
@@ -34,9 +34,9 @@ from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import supersede
 from harness.stores.stored import Problem, StoredRun, stored_run
 from tests.stores.conftest import RESULT as OUTCOME
-from tests.stores.conftest import cell, finish
+from tests.stores.conftest import finish, trial
 
-FILES = (CELL, RUN, RESULT, METRICS, PREDICTIONS, WEIGHTS, COMPLETION, "invalid.json", "rankings/aa.json")
+FILES = (TRIAL, RUN, RESULT, METRICS, PREDICTIONS, WEIGHTS, COMPLETION, "invalid.json", "rankings/aa.json")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         (2, 0.0, "open"),
         (3, 0.4, "done"),
     ):
-        one = cell(seed)
+        one = trial(seed)
         directory = store.create(one, "tiny", {})
         if status == "done":
             finish(directory, one, OUTCOME | {"kendall_tau": tau})
@@ -170,17 +170,17 @@ def shard_of(path: Path) -> str:
 def test_only_what_changed_is_read_and_only_its_shard_written(
     store: DirectoryStore, make_run: Callable[..., Path]
 ) -> None:
-    seeds = [*{cell(seed).key[:2]: seed for seed in range(9)}.values()][:4]
+    seeds = [*{trial(seed).key[:2]: seed for seed in range(9)}.values()][:4]
     paths = [make_run(seed) for seed in seeds]
     assert {path.name for path in paths} < {name.partition("/")[0] for name in opened(store)}
     before = shards(store)
     assert opened(store) == {f"{INDEX}/{shard_of(path)}" for path in paths}
-    assert opened(store, cell(seeds[2]).key) == {f"{INDEX}/{shard_of(paths[2])}"}
+    assert opened(store, trial(seeds[2]).key) == {f"{INDEX}/{shard_of(paths[2])}"}
     assert shards(store) == before
 
     declare_invalid(paths[1], "wrong data")
     newest = make_run(seeds[2])
-    read = {name for name in opened(store, cell(seeds[2]).key) if not name.startswith(INDEX)}
+    read = {name for name in opened(store, trial(seeds[2]).key) if not name.startswith(INDEX)}
     assert {name.partition("/")[0] for name in read} == {newest.name}
     assert {name for name, there in shards(store).items() if there != before[name]} == {shard_of(newest)}
     read = {name for name in opened(store) if not name.startswith(INDEX)}
@@ -208,10 +208,10 @@ def test_readers_and_those_who_remove_the_index_do_not_disturb_each_other(
 def test_what_has_not_ended_or_is_damaged_is_read_every_time(
     store: DirectoryStore, make_run: Callable[..., Path]
 ) -> None:
-    under_way = store.create(cell(7), "tiny", {})
+    under_way = store.create(trial(7), "tiny", {})
     assert [run.status for run in store.runs()] == ["running"]
     assert not (store.path / INDEX).exists()
-    finish(under_way, cell(7), OUTCOME)
+    finish(under_way, trial(7), OUTCOME)
     damaged = make_run(8)
     (damaged / PREDICTIONS).unlink()
     for _ in range(2):

@@ -27,7 +27,7 @@ from harness.stores.mongo.projection import project
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import sync, unsynced
 from tests.mongod import Mongod, free_port
-from tests.stores.conftest import RESULT, TIME, cell, finish
+from tests.stores.conftest import RESULT, TIME, finish, trial
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]
@@ -72,8 +72,8 @@ def of_nas(server: Mongod, user: str, password: str = ENCODED) -> str:
 
 
 def start(store: DirectoryStore) -> tuple[RunDirectory, DirectoryObserver]:
-    directory = store.create(cell(), "tiny", {})
-    return directory, DirectoryObserver(directory, cell().config.json(), {})
+    directory = store.create(trial(), "tiny", {})
+    return directory, DirectoryObserver(directory, trial().config.json(), {})
 
 
 def eventually(holds: Callable[[], bool]) -> None:
@@ -93,7 +93,7 @@ def test_a_mirror_follows_its_run(store: DirectoryStore, mongod: str, mongo_data
     mirror.heartbeat_event({}, "", TIME, None)
     eventually(lambda: mongo_database["metrics"].count_documents({"steps": 7}) == 1)
     (directory.path / "metrics.jsonl").unlink()
-    finish(directory, cell(), RESULT)
+    finish(directory, trial(), RESULT)
     assert mirror.close() and mirror.error is None
     assert MongoStore(mongo_database).runs() == store.runs() and unsynced(store, mongo_database) == []
     assert mirror.close()
@@ -105,7 +105,7 @@ def test_a_run_without_a_server_goes_on(store: DirectoryStore, caplog: pytest.Lo
     with caplog.at_level(logging.WARNING):
         mirror = Mirror(directory.path, uri, every=0.01)
         mirror.heartbeat_event({}, "", TIME, None)
-        finish(directory, cell(), RESULT)
+        finish(directory, trial(), RESULT)
         mirror.completed_event(TIME, RESULT)
         began = time.monotonic()
         assert not mirror.close(wait=5.0)
@@ -123,7 +123,7 @@ def test_a_server_that_stands_still_holds_nobody_up(store: DirectoryStore, serve
         eventually(lambda: client["nas"]["runs"].count_documents({"harness.revision": {"$gt": 0}}) == 1)
         os.kill(server.pid, signal.SIGSTOP)
         try:
-            finish(directory, cell(), RESULT)
+            finish(directory, trial(), RESULT)
             began = time.monotonic()
             assert not mirror.close(wait=1.0)
             assert time.monotonic() - began < 10
@@ -139,8 +139,8 @@ def test_a_server_that_stands_still_holds_nobody_up(store: DirectoryStore, serve
 def test_a_server_killed_while_it_stores_a_run_has_it_once_in_the_end(
     megabytes: int, kills: int, store: DirectoryStore, server: Mongod
 ) -> None:
-    directory = store.create(cell(), "tiny", {})
-    finish(directory, cell(), RESULT)
+    directory = store.create(trial(), "tiny", {})
+    finish(directory, trial(), RESULT)
     directory.write_weights(lambda file: file.write(os.urandom(megabytes << 20)))
     (directory.path / "completion.json").unlink()
     directory.complete()
@@ -179,7 +179,7 @@ def test_a_mirror_goes_on_when_the_server_is_back(store: DirectoryStore, server:
         eventually(lambda: mirror.error is not None)
         server.start()
         (directory.path / "metrics.jsonl").unlink()
-        finish(directory, cell(), RESULT)
+        finish(directory, trial(), RESULT)
         assert mirror.close() and mirror.error is None
         assert MongoStore(client["nas"]).runs() == store.runs()
 

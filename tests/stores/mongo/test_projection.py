@@ -21,13 +21,13 @@ from harness.files import write_json
 from harness.owner import start_ticks
 from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.run_directory import (
-    CELL,
     COMPLETION,
     INFO,
     LOG,
     METRICS,
     POINTS,
     SOURCES,
+    TRIAL,
     WEIGHTS,
     RunDirectory,
     declare_invalid,
@@ -39,7 +39,7 @@ from harness.stores.mongo.projection import project, revision
 from harness.stores.mongo.snapshot import INLINE
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import unsynced
-from tests.stores.conftest import RESULT, TIME, cell, finish
+from tests.stores.conftest import RESULT, TIME, finish, trial
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]
@@ -56,8 +56,8 @@ def counts(database: Mongo) -> dict[str, int]:
 
 def begin(store: DirectoryStore) -> tuple[RunDirectory, DirectoryObserver]:
     """A run of this process that goes on."""
-    directory = store.create(cell(), "tiny", {})
-    observer = DirectoryObserver(directory, cell().config.json(), {"key": cell().key})
+    directory = store.create(trial(), "tiny", {})
+    observer = DirectoryObserver(directory, trial().config.json(), {"key": trial().key})
     info = {"name": "cell", "mainfile": "experiment.py"}
     observer.started_event(info, "train_rank_judge", {}, TIME, {}, {}, None)
     (directory.path / LOG).write_text("begun\n")
@@ -66,14 +66,14 @@ def begin(store: DirectoryStore) -> tuple[RunDirectory, DirectoryObserver]:
 
 def give_to(directory: RunDirectory, owner: dict[str, Any]) -> None:
     """Another process's run."""
-    document = json.loads((directory.path / CELL).read_text())
-    write_json(directory.path / CELL, document | {"owner": document["owner"] | owner})
+    document = json.loads((directory.path / TRIAL).read_text())
+    write_json(directory.path / TRIAL, document | {"owner": document["owner"] | owner})
 
 
 def rank(path: Path, key: str, tau: float = 0.75, predictions: int = 1) -> None:
     accuracies = {str(number): 12.5 for number in range(predictions)}
     own = {"images": None, "batch_size": 256, "accuracies": accuracies}
-    write_ranking(path, key, cell().config.json(), {"kendall_tau": tau}, {}, own)
+    write_ranking(path, key, trial().config.json(), {"kendall_tau": tau}, {}, own)
 
 
 def test_a_document_is_what_sacreds_tools_need(make_run: Make, mongo_database: Mongo) -> None:
@@ -81,7 +81,7 @@ def test_a_document_is_what_sacreds_tools_need(make_run: Make, mongo_database: M
     number = project(path, mongo_database)
     run = mongo_database["runs"].find_one({"_id": number})
     assert run is not None and number == 1
-    assert run["status"] == "COMPLETED" and run["config"] == cell().config.json() and run["result"] == RESULT
+    assert run["status"] == "COMPLETED" and run["config"] == trial().config.json() and run["result"] == RESULT
     assert run["start_time"] == run["stop_time"] == run["heartbeat"] == TIME
     assert run["experiment"]["name"] == "cell" and run["experiment"]["sources"] == []
     assert run["captured_out"] == "trained\n" and isinstance(run["host"]["hostname"], str)
@@ -148,7 +148,7 @@ def test_an_older_state_never_replaces_a_newer(store: DirectoryStore, tmp_path: 
     directory.log_metric("train_loss", 1, 2.5)
     older = tmp_path / "older" / directory.id
     shutil.copytree(directory.path, older)
-    finish(directory, cell(), RESULT)
+    finish(directory, trial(), RESULT)
     project(directory.path, mongo_database)
     before = everything(mongo_database)
     project(older, mongo_database)
@@ -165,7 +165,7 @@ def test_copies_with_different_rankings_give_all_of_them(make_run: Make, tmp_pat
         project(one, mongo_database)
     database = MongoStore(mongo_database)
     (run,) = database.runs()
-    assert list(run.rankings) == [cell().ranking_key, "0" * 16, "1" * 16]
+    assert list(run.rankings) == [trial().ranking_key, "0" * 16, "1" * 16]
     assert len(database.predictions(run)) == 20_000
     before = everything(mongo_database)
     for one in (copy, path):
@@ -182,14 +182,14 @@ def test_a_recomputed_result_is_mirrored_whatever_another_copy_has(
     copy = tmp_path / "elsewhere" / path.name
     shutil.copytree(path, copy)
     project(path, mongo_database)
-    own, further = (path, cell().ranking_key), (copy, "0" * 16)
+    own, further = (path, trial().ranking_key), (copy, "0" * 16)
     for folder, key in (own, further) if recomputed_first else (further, own):
         rank(folder, key)
     for folder in (path, copy) if mirrored_first else (copy, path):
         project(folder, mongo_database)
     (here,), (run,) = DirectoryStore(path.parent).runs(), MongoStore(mongo_database).runs()
     assert run.result == here.result == RESULT | {"kendall_tau": 0.75}
-    assert list(run.rankings) == [cell().ranking_key, "0" * 16]
+    assert list(run.rankings) == [trial().ranking_key, "0" * 16]
 
 
 def test_copies_projected_at_once_lose_nothing(make_run: Make, tmp_path: Path, mongo_database: Mongo) -> None:
@@ -260,10 +260,10 @@ def test_weights_above_the_limit_stay_in_the_directory(make_run: Make, mongo_dat
 
 def test_sources_are_shared_by_runs(store: DirectoryStore, mongo_database: Mongo) -> None:
     for seed in range(2):
-        directory = store.create(cell(seed), "tiny", {})
+        directory = store.create(trial(seed), "tiny", {})
         (directory.path / SOURCES).mkdir()
         (directory.path / SOURCES / "spos.py").write_text("# a method\n")
-        finish(directory, cell(seed), RESULT)
+        finish(directory, trial(seed), RESULT)
         project(directory.path, mongo_database)
     first, second = (run["experiment"]["sources"] for run in mongo_database["runs"].find())
     assert first == second == [["spos.py", first[0][1]]] and isinstance(first[0][1], ObjectId)
@@ -308,16 +308,16 @@ def test_replaced_and_left_over_files_go(store: DirectoryStore, mongo_database: 
     # Somebody was killed while writing a log that is no longer the log.
     stray = gridfs.file_id(directory.id, LOG, "0" * 64)
     mongo_database["fs.chunks"].insert_one({"files_id": stray, "n": 0, "data": b"half"})
-    finish(directory, cell(), RESULT)
+    finish(directory, trial(), RESULT)
     project(directory.path, mongo_database)
     assert sorted(file["filename"] for file in mongo_database["fs.files"].find()) == ["predictions.json", "weights.pt"]
     assert counts(mongo_database)["fs.chunks"] == 2
 
 
 def test_whatever_a_run_says_can_be_stored(store: DirectoryStore, mongo_database: Mongo) -> None:
-    directory = store.create(cell(), "tiny", {})
+    directory = store.create(trial(), "tiny", {})
     odd = {"a.b": {"$set": 2**70}, "\0": "\ud800", "x": [float("inf"), {"c.d": None}]}
-    finish(directory, cell(), RESULT)
+    finish(directory, trial(), RESULT)
     (directory.path / INFO).write_text(json.dumps(odd))
     (directory.path / LOG).write_bytes(b"\xff\0\r\n")
     (directory.path / COMPLETION).unlink()
@@ -348,9 +348,9 @@ def test_a_damaged_directory_is_not_mirrored(make_run: Make, mongo_database: Mon
 
 
 def test_damaged_weights_are_not_mirrored(store: DirectoryStore, mongo_database: Mongo) -> None:
-    directory = store.create(cell(), "tiny", {})
+    directory = store.create(trial(), "tiny", {})
     directory.write_weights(lambda file: file.write(b"w" * 2_000_000))
-    finish(directory, cell(), RESULT)
+    finish(directory, trial(), RESULT)
     directory.write_weights(lambda file: file.write(b"w" * 2_000_000))
     (directory.path / COMPLETION).unlink()
     directory.complete()
@@ -382,7 +382,7 @@ def test_long_curves_and_outputs_are_stored_and_read_back(store: DirectoryStore,
     (curve,) = mongo_database["metrics"].find()
     assert (curve["thinned"], curve["points"], len(curve["values"])) == (True, 400_000, 100_000)
     assert (curve["steps"][0], curve["steps"][-1], curve["values"][-1]) == (0, 399_999, 399_999 / 7)
-    observer = DirectoryObserver(directory, cell().config.json(), {})
+    observer = DirectoryObserver(directory, trial().config.json(), {})
     directory.write_result(RESULT, {"wall_seconds": 1.0})
     directory.write("predictions.json", {"schema": 1, "images": None, "batch_size": 256, "accuracies": {}})
     (directory.path / LOG).write_text(output)

@@ -17,9 +17,9 @@ from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.reading import summarise
 from harness.stores.directory.run_directory import (
     ABSENT,
-    CELL,
     COMPLETION,
     INVALID,
+    TRIAL,
     WEIGHTS,
     declare_invalid,
     write_ranking,
@@ -32,7 +32,7 @@ from harness.stores.mongo.store import MongoStore
 from harness.stores.upkeep.archive import export_runs
 from harness.stores.upkeep.importing import import_into_directory
 from tests.stored_runs import forge
-from tests.stores.conftest import RESULT, TIME, cell, finish
+from tests.stores.conftest import RESULT, TIME, finish, trial
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]
@@ -54,17 +54,17 @@ def test_both_stores_give_equal_answers(store: DirectoryStore, make_run: Make, m
     make_run()
     newer = make_run(result={"kendall_tau": 0.25})  # differs from the first: a problem
     ranked = make_run(1)
-    write_ranking(ranked, "0123456789abcdef", cell(1).config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
-    write_ranking(ranked, "f" * 16, cell(1).config.json(), {"kendall_tau": 0.5}, {}, PREDICTIONS)
+    write_ranking(ranked, "0123456789abcdef", trial(1).config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    write_ranking(ranked, "f" * 16, trial(1).config.json(), {"kendall_tau": 0.5}, {}, PREDICTIONS)
     (ranked / "rankings" / f"{'f' * 16}.predictions.json").write_text("{}")  # damaged: another problem
     declare_invalid(make_run(2), "wrong data")
     for seed, end in enumerate(("running", "lost", "FAILED", "INTERRUPTED"), 3):
-        directory = store.create(cell(seed), "tiny", {"train.epochs": 1})
-        observer = DirectoryObserver(directory, cell(seed).config.json(), {})
+        directory = store.create(trial(seed), "tiny", {"train.epochs": 1})
+        observer = DirectoryObserver(directory, trial(seed).config.json(), {})
         directory.log_metric("train_loss", 1, 0.5)
         if end == "lost":
-            document = json.loads((directory.path / CELL).read_text())
-            write_json(directory.path / CELL, document | {"owner": document["owner"] | {"started": -1}})
+            document = json.loads((directory.path / TRIAL).read_text())
+            write_json(directory.path / TRIAL, document | {"owner": document["owner"] | {"started": -1}})
         elif end == "FAILED":
             observer.failed_event(TIME, ["ValueError\n"])
         elif end == "INTERRUPTED":
@@ -77,9 +77,9 @@ def test_both_stores_give_equal_answers(store: DirectoryStore, make_run: Make, m
     assert {run.status for run in runs} == {"done", "running", "lost", "failed", "interrupted"}
     assert [problem.reason for problem in database.problems] == [problem.reason for problem in store.problems]
     assert len(store.problems) == 2 and any(ranked.name in problem.place for problem in database.problems)
-    keys = {cell(0).key, cell(4).key, cell(9).key}
+    keys = {trial(0).key, trial(4).key, trial(9).key}
     assert database.runs(keys) == store.runs(keys) and len(database.runs(keys)) == 3
-    assert database.done(cell().key) == store.done(cell().key) is not None
+    assert database.done(trial().key) == store.done(trial().key) is not None
     assert database.find(newer.name) == store.find(newer.name)
     for run in runs:
         files = store.files(run)
@@ -92,7 +92,7 @@ def test_both_stores_give_equal_answers(store: DirectoryStore, make_run: Make, m
 
 def test_a_run_comes_back_as_it_was(make_run: Make, tmp_path: Path, mongo_database: Mongo) -> None:
     path = make_run()
-    write_ranking(path, "0123456789abcdef", cell().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    write_ranking(path, "0123456789abcdef", trial().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
     project(path, mongo_database)
     database = MongoStore(mongo_database)
     brought = database.fetch(path.name, tmp_path / "elsewhere")
@@ -109,7 +109,7 @@ def test_a_directory_that_is_there_gets_what_only_the_database_has(
     path = make_run()
     copy = tmp_path / "elsewhere" / path.name
     shutil.copytree(path, copy)
-    write_ranking(path, "0123456789abcdef", cell().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    write_ranking(path, "0123456789abcdef", trial().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
     project(path, mongo_database)
     database = MongoStore(mongo_database)
     database.invalidate(path.name, "wrong data")
@@ -122,10 +122,10 @@ def test_a_directory_that_is_there_gets_what_only_the_database_has(
 
 
 def test_a_directory_left_behind_is_replaced(store: DirectoryStore, tmp_path: Path, mongo_database: Mongo) -> None:
-    directory = store.create(cell(), "tiny", {})
+    directory = store.create(trial(), "tiny", {})
     behind = tmp_path / "elsewhere" / directory.id
     shutil.copytree(directory.path, behind)
-    finish(directory, cell(), RESULT)
+    finish(directory, trial(), RESULT)
     project(directory.path, mongo_database)
     assert MongoStore(mongo_database).fetch(directory.id, behind.parent) == behind
     assert contents(behind) == contents(directory.path) and list(behind.parent.iterdir()) == [behind]
@@ -181,7 +181,7 @@ def test_a_damaged_directory_is_mended_and_keeps_what_was_added(
 ) -> None:
     path = make_run()
     project(path, mongo_database)
-    write_ranking(path, "0123456789abcdef", cell().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    write_ranking(path, "0123456789abcdef", trial().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
     before = contents(path)
     (path / name).unlink() if gone else (path / name).write_bytes(before[name][:-4])
     assert not is_whole(path)

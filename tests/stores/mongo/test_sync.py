@@ -11,11 +11,11 @@ from typing import Any
 
 from pymongo.database import Database
 
-from harness.stores.directory.run_directory import CELL, declare_invalid, write_ranking
+from harness.stores.directory.run_directory import TRIAL, declare_invalid, write_ranking
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import sync, unsynced
-from tests.stores.conftest import RESULT, cell, finish
+from tests.stores.conftest import RESULT, finish, trial
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]
@@ -30,7 +30,7 @@ def counts(database: Mongo) -> dict[str, int]:
 def test_every_run_is_brought_once(store: DirectoryStore, make_run: Make, mongo_database: Mongo) -> None:
     assert sync(store, mongo_database).runs == 0
     paths = [make_run(seed) for seed in range(3)]
-    store.create(cell(), "tiny", {})
+    store.create(trial(), "tiny", {})
     assert len(unsynced(store, mongo_database)) == 4
     told: list[tuple[int, int]] = []
     done = sync(store, mongo_database, report=lambda number, total: told.append((number, total)))
@@ -41,7 +41,7 @@ def test_every_run_is_brought_once(store: DirectoryStore, make_run: Make, mongo_
     before = counts(mongo_database)
     done = sync(store, mongo_database)
     assert (done.runs, done.projected, counts(mongo_database)) == (4, 0, before)
-    write_ranking(paths[1], "0123456789abcdef", cell().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    write_ranking(paths[1], "0123456789abcdef", trial().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
     assert unsynced(store, mongo_database) == [paths[1].name]
     assert sync(store, mongo_database).projected == 1
     assert MongoStore(mongo_database).runs() == store.runs()
@@ -69,7 +69,7 @@ def test_several_processes_sync_at_once(
 
 def test_what_fails_is_told_and_stops_nothing(store: DirectoryStore, make_run: Make, mongo_database: Mongo) -> None:
     broken, half, whole = make_run(), make_run(1), make_run(2)
-    (broken / CELL).write_text("{")
+    (broken / TRIAL).write_text("{")
     (half / "predictions.json").unlink()
     done = sync(store, mongo_database)
     assert (done.runs, done.projected) == (3, 1) and done.failed.keys() == {broken.name, half.name}
@@ -96,7 +96,7 @@ def test_copies_on_two_machines_come_to_agree(
     other = DirectoryStore(tmp_path / "elsewhere")
     shutil.copytree(store.path, other.path)
     for place, key in ((other, "0" * 16), (store, "1" * 16), (other, "2" * 16)):
-        write_ranking(place.path / path.name, key, cell().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+        write_ranking(place.path / path.name, key, trial().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
     for place in (store, other):
         sync(place, mongo_database)
     assert unsynced(store, mongo_database) == unsynced(other, mongo_database) == []
@@ -108,9 +108,9 @@ def test_copies_on_two_machines_come_to_agree(
 
 
 def test_a_run_that_ends_meanwhile_is_brought_again(store: DirectoryStore, mongo_database: Mongo) -> None:
-    directory = store.create(cell(), "tiny", {})
+    directory = store.create(trial(), "tiny", {})
     sync(store, mongo_database)
-    finish(directory, cell(), RESULT)
+    finish(directory, trial(), RESULT)
     assert unsynced(store, mongo_database) == [directory.id]
     sync(store, mongo_database)
     assert MongoStore(mongo_database).runs() == store.runs() and counts(mongo_database)["runs"] == 1
@@ -119,10 +119,10 @@ def test_a_run_that_ends_meanwhile_is_brought_again(store: DirectoryStore, mongo
 def test_a_copy_left_behind_adds_its_mark_and_is_in_step(
     store: DirectoryStore, tmp_path: Path, mongo_database: Mongo
 ) -> None:
-    directory = store.create(cell(), "tiny", {})
+    directory = store.create(trial(), "tiny", {})
     behind = DirectoryStore(tmp_path / "elsewhere")
     shutil.copytree(store.path, behind.path)
-    finish(directory, cell(), RESULT)
+    finish(directory, trial(), RESULT)
     sync(store, mongo_database)
     declare_invalid(behind.path / directory.id, "wrong data")
     assert unsynced(behind, mongo_database) == [directory.id]

@@ -25,15 +25,15 @@ from harness.stores.mongo.sync import sync
 from harness.stores.upkeep.checking import Finding, check_database, check_directory, examine, orphaned
 from harness.stores.upkeep.cleaning import (
     OF_DONE,
-    busy_cells,
+    busy_trials,
     checkpoints,
-    done_cells,
+    done_trials,
     old_claims,
     stale_index,
     unfinished,
 )
 from harness.stores.upkeep.mirror_checking import check_mirror
-from tests.stores.conftest import cell
+from tests.stores.conftest import trial
 
 MakeRun = Callable[..., Path]
 Mongo = Database[dict[str, Any]]
@@ -62,7 +62,7 @@ def age(path: Path, seconds: float) -> None:
 
 def test_a_whole_store_has_no_problems(store: DirectoryStore, make_run: MakeRun) -> None:
     ranked(make_run(0))
-    store.create(cell(1), "tiny", {})
+    store.create(trial(1), "tiny", {})
     assert list(check_directory(store)) == []
 
 
@@ -123,7 +123,7 @@ def test_a_newer_schema_is_said_to_be_newer(store: DirectoryStore, make_run: Mak
     assert "has schema 99; this version of the harness reads up to" in found.reason and found.repair is None
 
 
-def test_runs_of_one_cell_that_differ_are_duplicates(store: DirectoryStore, make_run: MakeRun) -> None:
+def test_runs_of_one_trial_that_differ_are_duplicates(store: DirectoryStore, make_run: MakeRun) -> None:
     make_run()
     assert list(check_directory(store)) == []
     make_run()  # the same once more is superseded, and no problem
@@ -131,11 +131,11 @@ def test_runs_of_one_cell_that_differ_are_duplicates(store: DirectoryStore, make
     make_run(result={"kendall_tau": 0.75})
     kinds = {kind for kind, _, _ in reasons(check_directory(store))}
     assert kinds == {"duplicate"}
-    assert "are runs of one cell, but ranking" in next(iter(check_directory(store))).reason
+    assert "are runs of one trial, but ranking" in next(iter(check_directory(store))).reason
 
 
 def test_a_damaged_list_of_points_of_an_unfinished_run_is_found(store: DirectoryStore) -> None:
-    directory = store.create(cell(), "tiny", {})
+    directory = store.create(trial(), "tiny", {})
     directory.log_metric("train_loss", 1, 0.5)
     (directory.path / "metrics.jsonl").write_text("{}}\n")
     assert [Path(problem.place).name for problem in examine(directory.path)] == ["metrics.jsonl"]
@@ -152,14 +152,14 @@ def test_claims_of_dead_owners_are_found_and_freed(store: DirectoryStore) -> Non
         claims = DirectoryClaims(folder)
         held = claims.acquire("cd" * 32)
         assert held and list(orphaned(claims, "here")) == []
-        assert busy_cells([claims], []) == {"ab" * 8, "cd" * 8}
+        assert busy_trials([claims], []) == {"ab" * 8, "cd" * 8}
         owner.send_signal(signal.SIGKILL)
         owner.wait()
     (found,) = orphaned(claims, "here")
     assert (found.kind, found.place) == ("claim", f"here: {'ab' * 8}") and f"process {owner.pid}" in found.reason
     assert found.repair and found.repair() == "freed"
     assert list(orphaned(claims, "here")) == [] and found.repair() is None
-    assert busy_cells([claims], []) == {"cd" * 8}
+    assert busy_trials([claims], []) == {"cd" * 8}
 
 
 def test_unfinished_things_are_leftovers_once_they_rest_and_their_writer_is_dead(
@@ -202,13 +202,13 @@ def test_checkpoints_are_leftovers_unless_somebody_uses_them(store: DirectorySto
     for name in [*names, f".{other}-1.checkpoint.1.1"]:
         (work / name).write_bytes(b"123")
     os.utime(work / names[0], (1, 1))  # from before it was done; the other is of a run that observes more
-    done = done_cells(store.runs())
+    done = done_trials(store.runs())
     found = {one.path.name: one.what for one in checkpoints(work, {busy}, done)}
     unused = "checkpoint that nobody uses"
     assert found == {names[0]: OF_DONE, names[1]: unused, names[2]: unused, f".{other}-1.checkpoint.1.1": unused}
 
 
-def test_old_claims_of_done_cells_and_an_index_of_no_run_go(store: DirectoryStore, make_run: MakeRun) -> None:
+def test_old_claims_of_done_trials_and_an_index_of_no_run_go(store: DirectoryStore, make_run: MakeRun) -> None:
     make_run(0)
     key = store.runs()[0].key
     claims = DirectoryClaims(store.path / "claims")
@@ -216,7 +216,7 @@ def test_old_claims_of_done_cells_and_an_index_of_no_run_go(store: DirectoryStor
         claim = claims.acquire(name)
         assert claim is not None
         claim.release()
-    done = done_cells(store.runs())
+    done = done_trials(store.runs())
     assert old_claims(store.path, done) == []
     age(store.path / "claims", 2 * DAY)
     found = old_claims(store.path, done)
@@ -306,7 +306,7 @@ def test_runs_of_others_and_weights_too_large_for_it_are_no_differences(
     make_run(0)
     sync(store, mongo_database, weights_max=3)
     other = DirectoryStore(store.path.with_name("other"))
-    elsewhere = other.create(cell(1), "tiny", {})
+    elsewhere = other.create(trial(1), "tiny", {})
     project(elsewhere.path, mongo_database)
     assert list(check_mirror(store, mongo_database)) == []
     # A run whose weights are declared absent here is compared without them.

@@ -27,7 +27,7 @@ from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Deviation, Spread
 from harness.training.separation import SeparatedMomentum
 from harness.training.supernet import SupernetTraining
-from harness.training.trial import run_cell
+from harness.training.trial import run_trial
 
 ALL = {"kendall_tau_every": 1, "subnets_every": 1, "spread": True, "gradient_similarity": True}
 
@@ -56,14 +56,14 @@ def training(clusters: str, dataset: DataSet, **momentum: Any) -> SupernetTraini
         source=component("methods.samplers").Uniform().bind(space, {}),
         factor=lambda path, progress: 1 - progress / 2,
         factor_depends_on_path=False,
-        chance=random.Random(0),
+        rng=random.Random(0),
         total_steps=40,
     )
 
 
 def test_deviation_against_the_definition() -> None:
-    chance = torch.Generator().manual_seed(0)
-    values = [[1e3 + torch.randn(2, 3, generator=chance), torch.randn(4, generator=chance)] for _ in range(30)]
+    rng = torch.Generator().manual_seed(0)
+    values = [[1e3 + torch.randn(2, 3, generator=rng), torch.randn(4, generator=rng)] for _ in range(30)]
     seen = Deviation(3)
     for number, (first, second) in enumerate(values):
         both = number % 3 == 0
@@ -90,7 +90,7 @@ def test_spread_of_an_epoch_against_a_slow_one(clusters: str, inactive: str, few
     gradients: dict[int, list[torch.Tensor]] = {}
     momenta: dict[int, list[torch.Tensor]] = {}
     for step in range(12):
-        path = made.source.draw(made.chance)
+        path = made.source.draw(made.rng)
         made.descend(loader.batch(step), [path], step)
         optimiser = made.momentum.of(made.clustering.of(path))
         for place, parameter in enumerate(parameters):
@@ -162,7 +162,7 @@ def test_gradient_similarity_against_one_path_at_a_time(few_digits: DataSet) -> 
 @pytest.mark.parametrize("method", ["spos", "fairnas", "fsnas"])
 def test_observing_changes_nothing_that_is_trained(method: str) -> None:
     more = {"method": method, "schedule": "calr", "clusters": "operation"}
-    plain, observed = run_cell(config(**more)), run_cell(config(**more, observe=ALL))
+    plain, observed = run_trial(config(**more)), run_trial(config(**more, observe=ALL))
     assert plain.supernets is not None and observed.supernets is not None
     for one, other in zip(plain.supernets.networks, observed.supernets.networks, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
@@ -202,7 +202,7 @@ def test_observed_subnets_are_of_three_sizes_and_typical(toy_project: Path) -> N
 
 def test_training_memory_leaves_out_what_only_measures() -> None:
     more = {"train": {"epochs": 2, "batch_size": 64}}
-    plain, observed = run_cell(config(**more)).cost, run_cell(config(**more, observe=ALL)).cost
+    plain, observed = run_trial(config(**more)).cost, run_trial(config(**more, observe=ALL)).cost
     assert isinstance(plain["training_memory_bytes"], int) and isinstance(observed["peak_memory_bytes"], int)
     assert 0 < plain["training_memory_bytes"] <= observed["peak_memory_bytes"] + 2**26
 
@@ -218,8 +218,8 @@ def test_time_to_measure_is_no_time_of_training(few_digits: DataSet) -> None:
     meter.measured_in_steps(spent)
     assert 0 < spent == meter.stages["observe"] < meter.stages["train"] + spent
     assert sum(meter.stages.values()) == pytest.approx(meter.seconds, abs=0.05)
-    assert set(run_cell(config(observe={"spread": True})).cost["stage_seconds"]) == {"train", "observe", "rank"}  # type: ignore[call-overload]
-    assert set(run_cell(config()).cost["stage_seconds"]) == {"train", "rank"}  # type: ignore[call-overload]
+    assert set(run_trial(config(observe={"spread": True})).cost["stage_seconds"]) == {"train", "observe", "rank"}  # type: ignore[call-overload]
+    assert set(run_trial(config()).cost["stage_seconds"]) == {"train", "rank"}  # type: ignore[call-overload]
 
 
 def test_unions_hold_what_each_wants() -> None:

@@ -24,11 +24,11 @@ from harness.study.configuration import Retraining, RunConfig
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Study
-from harness.study.trial import Cell
+from harness.study.trial import Trial
 from harness.training.cost import Meter
 from harness.training.stages.retrain import best_found, retrain, with_valid
 from harness.training.stages.standalone import StandaloneRecipe, train_standalone
-from harness.training.trial import Outcome, retrain_cell
+from harness.training.trial import Outcome, retrain_trial
 from tests.stored_runs import store_run
 from tests.stores.test_checkpoints import Record, Stop, checkpoint, seed_globals, toy, weights
 
@@ -82,7 +82,7 @@ def pieces(folder: Path, config: RunConfig, saves: int) -> tuple[Outcome, Record
         record = Record()
         with suppress(Stop):
             kept = checkpoint(folder, config, saves)
-            return retrain_cell(config, (1, 1, 0), watch=record.watch(), checkpoint=kept), record, number
+            return retrain_trial(config, (1, 1, 0), watch=record.watch(), checkpoint=kept), record, number
     raise AssertionError("it does not get on")
 
 
@@ -91,7 +91,7 @@ def test_stopped_again_and_again(saves: int, toy_project: Path, tmp_path: Path) 
     config = toy(retrain=RETRAIN)
     record = Record()
     seed_globals()
-    whole = retrain_cell(config, (1, 1, 0), watch=record.watch())
+    whole = retrain_trial(config, (1, 1, 0), watch=record.watch())
     resumed, other, number = pieces(tmp_path, config, saves)
     assert number > 2 and resumed.cost["resumed"] == number - 1
     assert json.dumps(resumed.result) == json.dumps(whole.result) and weights(resumed) == weights(whole)
@@ -104,7 +104,7 @@ def test_stopped_again_and_again(saves: int, toy_project: Path, tmp_path: Path) 
 
 def test_one_that_diverges_says_so(toy_project: Path) -> None:
     config = toy(retrain={**RETRAIN, "learning_rate": 1e30})
-    result = retrain_cell(config, (1, 1, 0)).result
+    result = retrain_trial(config, (1, 1, 0)).result
     assert result["diverged"] and result["retrained_accuracy"] is None
 
 
@@ -115,21 +115,21 @@ def test_a_search_without_a_best_has_nothing_to_retrain() -> None:
 
 def test_a_child_is_known_by_its_search_and_how_it_is_retrained() -> None:
     tiny = get_preset("tiny")
-    cosine, calr = (next(r.cell for r in expand(CHILD, tiny) if (r.row, r.seed) == (row, 1)) for row in (0, 1))
-    plain = next(r.cell for r in expand(Study("p", "P", [Row({"": ""})], []), tiny) if r.seed == 1)
+    cosine, calr = (next(r.trial for r in expand(CHILD, tiny) if (r.row, r.seed) == (row, 1)) for row in (0, 1))
+    plain = next(r.trial for r in expand(Study("p", "P", [Row({"": ""})], []), tiny) if r.seed == 1)
     assert cosine.start is not None and cosine.start.key == plain.key
     assert cosine.parent == f"{plain.key}-{plain.ranking_key}"
     assert len({cosine.key, calr.key, plain.key}) == 3
-    again = Cell.from_json(json.loads(json.dumps(cosine.json())))
+    again = Trial.from_json(json.loads(json.dumps(cosine.json())))
     assert again.key == cosine.key and again.parent == cosine.parent
-    other = expand(CHILD, tiny, overrides={"rank.candidates": 11})[0].cell
-    assert other.key != expand(CHILD, tiny)[0].cell.key  # another search may find another architecture
+    other = expand(CHILD, tiny, overrides={"rank.candidates": 11})[0].trial
+    assert other.key != expand(CHILD, tiny)[0].trial.key  # another search may find another architecture
 
 
 def test_configurations_that_do_not_retrain_say_nothing_of_it() -> None:
     assert "retrain" not in RunConfig().json()
-    assert "retrain" not in Cell(RunConfig()).identity()["versions"]
-    assert Cell(RunConfig()).parent is None and Cell(RunConfig()).start is None
+    assert "retrain" not in Trial(RunConfig()).identity()["versions"]
+    assert Trial(RunConfig()).parent is None and Trial(RunConfig()).start is None
 
 
 @pytest.mark.parametrize(
@@ -150,14 +150,14 @@ def test_bad_settings_are_refused(wrong: dict[str, Any], message: str) -> None:
 def test_overrides_of_retraining_need_a_row_that_retrains() -> None:
     tiny = get_preset("tiny")
     changed = expand(CHILD, tiny, seeds=1, overrides={"retrain.epochs": 7})
-    assert {r.cell.config.retrain and r.cell.config.retrain.epochs for r in changed} == {7}
+    assert {r.trial.config.retrain and r.trial.config.retrain.epochs for r in changed} == {7}
     with pytest.raises(InvalidConfiguration, match=r"no row of study p has retrain.epochs"):
         expand(Study("p", "P", [Row({"": ""})], []), tiny, overrides={"retrain.epochs": 7})
 
 
 def test_the_paper_retrains_cifar10_on_all_its_training_images() -> None:
     requests = expand(CHILD, get_preset("paper"), seeds=1)
-    seen = {r.dataset: r.cell.config.retrain for r in requests if r.row == 1}
+    seen = {r.dataset: r.trial.config.retrain for r in requests if r.row == 1}
     assert {name: settings.with_valid for name, settings in seen.items() if settings} == {
         "cifar10": True,
         "cifar100": False,
@@ -174,7 +174,7 @@ def test_a_plan_holds_the_search_once_and_before_its_children(tmp_path: Path) ->
         "cosine retraining seed 0",
         "calr retraining seed 0",
     ]
-    assert plan.work[1].cell.start is not None and plan.work[1].cell.start.key == plan.work[0].cell.key
+    assert plan.work[1].trial.start is not None and plan.work[1].trial.start.key == plan.work[0].trial.key
 
 
 def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -> None:
@@ -202,15 +202,15 @@ def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -
 def test_a_job_retrains_what_the_stored_search_found_and_fails_without_it(toy_project: Path, tmp_path: Path) -> None:
     from harness.execution.job import run_job
 
-    child = Cell.of(toy(retrain=RETRAIN))
+    child = Trial.of(toy(retrain=RETRAIN))
     assert child.start is not None
 
-    def run(cell: Cell, **more: Any) -> dict[str, Any]:
-        job = {"kind": "train", "cell": cell.json(), "store": str(tmp_path), "preset": "tiny", "overrides": {}}
+    def run(trial: Trial, **more: Any) -> dict[str, Any]:
+        job = {"kind": "train", "trial": trial.json(), "store": str(tmp_path), "preset": "tiny", "overrides": {}}
         return run_job({**job, "threads": 1, "device": "cpu", **more}, lambda report: None)
 
     refused = run(child)
-    assert refused["status"] == "failed" and "no done search of cell" in refused["error"]
+    assert refused["status"] == "failed" and "no done search of trial" in refused["error"]
     assert DirectoryStore(tmp_path).runs() == []  # nothing was begun
     search = run(child.start)
     retrained = run(child)
@@ -219,5 +219,5 @@ def test_a_job_retrains_what_the_stored_search_found_and_fails_without_it(toy_pr
     stored = DirectoryStore(tmp_path).done(child.key)
     assert stored is not None and stored.counts and child.ranking_key in stored.rankings
     assert run(child)["already"]
-    told = run(Cell.of(toy(retrain={**RETRAIN, "epochs": 1})), found=[2, 0, 1])
+    told = run(Trial.of(toy(retrain={**RETRAIN, "epochs": 1})), found=[2, 0, 1])
     assert told["result"]["top1"] == [2, 0, 1]

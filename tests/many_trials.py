@@ -1,4 +1,4 @@
-"""A user's folder for tests of sharing: the toy space, a study of many quick cells, and `run` as a process."""
+"""A user's folder for tests of sharing: the toy space, a study of many quick trials, and `run` as a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conftest import TOY
 REPOSITORY = Path(discovery.__file__).resolve().parents[2]
 
 STUDY = '''
-"""Cells of {milliseconds} milliseconds a step, as many as there are seeds, twice."""
+"""Trials of {milliseconds} milliseconds a step, as many as there are seeds, twice."""
 
 from harness.study import Column, Row, Study
 
@@ -26,7 +26,7 @@ toy = {{"space": "toy", "dataset": "toy", "benchmark": "toy", "rank.images": 50,
         "train.epochs": {epochs}, "train.batch_size": 20, "network.width": 2}}
 toy |= {{"method.name": "slow"}}
 rows = [Row({{"Schedule": name}}, toy | {{"schedule.name": name}}) for name in ("cosine", "calr")]
-study = Study("many", "Many cells", rows, [Column("τ", "kendall_tau")])
+study = Study("many", "Many trials", rows, [Column("τ", "kendall_tau")])
 '''
 
 SLOW = """
@@ -42,7 +42,7 @@ class Slow(Method):
 
     def paths(self, training):
         time.sleep({seconds})
-        return [training.source.draw(training.chance)]
+        return [training.source.draw(training.rng)]
 """
 
 
