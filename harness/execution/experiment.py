@@ -26,6 +26,7 @@ from harness.seeds import derive
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.study.trial import Trial
+from harness.training.profiling import during
 from harness.training.stages.train import Progress
 from harness.training.trial import Outcome, Watch, retrain_trial, run_trial
 
@@ -70,6 +71,7 @@ def sacred_run(
         seed_globals(config.seed)
         tau: list[float | None] = []
 
+        @during("logging")
         def metric(name: str, step: int, value: float) -> None:
             directory.log_metric(name, step, value)
             _run.log_scalar(name, value, step)
@@ -82,6 +84,7 @@ def sacred_run(
             print(f"epoch {step}/{steps}: loss {at.loss:.4f}" + (f", τ {latest:.4f}" if latest is not None else ""))
             progress({"event": "epoch", "step": step, "steps": steps, "loss": at.loss, "tau": latest})
 
+        @during("logging")
         def restored(points: list[dict[str, Any]]) -> None:
             directory.log_points(points)
             for point in points:
@@ -106,6 +109,7 @@ def sacred_run(
     return outcomes[0]
 
 
+@during("logging")
 def _store_outcome(trial: Trial, directory: RunDirectory, outcome: Outcome) -> None:
     directory.write_result(outcome.result, outcome.cost)
     directory.write(PREDICTIONS, predictions_document(trial.config.json(), numbered(trial, outcome)))

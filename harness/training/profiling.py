@@ -1,45 +1,26 @@
 """Where the time of a trial goes: a breakdown by phase in words, and a trace of a few steps for torch's viewers.
 
-Nothing in the engine knows of it. For as long as a trial is profiled, the functions that make up its phases
-are replaced by ones that keep the time; results stay the same bytes. What is done within another phase
-counts for the inner one only, so the parts add up to the whole.
+The code says where a phase begins and ends (`with phase("forward"):`); outside of `profiled` that costs next to
+nothing and does nothing. Results are the same bytes either way. Time within an inner phase counts for that one only,
+so the parts add up to the whole.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-PHASES: dict[str, tuple[str, ...]] = {
-    "data": ("harness.data.loader:DeviceLoader.batch", "harness.training.trial:DATASETS.get"),
-    "forward": ("harness.training.supernet:SupernetTraining.loss",),
-    "backward": ("torch:Tensor.backward",),
-    "update": (
-        "harness.training.separation:SeparatedMomentum.step",
-        "harness.training.separation:SeparatedMomentum.clear_gradients",
-    ),
-    "evaluate": ("harness.training.trial:predict", "harness.training.observers.curves:predict"),
-    "logging": (
-        "harness.stores.directory.run_directory:RunDirectory.log_metric",
-        "harness.stores.directory.run_directory:RunDirectory.write",
-        "harness.stores.directory.run_directory:RunDirectory.write_weights",
-        "harness.stores.directory.run_directory:RunDirectory.write_sources",
-        "harness.stores.directory.run_directory:RunDirectory.gather_metrics",
-        "harness.stores.directory.run_directory:RunDirectory.complete",
-        "harness.stores.directory.observer:DirectoryObserver.heartbeat_event",
-        "harness.stores.directory.observer:DirectoryObserver.started_event",
-        "harness.stores.checkpoints:Checkpoint.save",
-        "harness.stores.checkpoints:Checkpoint.load",
-    ),
-}
-"""By phase, the functions that belong to it, as "module:name"."""
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+PHASES = ("data", "forward", "backward", "update", "evaluate", "logging")
 
 OTHER = "other"
 """What belongs to no phase: building networks, planning paths, judging, Sacred itself."""
@@ -53,6 +34,35 @@ SKIPPED, TRACED = 5, 10
 BREAKDOWN, TRACE = "breakdown.txt", "trace.json.gz"
 PROFILES = "profiles"
 """The folder of a store beside its runs."""
+
+_active: list[_Profile] = []
+"""The profile of this process's trial, if it is profiled."""
+_NOTHING = contextlib.nullcontext()
+
+
+def phase(name: str) -> contextlib.AbstractContextManager[None]:
+    """Within, time counts for that phase (one of `PHASES`), if this process's trial is profiled."""
+    return _active[0].within(name) if _active else _NOTHING
+
+
+def during(name: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """The decorated function is all of one phase."""
+
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        @functools.wraps(function)
+        def within(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+            with phase(name):
+                return function(*arguments, **options)
+
+        return within
+
+    return decorate
+
+
+def step_done() -> None:
+    """A training step is done: the trace counts them."""
+    if _active:
+        _active[0].step()
 
 
 class Phases:
@@ -98,46 +108,33 @@ def profiled(folder: Path, title: str, device: torch.device) -> Iterator[None]:
     phases = Phases(functools.partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None)
     folder.mkdir(parents=True, exist_ok=True)
     tracer = _Tracer(folder / TRACE, device)
-    with contextlib.ExitStack() as stack:
-        stack.callback(lambda: (folder / BREAKDOWN).write_text(f"{phases.text(title)}\n\n{tracer.text()}\n"))
-        stack.callback(tracer.stop)
-        for phase, places in PHASES.items():
-            for place in places:
-                stack.enter_context(_kept(phases, phase, place, tracer))
-        yield
-
-
-@contextlib.contextmanager
-def _kept(phases: Phases, phase: str, place: str, tracer: _Tracer) -> Iterator[None]:
-    """Within, calls of the function are counted for the phase."""
-    module, _, path = place.partition(":")
-    *owners, name = path.split(".")
-    owner: Any = functools.reduce(getattr, owners, importlib.import_module(module))
-    inherited = name not in vars(owner)
-    original = getattr(owner, name)
-    step_ends = place.endswith("SeparatedMomentum.step")
-
-    @functools.wraps(original)
-    def kept(*arguments: Any, **options: Any) -> Any:
-        phases.enter(phase)
-        try:
-            with torch.profiler.record_function(f"harness: {phase}"):
-                return original(*arguments, **options)
-        finally:
-            phases.leave()
-            if step_ends:
-                phases.enter(_ITSELF)
-                tracer.step()
-                phases.leave()
-
-    setattr(owner, name, kept)
+    _active.append(_Profile(phases, tracer))
     try:
         yield
     finally:
-        if inherited:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, original)
+        _active.clear()
+        tracer.stop()
+        (folder / BREAKDOWN).write_text(f"{phases.text(title)}\n\n{tracer.text()}\n")
+
+
+@dataclass(frozen=True)
+class _Profile:
+    phases: Phases
+    tracer: _Tracer
+
+    @contextlib.contextmanager
+    def within(self, name: str) -> Iterator[None]:
+        self.phases.enter(name)
+        try:
+            with torch.profiler.record_function(f"harness: {name}"):
+                yield
+        finally:
+            self.phases.leave()
+
+    def step(self) -> None:
+        self.phases.enter(_ITSELF)
+        self.tracer.step()
+        self.phases.leave()
 
 
 class _Tracer:

@@ -20,6 +20,7 @@ from harness.documents import utc_text
 from harness.errors import DataError
 from harness.stores.checkpoints import Checkpoint
 from harness.training.cost import Meter
+from harness.training.profiling import phase
 from harness.training.stages.rank import Found, Predictions
 from harness.training.stages.train import Resumable
 
@@ -91,7 +92,8 @@ class TrialState:
 
     def start(self, course: Resumable) -> None:
         self.course = course
-        state = self.checkpoint.load()
+        with phase("logging"):
+            state = self.checkpoint.load()
         if state is None:
             return
         try:
@@ -127,16 +129,17 @@ class TrialState:
 
     def save(self) -> None:
         assert self.course is not None, "nothing has begun"
-        self.checkpoint.save(
-            {
-                "course": self.course.state(),
-                "observer": self.observer.state(),
-                "predictions": packed(self.predictions),
-                "points": self.points.state(),
-                "random": random_state(self.meter.device),
-                "meter": self.meter.state(),
-            }
-        )
+        with phase("logging"):
+            self.checkpoint.save(
+                {
+                    "course": self.course.state(),
+                    "observer": self.observer.state(),
+                    "predictions": packed(self.predictions),
+                    "points": self.points.state(),
+                    "random": random_state(self.meter.device),
+                    "meter": self.meter.state(),
+                }
+            )
 
 
 def packed(predictions: Mapping[tuple[int, ...], float]) -> list[torch.Tensor]:

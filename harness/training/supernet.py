@@ -26,6 +26,7 @@ from harness.errors import InvalidConfiguration
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Spread
 from harness.training.precision import autocast
+from harness.training.profiling import phase
 from harness.training.separation import SeparatedMomentum
 
 WEIGHTINGS = {
@@ -93,7 +94,8 @@ class SupernetTraining:
         similarity = self.similarity if self.similarity and step >= self.similarity.first_step else None
         if not self.network.training:  # it visits every module, hundreds of them
             self.network.train()
-        self.momentum.clear_gradients()
+        with phase("update"):
+            self.momentum.clear_gradients()
         if similarity is not None:
             similarity.begin()
         losses = []
@@ -102,23 +104,25 @@ class SupernetTraining:
             losses.append(loss.detach())
             if loss.requires_grad:  # a path that is zero throughout may train nothing
                 loss = loss * factor if weighted else loss
-                (loss if scaling is None else loss * scaling.scale).backward()  # type: ignore[no-untyped-call]
+                with phase("backward"):
+                    (loss if scaling is None else loss * scaling.scale).backward()  # type: ignore[no-untyped-call]
             if similarity is not None:
                 similarity.path_done()
         if similarity is not None:
             similarity.end()
-        if not weighted:
-            self.momentum.step(cluster, settings.learning_rate * factors[0])
-        elif self.weighting == "loss":
-            self.momentum.step(cluster, settings.learning_rate)
-        else:
-            mean = sum(factors) / len(factors)
-            self.momentum.step(cluster, settings.learning_rate, settings.weight_decay * mean)
+        with phase("update"):
+            if not weighted:
+                self.momentum.step(cluster, settings.learning_rate * factors[0])
+            elif self.weighting == "loss":
+                self.momentum.step(cluster, settings.learning_rate)
+            else:
+                mean = sum(factors) / len(factors)
+                self.momentum.step(cluster, settings.learning_rate, settings.weight_decay * mean)
         return torch.stack(losses)
 
     def loss(self, batch: Batch, path: Architecture) -> Tensor:
         """The training loss of one path."""
-        with autocast(self.precision, batch.images.device):
+        with phase("forward"), autocast(self.precision, batch.images.device):
             logits = self.network(batch.images, path)
             return functional.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
 

@@ -26,6 +26,7 @@ from harness.stores.checkpoints import Checkpoint
 from harness.study.configuration import RunConfig
 from harness.training.cost import Meter
 from harness.training.observers.curves import Observers
+from harness.training.profiling import phase
 from harness.training.stages.rank import (
     Judgement,
     Predictions,
@@ -188,7 +189,8 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
 
 
 def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark]:
-    dataset = DATASETS.get(config.dataset)()
+    with phase("data"):
+        dataset = DATASETS.get(config.dataset)()
     return dataset, benchmark_for(config.benchmark, config.space)
 
 

@@ -17,7 +17,7 @@ from harness.execution.job import run_job
 from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
-from harness.training.profiling import PHASES, TRACED, Phases, profiled
+from harness.training.profiling import PHASES, TRACED, Phases, phase, profiled
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +60,16 @@ def test_a_profiled_trial_gives_the_same_result_and_says_where_its_time_went(tri
     assert sum(event.get("name") == "harness: forward" and event.get("ph") == "X" for event in events) == TRACED
 
 
-def test_afterwards_everything_is_as_it_was(tmp_path: Path) -> None:
-    before = torch.Tensor.backward, DirectoryStore.__dict__.copy()
+def test_outside_of_a_profile_a_phase_does_nothing_and_an_error_ends_it(tmp_path: Path) -> None:
+    nothing = phase("forward")
     with pytest.raises(ZeroDivisionError), profiled(tmp_path, "title", torch.device("cpu")):
-        assert torch.Tensor.backward is not before[0]
-        raise ZeroDivisionError
-    assert torch.Tensor.backward is before[0]
+        assert phase("forward") is not nothing
+        with phase("forward"):
+            raise ZeroDivisionError
+    assert phase("forward") is nothing
     text = (tmp_path / "breakdown.txt").read_text()
     assert text.startswith("title\n") and "no trace" in text
+    assert next(line for line in text.splitlines() if line.startswith("forward")).split()[3] == "1"
 
 
 def test_an_inner_phase_counts_once() -> None:

@@ -24,6 +24,7 @@ from harness.metrics import complexity_bias, complexity_convergence, kendall_tau
 from harness.seeds import derive
 from harness.study.configuration import Ranking
 from harness.training.cost import Meter
+from harness.training.profiling import during
 from harness.training.stages.train import Supernets
 
 Predictions = dict[Architecture, float]
@@ -47,6 +48,7 @@ def evaluation(network: torch.nn.Module, batches: Sequence[torch.Tensor]) -> Log
 
 
 @torch.no_grad()
+@during("evaluate")
 def predict(
     supernets: Supernets,
     architectures: Iterable[Architecture],

@@ -29,6 +29,7 @@ from harness.training.cost import Meter
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Spread
 from harness.training.precision import Scaling
+from harness.training.profiling import phase, step_done
 from harness.training.separation import SeparatedMomentum
 from harness.training.supernet import SupernetTraining
 
@@ -229,8 +230,10 @@ def train(
             if course.step == epoch * steps_per_epoch:
                 training.begin_epoch()
             for step in range(course.step, (epoch + 1) * steps_per_epoch):
-                batch = loader.batch(step)
+                with phase("data"):
+                    batch = loader.batch(step)
                 path_losses = method.train_step(training, batch, step)
+                step_done()
                 course.losses.append(path_losses)
                 course.step = step + 1
                 meter.passes += len(path_losses)
