@@ -14,7 +14,14 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-PROJECT = Path(__file__).resolve().parents[1]
+ENGINE = Path(__file__).resolve().parent
+"""The package `harness`."""
+
+SHIPPED = ENGINE / "_shipped"
+"""In an installed wheel, the folders that are beside the engine in a checkout: methods, spaces, studies, reports."""
+
+PROJECT = SHIPPED if SHIPPED.is_dir() else ENGINE.parent
+"""Where these folders are."""
 
 
 @lru_cache(maxsize=1)
@@ -24,7 +31,9 @@ def describe() -> dict[str, Any]:
     Found out once a process. A server that forks workers calls it before the first fork: the commit is
     then that of the code which it has imported, whatever happens to the folder later.
     """
-    commit, dirty = git_state(PROJECT)
+    # An installed package has no commit; the folder it is installed in may be inside somebody's repository.
+    commit, dirty = (None, None) if SHIPPED.is_dir() else git_state(PROJECT)
+    installed = packages()
     return {
         "hostname": platform.node(),
         "os": [platform.system(), platform.platform()],
@@ -32,7 +41,8 @@ def describe() -> dict[str, Any]:
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "gpus": gpu_names(),
-        "packages": packages(),
+        "packages": installed,
+        "version": installed.get("nas-harness"),
         "commit": commit,
         "dirty": dirty,
     }

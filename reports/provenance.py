@@ -61,13 +61,15 @@ def _machine(run: StoredRun, store: Store) -> dict[str, Any]:
         record = json.loads(store.read(run, RUN))
     host, experiment = record.get("host") or {}, record.get("experiment") or {}
     repositories = experiment.get("repositories") or [{}]
-    commit, dirty = repositories[0].get("commit"), repositories[0].get("dirty")
+    commit, dirty, version = (repositories[0].get(key) for key in ("commit", "dirty", "version"))
+    gpus = (host.get("gpus") or {}).get("gpus") or []
     found = {
         "commit": f"{commit} (with changes)" if commit and dirty else commit,
+        "version": None if commit else version,
         "host": host.get("hostname"),
         "system": (host.get("os") or [None])[-1],
         "python": host.get("python_version"),
         "cpu": host.get("cpu"),
-        "gpus": ", ".join((host.get("gpus") or {}).get("gpus") or []),
+        "gpus": ", ".join(str(one.get("model")) if isinstance(one, dict) else str(one) for one in gpus),
     }
     return {name: value for name, value in found.items() if value}

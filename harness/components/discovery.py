@@ -24,6 +24,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from harness.environment import PROJECT
 from harness.errors import BrokenComponent, NameCollision, UserError
 
 ROOT = "harness_components"
@@ -34,7 +35,7 @@ _FOLDERS = ("methods", "spaces", "studies", "reports")
 # The engine's own components: these packages register themselves when imported.
 _BUILT_IN = ("harness.data.shipped",)
 _ADVICE = "Repair it, or put an underscore before its name: such files are not loaded."
-_BESIDE_THE_ENGINE = Path(__file__).resolve().parents[2]
+_BESIDE_THE_ENGINE = PROJECT
 
 
 class _State:
@@ -94,7 +95,7 @@ def _place() -> tuple[str, ...]:
 
 
 def component(path: str) -> ModuleType:
-    """One of our own component modules by its path, e.g. `component("spaces.nasbench201.classes")`."""
+    """One of our own component modules by its path, e.g. `component("methods.schedules")`."""
     folder, _, rest = path.partition(".")
     if folder not in _FOLDERS or not rest:
         raise UserError(f"{path!r} is no component; expected {', '.join(f'{f}.NAME' for f in _FOLDERS)}")

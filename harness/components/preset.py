@@ -97,7 +97,7 @@ class Preset:
 
 def register(preset: Preset) -> Preset:
     """Register a preset under its space and name."""
-    PRESETS.register(f"{preset.space}/{preset.name}", summary=preset.summary)(preset)
+    PRESETS.register(f"{preset.space}/{preset.name}", summary=preset.summary, stacklevel=2)(preset)
     return preset
 
 
@@ -107,7 +107,7 @@ def register_default(preset: Preset) -> Preset:
     `settings` is then the configuration's own default (space, data set, benchmark and the names of components), and
     `name` the scale of commands that name none. There is one default.
     """
-    PRESETS.register(_DEFAULT, summary=preset.summary)(preset)
+    PRESETS.register(_DEFAULT, summary=preset.summary, stacklevel=2)(preset)
     return preset
 
 

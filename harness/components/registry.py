@@ -55,23 +55,26 @@ class Registry(Generic[T]):
         self._before_lookup = before_lookup or (lambda: None)
 
     @overload
-    def register(self, name: str, *, summary: str = "") -> Callable[[T], T]: ...
+    def register(self, name: str, *, summary: str = "", stacklevel: int = 1) -> Callable[[T], T]: ...
 
     @overload
-    def register(self, name: str, *, lazy: str, summary: str = "") -> None: ...
+    def register(self, name: str, *, lazy: str, summary: str = "", stacklevel: int = 1) -> None: ...
 
-    def register(self, name: str, *, lazy: str | None = None, summary: str = "") -> Callable[[T], T] | None:
+    def register(
+        self, name: str, *, lazy: str | None = None, summary: str = "", stacklevel: int = 1
+    ) -> Callable[[T], T] | None:
         """Register the decorated thing, or with `lazy="module:attribute"` one to import when asked for.
 
         The summary is the thing's first docstring line unless given. A lazy module may be relative to
         the registering file's package (`".networks:Supernet"`). Raises `NameCollision` when the name is
         taken from another place; the same place may register again (a file that is loaded twice).
+        A function that registers for its caller says so with `stacklevel=2`.
         """
         if not isinstance(name, str) or not name:
             raise InvalidConfiguration(f'a {self.kind} is registered under a name: @register("name"), not @register')
         if lazy is not None and not all(lazy.partition(":")):
             raise InvalidConfiguration(f'{self.kind} {name!r}: lazy={lazy!r} is not "module:attribute"')
-        entry = self._entry(name, sys._getframe(1))
+        entry = self._entry(name, sys._getframe(stacklevel))
         if lazy is not None:
             self._add(replace(entry, lazy=lazy, summary=summary))
             return None

@@ -38,8 +38,8 @@ BATCH_NORMS = {
 class NetworkSettings:
     """The size of a network, shared by supernets and stand-alone networks of every space.
 
-    `width` and `depth` are what the space says they are (NAS-Bench-201: channels of the first stage,
-    cells a stage). `copies` networks that differ only in their weights run as one stacked network,
+    `width` and `depth` are what the space says they are (such as channels of the first stage,
+    and cells per stage). `copies` networks that differ only in their weights run as one stacked network,
     with the channels of their images side by side.
     """
 

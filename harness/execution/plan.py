@@ -138,7 +138,7 @@ def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str 
 
 
 def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset, kind: str) -> str:
-    """How a reader knows the trial: "SPOS CaLR seed 0"; `kind` where that alone would say something else."""
+    """How a reader knows the trial: "METHOD OPTION seed 0"; `kind` where that alone would say something else."""
     words = [name if value is True else value for name, value in labels.items() if value is not False]
     if len(preset.datasets) > 1:
         words.append(request.dataset)

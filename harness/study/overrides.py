@@ -40,7 +40,7 @@ def parse_updates(words: Iterable[str]) -> dict[str, Any]:
 
 
 def parse_only(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Filters: `method.name=spos,fairnas,seed=0` wants one of the first two names, and seed 0."""
+    """Filters: `train.epochs=10,20,seed=0` wants one of the two numbers of epochs, and seed 0."""
     wanted: dict[str, list[str]] = {}
     for text in texts:
         values: list[str] | None = None
@@ -50,7 +50,7 @@ def parse_only(texts: Iterable[str]) -> dict[str, list[str]]:
                 values = wanted.setdefault(key.strip(), [])
                 values.append(value.strip())
             elif values is None:
-                raise InvalidConfiguration(f"--only {text}: expected key=value,…, for instance method.name=spos")
+                raise InvalidConfiguration(f"--only {text}: expected key=value,…, for instance train.epochs=10")
             else:
                 values.append(piece.strip())
     return wanted

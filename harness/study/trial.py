@@ -18,14 +18,13 @@ from harness.components.benchmark import fingerprint
 from harness.components.registries import BENCHMARKS, DATASETS, SPACES
 from harness.components.registry import Registry
 from harness.documents import canonical
+from harness.environment import ENGINE, PROJECT
 from harness.errors import DataError
 from harness.study.configuration import COMPONENTS, Observe, RunConfig
 from harness.study.fingerprints import KNOWN_BY_MEANING, images_of, remembered_ranking
 
 if TYPE_CHECKING:
     pass
-
-_BESIDE_THE_ENGINE = Path(__file__).resolve().parents[2]
 
 TRAINING_VERSION = 1
 """Changes when the engine's training means something else for the same configuration.
@@ -186,7 +185,7 @@ def version(registry: Registry[Any], name: str) -> int | str:
 
 @lru_cache(maxsize=256)
 def _is_ours(file: Path) -> bool:
-    return any(file.is_relative_to(_BESIDE_THE_ENGINE / folder) for folder in ("harness", "methods", "spaces"))
+    return any(file.is_relative_to(folder) for folder in (ENGINE, PROJECT / "methods", PROJECT / "spaces"))
 
 
 @lru_cache(maxsize=256)

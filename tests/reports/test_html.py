@@ -31,7 +31,13 @@ STUDY = Study(
     figures=[Figure("bars", "Bars & more", [Bars("", TAU)])],
 )
 MADE = {
-    "host": {"hostname": "node7", "os": ["Linux", "Linux-6"], "python_version": "3.11.7", "cpu": "A", "gpus": {}},
+    "host": {
+        "hostname": "node7",
+        "os": ["Linux", "Linux-6"],
+        "python_version": "3.11.7",
+        "cpu": "A",
+        "gpus": {"gpus": [{"model": "G"}]},
+    },
     "experiment": {"repositories": [{"commit": "0123abc", "dirty": True}]},
 }
 
@@ -122,6 +128,7 @@ def test_every_value_leads_to_its_runs(store: Path, preset: Preset) -> None:
         machine = data["machines"][told["machine"]]
         if run.trial["config"]["seed"]:
             assert (machine["host"], machine["commit"]) == ("node7", "0123abc (with changes)")
+            assert machine["gpus"] == "G"
         else:
             assert machine == {}
     # What all have in common is there once.

@@ -59,7 +59,7 @@ class DirectoryObserver(RunObserver):
             "mainfile": ex_info["mainfile"],
             "sources": [[file.name, f"{SOURCES}/{file.name}"] for file in sorted(sources.glob("*"))],
             "dependencies": [f"{name}=={version}" for name, version in here["packages"].items()],
-            "repositories": [{"url": "", "commit": here["commit"], "dirty": here["dirty"]}],
+            "repositories": [{"url": "", "commit": here["commit"], "dirty": here["dirty"], "version": here["version"]}],
         }
         host = {
             "hostname": here["hostname"],

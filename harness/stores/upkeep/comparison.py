@@ -169,6 +169,8 @@ def _environment(side: Side) -> dict[str, Any]:
     found = {key: host[key] for key in ("hostname", "os", "python_version", "cpu", "cores", "gpus") if key in host}
     for repository in experiment.get("repositories", ()):
         found |= {"commit": repository["commit"], "changed files": repository["dirty"]}
+        if repository["commit"] is None:
+            found["version"] = repository.get("version")
     packages = (text.partition("==") for text in experiment.get("dependencies", ()))
     return flatten(found) | {name: version for name, _, version in packages}
 

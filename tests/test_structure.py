@@ -1,0 +1,116 @@
+"""The floor plan, kept by tests: levels without cycles, no torch in what plans and reads, names in their own rooms."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from harness.environment import ENGINE, PROJECT
+
+PACKAGES = {"components", "study", "training", "data", "truth", "execution", "stores", "cli"}
+FOUNDATIONS = {"errors", "seeds", "metrics", "documents", "files", "environment", "interruption", "owner"}
+COMPUTES = (
+    "harness.training",
+    "harness.data.loader",
+    "harness.truth.build",
+    "harness.truth.verify",
+    "harness.execution.job",
+    "harness.execution.experiment",
+    "harness.execution.assignment",
+    # Observers of Sacred's, at work in the training process.
+    "harness.stores.directory.observer",
+    "harness.stores.mongo.mirror",
+)
+"""What computes, and so may import torch and Sacred. All else plans, reads or keeps."""
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the engine, by its dotted name."""
+    files = sorted(ENGINE.rglob("*.py"))
+    return {".".join(file.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+
+
+def imports(file: Path) -> Iterator[str]:
+    """The modules that a file imports, inside functions too; what only types need does not count."""
+    pending: list[ast.AST] = [ast.parse(file.read_text())]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def room(module: str) -> str:
+    """The package of a module, or the module itself where it is directly in `harness`."""
+    return (module.split(".") + [""])[1]
+
+
+def test_packages_form_levels_without_cycles() -> None:
+    graph: dict[str, set[str]] = {}
+    for name, file in modules().items():
+        used = {room(one) for one in imports(file) if one.startswith("harness.")}
+        graph.setdefault(room(name), set()).update(used - {room(name)})
+    try:
+        levels = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"packages import each other: {' -> '.join(error.args[1])}")
+    assert levels.index("components") < levels.index("study") < levels.index("training") < levels.index("execution")
+    for foundation in FOUNDATIONS:
+        assert graph[foundation] <= FOUNDATIONS, f"{foundation} is a foundation and imports {graph[foundation]}"
+
+
+def test_planning_and_reading_import_no_torch() -> None:
+    light = [name for name in modules() if not name.startswith(COMPUTES) and not name.endswith("__main__")]
+    script = (
+        "import importlib, json, sys\n"
+        f"for name in {light!r}: importlib.import_module(name)\n"
+        "from harness.components.registries import REGISTRIES\n"
+        "for registry in REGISTRIES.values(): registry.names()\n"
+        "from harness.study.catalogue import all_studies\n"
+        "all_studies()\n"
+        "print(json.dumps(sorted({'torch', 'pandas', 'sacred'} & set(sys.modules))))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_the_top_level_is_the_architecture() -> None:
+    found = {path.name for path in ENGINE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert found == PACKAGES
+    assert len(list(ENGINE.glob("*.py"))) <= 12
+
+
+def test_no_module_is_longer_than_it_can_be_read() -> None:
+    content = [file for folder in ("harness", "methods", "spaces", "studies", "reports") for file in _python(folder)]
+    long = {str(file): lines for file in content if (lines := len(file.read_text().splitlines())) > 400}
+    assert not long
+
+
+def test_the_engine_names_no_method_space_or_data_set() -> None:
+    """Data sets that ship with the engine are in `harness/data`; all else is found through registries."""
+    names = re.compile(r"\b(nasbench201|nas-bench-201|cifar10|cifar100|fairnas|spos|fsnas)\b", re.IGNORECASE)
+    found = [
+        f"{file.relative_to(PROJECT)}:{number}: {line.strip()}"
+        for file in _python("harness")
+        if not file.is_relative_to(ENGINE / "data")
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if names.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+def _python(folder: str) -> list[Path]:
+    return sorted((PROJECT / folder).rglob("*.py"))
