@@ -1,4 +1,4 @@
-"""What is asked: studies, configurations, and the trials that they expand into. No torch.
+"""Studies, configurations, and the trials that they expand into. Imports no torch.
 
 A study file needs only what is exported here: `from harness.study import Column, Row, Study`.
 """
@@ -32,7 +32,7 @@ _ELSEWHERE = {"Request": "study", "Study": "study", "expand": "expansion"}
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when asked for: whatever needs one module of this package need not load the others.
+    # Import on first use: code that needs one module of this package does not load the others.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'layout')}"), name)

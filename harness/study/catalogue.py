@@ -16,7 +16,7 @@ def find_studies(name: str) -> list[Study]:
     """
     if name.endswith(".py") or Path(name).name != name:
         return studies_in(Path(name))
-    # By the file's name first: then a broken neighbour does no harm.
+    # By the file's name first, so that another, broken file does no harm.
     named = [file for file in study_files() if _stem(file) == name]
     if len(named) > 1:
         raise NameCollision(
@@ -46,7 +46,7 @@ def all_studies() -> list[Study]:
 
 
 def studies_in(file: Path) -> list[Study]:
-    """What one study file holds. Raises `BrokenComponent` if it does not import, `UserError` if it holds none."""
+    """The studies of one file. Raises `BrokenComponent` if it cannot be imported, `UserError` if it holds none."""
     module = load_file(file)
     bound = [module.study] if hasattr(module, "study") else getattr(module, "studies", None)
     if not isinstance(bound, list | tuple) or not bound or not all(isinstance(one, Study) for one in bound):

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from harness.components.option import added, document
 from harness.components.preset import default_preset
 from harness.components.registries import BENCHMARKS, CLUSTER_RULES, DATASETS, METHODS, SAMPLERS, SCHEDULES, SPACES
 from harness.components.registry import Registry
@@ -27,19 +28,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Network:
-    """The supernet's size; what width and depth mean is the space's business."""
+    """The supernet's size; the space defines what width and depth mean."""
 
     width: int = 16
     depth: int = 5
     batch_norm: str = "batch-statistics"
 
     def __post_init__(self) -> None:
-        NetworkSettings(width=self.width, depth=self.depth, batch_norm=self.batch_norm)  # checks them
+        NetworkSettings(width=self.width, depth=self.depth, batch_norm=self.batch_norm)  # checks the values
 
 
 @dataclass(frozen=True)
 class Training:
-    """How long and with what batches, and the points where the paper and its code differ."""
+    """Length and batches of training, and the settings in which the paper and its code differ."""
 
     epochs: int = 250
     batch_size: int = 64
@@ -48,8 +49,8 @@ class Training:
     weighting: str = "algorithm-2"
     """How paths of one step with different learning rates are combined; see `harness.training.supernet`."""
     label_smoothing: float = 0.0
-    precision: str = "float32"
-    """What passes are computed in: float32, bfloat16 or float16; see `harness.training.precision`."""
+    precision: str = added("float32")
+    """The number format of the passes: float32, bfloat16 or float16; see `harness.training.precision`."""
 
     def __post_init__(self) -> None:
         require(self.epochs >= 1, f"train.epochs must be at least 1, not {self.epochs}")
@@ -71,7 +72,7 @@ class Optimiser:
     """Settings of SGD. `inactive` says what happens to parameters that a step does not use.
 
     "untouched": their gradient is None and they stay as they are (Algorithms 1 to 3 update W(α)).
-    "decay": their gradient is zero once they have had one, so weight decay and momentum go on (the
+    "decay": their gradient is zero once they have had one, so weight decay and momentum continue (the
     released code under its pinned version of torch).
     """
 
@@ -100,7 +101,7 @@ class Optimiser:
 class Ranking:
     """Which architectures are ranked, on what, and how the ranking is judged.
 
-    `candidates`: "all", or how many random ones (the same for every run, whatever the truth says).
+    Random candidates are the same for every run and do not depend on the truth.
     The architectures that the selection rule picks are always ranked too.
     """
 
@@ -121,21 +122,21 @@ class Ranking:
     top_share: float | None = None
     """CB and C³ over this share of the best architectures by truth; null for neither."""
     top_sample: int | None = None
-    """Over how many of these, a fixed random sample; null for all of them."""
+    """The number of these in a fixed random sample; null for all of them."""
     complexity: str = "parameters"
     """How the complexity in CB and C³ is counted: one of the space's counts."""
 
     def truth_of(self, dataset: str) -> str:
-        """What judges a supernet that was trained on that data set."""
+        """The data set whose truth judges a supernet that was trained on `dataset`."""
         return self.truth or dataset
 
     def selects_on(self, dataset: str) -> str:
-        """By whose accuracies architectures are selected for a supernet that was trained on that data set."""
+        """The data set whose accuracies select architectures for a supernet that was trained on `dataset`."""
         return self.selection_on or self.truth_of(dataset)
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The results that are not asked for."""
+        """The results that are not requested."""
         return () if self.top1 else ("top1", "top1_accuracy")
 
     def __post_init__(self) -> None:
@@ -162,12 +163,12 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Observe:
-    """What is measured while training goes on. A stored run without it must be trained again to have it."""
+    """What is measured during training. A stored run without a measurement must be trained again to get it."""
 
     kendall_tau_every: int = 0
-    """Kendall's τ on the selected architectures after every so many epochs; 0 for never."""
+    """Epochs between two measurements of Kendall's τ on the selected architectures; 0 for never."""
     subnets_every: int = 0
-    """Validation loss and accuracy of a small, a medium and a large subnet after every so many epochs."""
+    """Epochs between two validations (loss and accuracy) of a small, a medium and a large subnet; 0 for never."""
     spread: bool = False
     """How much gradients and momentum buffers vary over the steps of each epoch; see `training/observers/spread.py`."""
     gradient_similarity: bool = False
@@ -179,7 +180,7 @@ class Observe:
             require(every >= 0, f"observe.{name} must not be negative, not {every}")
 
     def union(self, other: Observe) -> Observe:
-        """The least that holds both: τ after every 2 and every 3 epochs is τ after each."""
+        """The smallest setting that includes both: τ every 2 epochs and τ every 3 epochs give τ every epoch."""
         return Observe(
             kendall_tau_every=math.gcd(self.kendall_tau_every, other.kendall_tau_every),
             subnets_every=math.gcd(self.subnets_every, other.subnets_every),
@@ -189,13 +190,13 @@ class Observe:
 
     @property
     def judges(self) -> bool:
-        """Whether what is observed depends on how the run is ranked and judged."""
+        """Whether the observations depend on how the run is ranked and judged."""
         return bool(self.kendall_tau_every or self.subnets_every)
 
 
 @dataclass(frozen=True)
 class Retraining:
-    """How the best-ranked architecture is trained as a network of its own, at the supernet's width and depth.
+    """How the best-ranked architecture is trained as a stand-alone network, at the supernet's width and depth.
 
     The schedule is the default preset's unless one is named.
     """
@@ -207,12 +208,12 @@ class Retraining:
     momentum: float = 0.9
     weight_decay: float = 5e-4
     with_valid: bool = False
-    """Whether the images that ranked are trained on, too: where the benchmark's training set holds both."""
+    """Whether training also uses the ranking images: for benchmarks whose training set contains both."""
 
     def __post_init__(self) -> None:
         named = self.schedule if self.schedule.name else replace(self.schedule, name=default_name("schedule.name"))
         built = named.build(SCHEDULES, "retrain.schedule")
-        object.__setattr__(self, "schedule", Component(named.name, dataclasses.asdict(built)))
+        object.__setattr__(self, "schedule", Component(named.name, document(built)))
         for name in ("epochs", "batch_size"):
             require(getattr(self, name) >= 1, f"retrain.{name} must be at least 1, not {getattr(self, name)}")
         require(self.learning_rate > 0, f"retrain.learning_rate must be above 0, not {self.learning_rate}")
@@ -222,9 +223,9 @@ class Retraining:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that one run is determined by.
+    """Everything that determines one run.
 
-    A name that is not given is the one that the default preset has.
+    A name that is not given is taken from the default preset.
     """
 
     space: str = ""
@@ -239,13 +240,13 @@ class RunConfig:
     optimiser: Optimiser = Optimiser()
     rank: Ranking = Ranking()
     observe: Observe = Observe()
-    retrain: Retraining | None = None
-    """Not None in a trial that starts from the search of the same configuration without it."""
+    retrain: Retraining | None = added(None)
+    """Not None in a trial that starts from the search of the same configuration without `retrain`."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # Checked before anything runs, and typed and complete whichever way it was made: configurations
-        # that mean the same are equal, as objects and as text.
+        # Check everything before anything runs, and make it typed and complete: configurations with the same
+        # meaning are equal, as objects and as text.
         for key, kind in hints(RunConfig).items():
             value = getattr(self, key)
             if key in NAMES and value == "":
@@ -253,7 +254,7 @@ class RunConfig:
             if key in COMPONENTS:
                 component = as_component(value, key)
                 component = component if component.name else replace(component, name=default_name(f"{key}.name"))
-                value = Component(component.name, dataclasses.asdict(component.build(COMPONENTS[key], key)))
+                value = Component(component.name, document(component.build(COMPONENTS[key], key)))
             elif dataclasses.is_dataclass(value) and isinstance(value, kind):
                 value = read(type(value), vars(value), key)
             else:
@@ -268,28 +269,23 @@ class RunConfig:
         return read(cls, document, "")
 
     def with_valid(self, **values: Any) -> RunConfig:
-        """The same with other values, of the right types and checked by themselves: the rest is not checked again."""
+        """A copy with other values, which must have the right types and be valid: nothing is checked again."""
         changed = object.__new__(RunConfig)
         vars(changed).update(vars(self), **values)
         return changed
 
     def json(self) -> dict[str, Any]:
-        """Plain JSON types, components flattened to their name and all their options.
+        """Plain JSON types, components flattened to their name and their options.
 
-        Without retraining, and in full precision, there is no word of these: configurations that were stored before
-        they existed stay as they are.
+        Fields and options that were added later are left out while they have their default
+        (`harness.components.option`): configurations that were stored before they existed keep their text.
         """
-        plain = dataclasses.asdict(self)
+        plain: dict[str, Any] = json.loads(json.dumps(document(self)))
         for key in COMPONENTS:
             plain[key] = _flat(plain[key])
-        if self.train.precision == Training.precision:
-            del plain["train"]["precision"]
-        if self.retrain is None:
-            del plain["retrain"]
-        else:
+        if "retrain" in plain:
             plain["retrain"]["schedule"] = _flat(plain["retrain"]["schedule"])
-        document: dict[str, Any] = json.loads(json.dumps(plain))
-        return document
+        return plain
 
     def canonical(self) -> str:
         """Canonical JSON: equal configurations give equal text."""
@@ -297,7 +293,7 @@ class RunConfig:
 
 
 def default_name(key: str) -> str:
-    """What the default preset has at that key: the name of a space, data set, benchmark or component."""
+    """The value of the default preset at that key: the name of a space, data set, benchmark or component."""
     return str(default_preset().settings[key])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.components.method import Method
 from harness.components.preset import Preset
@@ -14,22 +14,23 @@ from harness.components.registry import Registry
 from harness.errors import InvalidConfiguration
 from harness.seeds import make_rng
 from harness.study.configuration import COMPONENTS, Retraining, RunConfig, default_name
-from harness.study.fingerprints import are_here, can_be_judged, remember_images, remember_rankings
+from harness.study.fingerprints import HERE, Fingerprints, Recorded, are_here, can_be_judged
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
 
-if TYPE_CHECKING:
-    from harness.stores.stored import StoredRun
-
 
 def expand(
-    study: Study, preset: Preset, seeds: int | None = None, overrides: Mapping[str, Any] | None = None
+    study: Study,
+    preset: Preset,
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    known: Fingerprints = HERE,
 ) -> list[Request]:
     """All requests of a study under a preset.
 
     An override of a component's option applies to the rows whose component has it, and rows that set an
     overridden key to another value are left out: they are about something else. An override that fits no
-    row is an error. Raises `InvalidConfiguration` on anything that could not run.
+    row is an error. Raises `InvalidConfiguration` for anything that cannot run.
     """
     overrides = dotted(overrides or {})
     requests = []
@@ -43,18 +44,18 @@ def expand(
         _explain(study, overrides)
         clashing = sorted({key for _, own in rows for key in own if key in overrides})
         raise InvalidConfiguration(
-            f"every row of study {study.name} sets {', '.join(clashing)} itself, to another value than asked for"
+            f"every row of study {study.name} sets {', '.join(clashing)} to another value than the override"
         )
     default = RunConfig().json()
     for number, settings in kept:
         for dataset in preset.datasets:
             if preset.trained_on not in (None, dataset) and any(key.startswith("retrain.") for key in settings):
-                continue  # what is trained on one data set has no accuracy on another
+                continue  # a network retrained on one data set has no accuracy on another
             config, fitting = _configured(copy.deepcopy(default), preset, dataset, settings, overrides)
             points = study.rows[number].points
             config = _with_curves(config, {key: count for key, count in points.items() if key not in overrides})
             unused -= fitting
-            first = Trial.of(config)
+            first = Trial.of(config, known)
             for seed in range(preset.seeds if seeds is None else seeds):
                 requests.append(Request(study.name, number, dataset, seed, first.with_seed(seed), bool(overrides)))
     if unused:
@@ -66,10 +67,10 @@ def expand(
 def _configured(
     document: dict[str, Any], preset: Preset, dataset: str, settings: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> tuple[RunConfig, set[str]]:
-    """The default made a row's configuration on one of the preset's data sets, and the overrides that concern it.
+    """The configuration of a row on one of the preset's data sets, and the overrides that apply to it.
 
-    The row's settings stand over the preset's, and overrides over both. A preset's options of components,
-    like an override's, are for the rows whose component has them.
+    The row's settings take precedence over the preset's, and overrides over both. Options of components, in
+    presets and overrides, apply to the rows whose component has them.
     """
     asked = {**dotted(preset.settings), **settings, **overrides}
     by_method = dotted(preset.by_method.get(asked.get("method.name", document["method"]["name"]), {}))
@@ -88,12 +89,12 @@ def _configured(
         return not _component_option(key) or option in _options(COMPONENTS[section], names[section])
 
     def meant(key: str) -> bool:
-        """A row's option without its component is a mistake to be told, unless an override took that away."""
+        """Whether to apply the key. A row's option without its component must fail unless an override replaced it."""
         return fits(key) or (key in settings and f"{key.partition('.')[0]}.name" not in overrides)
 
     if any(key.startswith("retrain.") for key in settings):
         document["retrain"] = RunConfig(retrain=Retraining()).json()["retrain"]
-    else:  # a preset says how to retrain those that do
+    else:  # the preset's settings of retraining are only for rows that retrain
         merged = {key: value for key, value in merged.items() if not key.startswith("retrain.")}
     apply(document, {key: value for key, value in merged.items() if meant(key)})
     config = RunConfig.from_json({**document, "seed": 0})
@@ -103,7 +104,7 @@ def _configured(
 
 
 def _with_curves(config: RunConfig, points: Mapping[str, int]) -> RunConfig:
-    """The configuration with these curves observed, at about so many evenly spaced epochs, the last among them."""
+    """The configuration with these curves observed, at about that many evenly spaced epochs, including the last."""
     if not points:
         return config
     epochs = config.train.epochs
@@ -122,37 +123,31 @@ def _with_curves(config: RunConfig, points: Mapping[str, int]) -> RunConfig:
 def expand_stored(
     study: Study,
     preset: Preset,
-    runs: Callable[[], Iterable[StoredRun]],
+    runs: Callable[[], Iterable[Recorded]],
     seeds: int | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> list[Request]:
-    """As `expand`, for what only reads.
+    """Like `expand`, for commands that only read.
 
-    Images and tables of ground truth that are not here are taken to be those of the stored runs.
+    Missing images and tables of ground truth are assumed to be those of the stored runs.
     """
     requests = expand(study, preset, seeds, overrides)
-    unknown = False
-    if not all(map(can_be_judged, {request.trial.config.benchmark for request in requests})):
-        remember_rankings(runs())
-        unknown = True
-    if not all(map(are_here, {request.trial.config.dataset for request in requests})):
-        remember_images(run.trial for run in runs())
-        unknown = True
-    if unknown and any(request.trial.start for request in requests):
-        # A trial that starts from another is known by that one's images and ranking: now these are.
-        return expand(study, preset, seeds, overrides)
-    return requests
+    configs = [request.trial.config for request in requests]
+    judged = all(map(can_be_judged, {one.benchmark for one in configs}))
+    if judged and all(map(are_here, {one.dataset for one in configs})):
+        return requests
+    return expand(study, preset, seeds, overrides, Fingerprints.of(runs()))
 
 
 def _explain(study: Study, overrides: Mapping[str, Any]) -> None:
-    """Let the configuration itself say what is wrong with an override, if anything is."""
+    """Raise the configuration's own error for an override that is invalid in itself."""
     document = RunConfig(retrain=Retraining()).json()
     apply(document, {**dotted(study.rows[0].settings), **overrides})
     RunConfig.from_json(document)
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with dots for nesting, and a component's bare name as its `name`."""
+    """Settings by dotted keys; a component that is given as a bare name gets the key `name`."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):
@@ -175,7 +170,7 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
                 raise InvalidConfiguration(
                     f"no configuration section {section!r} (in {key}); sections: {', '.join(sections)}"
                     if sections
-                    else f"{section} is a value, it has no keys (in {key}); beside it: {', '.join(place)}"
+                    else f"{section} is a value and has no keys (in {key}); keys beside it: {', '.join(place)}"
                 )
             place = inner
         if last == "name" and outer and outer[-1] in COMPONENTS and place.get("name") != value:
@@ -184,7 +179,7 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
 
 
 def _share(config: RunConfig) -> int:
-    """The epochs that make as many passes as one path a step on one supernet would in `train.epochs`."""
+    """The epochs that make as many passes as `train.epochs` with one path per step on one supernet."""
     method: Method = config.method.build(COMPONENTS["method"], "method")
     space = SPACES.get(config.space)()
     supernets = len(method.parts(space, make_rng(config.seed, "split")))

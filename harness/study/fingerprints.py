@@ -1,64 +1,108 @@
-"""What is known of images and tables of truth: of those that are here, and of those that stored runs were made with.
+"""Fingerprints of images and tables of truth: of the local files, and of those that stored runs were made with.
 
-What only reads or plans must work where the files are missing. Then images and tables are taken to be those of the
-stored runs that were looked at, which are remembered here.
+Commands that only read or plan must work without the files. Missing images and tables are then assumed to be those of
+the stored runs. What is known of stored runs is a value (`Fingerprints`) that a trial is made with: the identity of a
+trial never depends on what the process has read before.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from harness.components.dataset import fingerprint as dataset_fingerprint
 from harness.components.registries import BENCHMARKS
 from harness.documents import canonical
 from harness.errors import DataError, UserError
-from harness.stores.stored import StoredRun
 from harness.study.configuration import Ranking, RunConfig
 from harness.study.reader import read
 
 KNOWN_BY_MEANING = ("truth", "selection_on", "top1", "top_share", "top_sample", "complexity")
-"""Settings of a ranking whose meaning, not whose text, is part of its key."""
+"""Settings of a ranking that enter its key by their meaning, not by their text."""
 
 NOT_HERE = "not here"
-"""Stands for images, or a judgement, that nothing is known of: no stored run has them."""
-
-_recorded: dict[str, set[str]] = {}
-"""By data set, the images that stored runs were made with."""
-
-_judged: dict[str, set[str]] = {}
-"""By what was asked of them, the keys that the rankings of stored runs have."""
+"""Placeholder for an unknown fingerprint of images or a ranking; matches no stored run."""
 
 
-def images_of(dataset: str) -> str | None:
-    """What `Trial.images` is for that data set.
+class Recorded(Protocol):
+    """What is used of a stored run."""
 
-    Files that are missing do no harm to what only reads or plans: then it is what all stored runs that were
-    looked at so far have (`remember_images`). Raises `DataError` when these do not agree.
-    """
-    try:
-        return dataset_fingerprint(dataset)
-    except DataError as error:
-        known = _recorded.get(dataset, {NOT_HERE})
+    @property
+    def counts(self) -> bool: ...
+
+    @property
+    def trial(self) -> dict[str, Any]: ...
+
+    @property
+    def own_ranking(self) -> str | None: ...
+
+    @property
+    def asked(self) -> dict[str, dict[str, Any]]: ...
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """What stored runs say of images and tables that are not here. Empty: nothing is known."""
+
+    recorded: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By data set, the fingerprints of the images that runs were made with."""
+    judged: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By the request (`_asked`), the keys of the rankings of runs."""
+
+    @classmethod
+    def of(cls, runs: Iterable[Recorded]) -> Fingerprints:
+        """What these runs say."""
+        recorded: dict[str, set[str]] = {}
+        judged: dict[str, set[str]] = {}
+        for run in runs:
+            config = run.trial["config"]
+            if run.trial.get("images"):
+                recorded.setdefault(config["dataset"], set()).add(run.trial["images"])
+            if not run.counts:
+                continue
+            own = {} if run.own_ranking is None else {run.own_ranking: config}
+            for key, asked in {**own, **run.asked}.items():
+                with contextlib.suppress(UserError, KeyError, TypeError):  # requested by another version: unknown
+                    rank = read(Ranking, asked["rank"], "rank")
+                    judged.setdefault(_asked(rank, asked["benchmark"], config["dataset"]), set()).add(key)
+        return cls(
+            {name: frozenset(found) for name, found in recorded.items()},
+            {name: frozenset(found) for name, found in judged.items()},
+        )
+
+    def images(self, dataset: str) -> str | None:
+        """The value of `Trial.images` for a data set: of the local files, or if these are missing, of the stored runs.
+
+        Raises `DataError` if the files are missing and the stored runs do not agree.
+        """
+        try:
+            return dataset_fingerprint(dataset)
+        except DataError as error:
+            known = self.recorded.get(dataset, {NOT_HERE})
+            if len(known) > 1:
+                text = f"{error}; the stored runs were made with {len(known)} different versions of it"
+                raise DataError(text) from error
+            return next(iter(known))
+
+    def ranking(self, config: RunConfig, error: DataError) -> str:
+        """The key that stored runs have for a configuration's ranking, for a missing table of truth (`error`).
+
+        Raises `DataError` if these runs do not agree.
+        """
+        known = self.judged.get(_asked(config.rank, config.benchmark, config.dataset), {NOT_HERE})
         if len(known) > 1:
-            raise DataError(f"{error}; the stored runs were made with {len(known)} different versions of it") from error
+            raise DataError(f"{error}; the stored runs were judged by {len(known)} versions of it") from error
         return next(iter(known))
 
 
-def remembered_ranking(config: RunConfig, error: DataError) -> str:
-    """The key that stored runs have for the ranking that a configuration asks for, whose table is missing (`error`).
-
-    Raises `DataError` when they do not agree.
-    """
-    known = _judged.get(_asked(config.rank, config.benchmark, config.dataset), {NOT_HERE})
-    if len(known) > 1:
-        raise DataError(f"{error}; the stored runs were judged by {len(known)} versions of it") from error
-    return next(iter(known))
+HERE = Fingerprints()
+"""Only the local files are known."""
 
 
 def are_here(dataset: str) -> bool:
-    """Whether the files of a data set are here, and right."""
+    """Whether the files of a data set are present and valid."""
     try:
         dataset_fingerprint(dataset)
     except DataError:
@@ -66,15 +110,8 @@ def are_here(dataset: str) -> bool:
     return True
 
 
-def remember_images(trials: Iterable[Mapping[str, Any]]) -> None:
-    """Know the images that stored runs (as `Trial.json` gives their trials) were made with."""
-    for trial in trials:
-        if trial.get("images"):
-            _recorded.setdefault(trial["config"]["dataset"], set()).add(trial["images"])
-
-
 def can_be_judged(benchmark: str) -> bool:
-    """Whether the table of a benchmark is here, and right."""
+    """Whether the table of a benchmark is present and valid."""
     try:
         BENCHMARKS.get(benchmark)()
     except DataError:
@@ -82,22 +119,8 @@ def can_be_judged(benchmark: str) -> bool:
     return True
 
 
-def remember_rankings(runs: Iterable[StoredRun]) -> None:
-    """Know how the rankings of these runs were asked for, and no longer those of others."""
-    _judged.clear()
-    for run in runs:
-        if not run.counts:
-            continue
-        config = run.trial["config"]
-        own = {} if run.own_ranking is None else {run.own_ranking: config}
-        for key, asked in {**own, **run.asked}.items():
-            with contextlib.suppress(UserError, KeyError, TypeError):  # asked for by another version: not known
-                rank = read(Ranking, asked["rank"], "rank")
-                _judged.setdefault(_asked(rank, asked["benchmark"], config["dataset"]), set()).add(key)
-
-
 def _asked(rank: Ranking, benchmark: str, dataset: str) -> str:
-    """All that a ranking's key stands for but the truth itself."""
+    """Everything that a ranking's key covers except the truth itself."""
     asked = {key: value for key, value in vars(rank).items() if key not in KNOWN_BY_MEANING}
     share = None if rank.top_share is None else [rank.top_share, rank.top_sample, rank.complexity]
     return canonical([asked, benchmark, rank.truth_of(dataset), rank.selects_on(dataset), rank.top1, share])

@@ -1,8 +1,7 @@
-"""How a study lays out what was measured: rows, columns and figures as plain values. Imports no torch.
+"""The layout of a study: rows, columns and figures as plain values. Imports no torch.
 
-A study declares its layout with these and nothing else; the reports know the kinds of things named here,
-and no particular study. Labels of rows double as their names: a figure and a statement say which row they mean
-by its labels.
+A study declares its layout only with these classes; the reports know these classes and no particular study. The
+labels of a row are also its name: figures and statements refer to a row by its labels.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: what stands in its label columns, and the settings (dotted keys) behind it."""
+    """One row of a table: the values of its label columns, and its settings (dotted keys)."""
 
     labels: Labels
     settings: Mapping[str, Any] = field(default_factory=dict)
     points: Mapping[str, int] = field(default_factory=dict)
-    """Curves to be observed, at about so many evenly spaced epochs: `{"observe.kendall_tau_every": 10}`."""
+    """Curves to observe, each at about that many evenly spaced epochs: `{"observe.kendall_tau_every": 10}`."""
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """By a column's metric, the one that this row shows in its place."""
+    """By a column's metric, the metric that this row shows instead."""
     shaded: bool = False
-    """Set off from the others, as the paper sets off what is its own."""
+    """Whether the row is highlighted, as the paper highlights its own methods."""
     source: str = "runs"
     """Where the values come from: one of `SOURCES`."""
 
@@ -52,18 +51,18 @@ class Column:
 
     label: str
     metric: str
-    """A key of the result or the cost; dots lead into it: "stage_seconds.train"."""
+    """A key of the result or the cost; dots separate nested keys: "stage_seconds.train"."""
     digits: int = 3
     best: str | None = "max"
-    """Which value is emboldened within a group of rows: "max", "min", "nearest" to the reference, or None."""
+    """Which value is bold within a group of rows: "max", "min", "nearest" to the reference, or None."""
     scale: float = 1.0
-    """What the stored number is multiplied by: the unit is the label's business."""
+    """Factor on the stored number; the label names the unit."""
     each_dataset: bool = True
-    """Whether the column stands under every data set, or once, for the first."""
+    """Whether the column appears for every data set, or once, for the first."""
     reference: str | float | None = None
-    """The value that means nothing is there to be seen, or the metric that holds it: told under the table."""
+    """The value that means no effect, or the metric that holds it; printed under the table."""
     remark: str = ""
-    """What a reader must know of the metric, told under the table."""
+    """What a reader must know about the metric; printed under the table."""
 
     def __post_init__(self) -> None:
         if self.best not in ("max", "min", "nearest", None):
@@ -71,12 +70,12 @@ class Column:
                 f"column {self.label!r}: best is {self.best!r}; allowed: max, min, nearest, None"
             )
         if self.best == "nearest" and self.reference is None:
-            raise InvalidConfiguration(f"column {self.label!r}: the nearest needs a reference to be near to")
+            raise InvalidConfiguration(f"column {self.label!r}: best is 'nearest', which needs a reference")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve that was observed in the runs of the row with these labels: the mean over seeds, and their span."""
+    """A curve observed in the runs of the row with these labels: the mean over seeds, and their span."""
 
     label: str
     row: Labels
@@ -95,7 +94,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Scatter:
-    """A panel with a point a row, and bars of deviation; rows that have only `y` are drawn as a level."""
+    """A panel with one point per row, and error bars; a row that has only `y` is drawn as a horizontal line."""
 
     title: str
     x: Column
@@ -105,7 +104,7 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Bars:
-    """A panel with a bar a row, grouped as the table is: for a table that is better read as a picture."""
+    """A panel with one bar per row, grouped like the table: for a table that is easier to read as a picture."""
 
     title: str
     column: Column
@@ -128,7 +127,7 @@ class Computed:
     x: str
     y: str
     series: Callable[[Sequence[Request]], Sequence[Series]]
-    """From the study's requests."""
+    """Computes the lines from the study's requests."""
     log_x: bool = False
 
 
@@ -148,7 +147,7 @@ class Figure:
     """A figure of a study: one or several panels under one caption."""
 
     name: str
-    """Of the file, and unique within the study."""
+    """Name of the file, unique within the study."""
     title: str
     panels: Sequence[Panel]
     paper: str = ""

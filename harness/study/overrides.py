@@ -1,4 +1,4 @@
-"""What users type about configurations: `with key=value …` and `--only key=value,…`. Imports no torch."""
+"""Parses overrides (`with key=value …`) and filters (`--only key=value,…`) that users type. Imports no torch."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from harness.documents import flatten
 from harness.errors import InvalidConfiguration, UnknownName
 
 Filter = Mapping[str, Sequence[str]]
-"""Keys with the values that are wanted of each, as typed."""
+"""Keys with their wanted values, as typed."""
 
 
 def parse_updates(words: Iterable[str]) -> dict[str, Any]:
-    """Configuration updates in Sacred's syntax: a value is a Python literal, or else a string.
+    """Overrides in Sacred's syntax: a value is a Python literal, or else a string.
 
-    Raises `InvalidConfiguration` for a word that is no update, and for values that JSON has no word for.
+    Raises `InvalidConfiguration` for a word that is not an override, and for values that JSON cannot represent.
     """
     updates: dict[str, Any] = {}
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or not key.strip() or key.startswith("-"):
             raise InvalidConfiguration(
-                f"{word!r} is no configuration update: after `with` come key=value pairs, "
-                "for instance train.epochs=10; options stand before it"
+                f"{word!r} is not an override. After `with`, give key=value pairs (e.g. train.epochs=10); "
+                "put options before `with`."
             )
         if key == "seed":
-            raise InvalidConfiguration("seed is not set by `with`: a study runs every seed from 0 on; use --seeds")
+            raise InvalidConfiguration("seed cannot be set by `with`: a study runs all seeds from 0 on; use --seeds")
         try:
-            # Through JSON, as a worker gets it: a tuple is a list, and nothing else than plain types passes.
+            # Through JSON, as a worker gets it: tuples become lists, and only plain types are accepted.
             updates[key.strip()] = json.loads(json.dumps(_literal(text)))
         except TypeError as error:
             raise InvalidConfiguration(
@@ -71,7 +71,7 @@ def matching(configs: Sequence[Mapping[str, Any]], only: Filter) -> list[bool]:
         fits = [any(one.get(key) in pair for pair in wanted) if key in one else False for one in flat]
         if not any(fits):
             there = ", ".join(sorted({str(one[key]) for one in flat if key in one}))
-            raise InvalidConfiguration(f"--only {typed}={','.join(values)}: no trial has it; there are {there}")
+            raise InvalidConfiguration(f"--only {typed}={','.join(values)}: no trial has it; existing values: {there}")
         chosen = [a and b for a, b in zip(chosen, fits, strict=True)]
     if not any(chosen):
         wanted_all = ",".join(f"{key}={','.join(values)}" for key, values in only.items())

@@ -39,8 +39,8 @@ class Component:
         component = registry.get(self.name)
         if not (isinstance(component, type) and dataclasses.is_dataclass(component)):
             raise InvalidConfiguration(
-                f"{registry.kind} {self.name!r} ({registry.entries[self.name].origin}) is no dataclass, so its options "
-                "are unknown: put @dataclass(frozen=True) above it"
+                f"{registry.kind} {self.name!r} ({registry.entries[self.name].origin}) is not a dataclass, so its "
+                "options are unknown: put @dataclass(frozen=True) above it"
             )
         return read(component, dict(self.options), where, also="name")
 
@@ -90,7 +90,7 @@ def as_type(kind: Any, value: Any, where: str) -> Any:
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(as_type(get_args(kind)[0], item, where) for item in value)
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if not abs(value) <= sys.float_info.max:  # an integer, too, may be beyond all floats
+        if not abs(value) <= sys.float_info.max:  # an integer can exceed all floats, too
             raise InvalidConfiguration(f"{where} must be a finite number, not {value!r}")
         return float(value) + 0.0  # -0.0 is 0.0
     fits = isinstance(value, typing.cast(type, origin or kind)) and not (isinstance(value, bool) and kind is not bool)

@@ -1,8 +1,8 @@
 """Studies, and the trials that they ask for. Imports no torch.
 
 A study is a table: rows of configuration settings, columns of metrics. Expanded under a preset it gives
-requests: a trial (what is trained) with a ranking (what is measured of it). A study is a view of runs, not
-their owner: trials are known by their identity, and tables that overlap share them.
+requests: a trial (what is trained) with a ranking (what is measured). A study is a view of runs, not
+their owner: trials are identified by a hash, and tables that overlap share them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from harness.components.preset import default_preset
 from harness.errors import InvalidConfiguration
 from harness.study.layout import Column, Figure, Row
 from harness.study.trial import Trial
 
-if TYPE_CHECKING:
-    pass
 
 @dataclass(frozen=True)
 class Study:
@@ -29,15 +26,15 @@ class Study:
     rows: Sequence[Row]
     columns: Sequence[Column]
     paper: str = ""
-    """The paper's tables that it rebuilds, separated by commas."""
+    """The paper's tables that the study rebuilds, separated by commas."""
     group: str | None = None
     figures: Sequence[Figure] = ()
     space: str = ""
-    """The space of its rows, unless they name one themselves; by default that of the default preset."""
+    """The space of rows that do not name one themselves; by default the space of the default preset."""
 
     @property
     def about(self) -> str:
-        """The space that the study is about: it says which presets are meant."""
+        """The space of the study, which determines its presets."""
         named = [row.settings["space"] for row in self.rows if "space" in row.settings]
         return self.space or (str(named[0]) if named else default_preset().space)
 
@@ -46,10 +43,10 @@ class Study:
         if not self.rows or len(set(labels)) != 1:
             raise InvalidConfiguration(f"study {self.name}: every row needs the same label columns, got {set(labels)}")
         if self.group is not None and self.group not in labels[0]:
-            raise InvalidConfiguration(f"study {self.name}: group {self.group!r} is none of {list(labels[0])}")
+            raise InvalidConfiguration(f"study {self.name}: group {self.group!r} is not one of {list(labels[0])}")
         names = [figure.name for figure in self.figures]
         if len(set(names)) != len(names):
-            raise InvalidConfiguration(f"study {self.name}: two figures have one name among {names}")
+            raise InvalidConfiguration(f"study {self.name}: two figures have the same name: {names}")
 
 
 @dataclass(frozen=True)
@@ -65,6 +62,6 @@ class Request:
 
     @property
     def cell(self) -> Trial:
-        """What `trial` was called until version 0.1."""
+        """The name of `trial` until version 0.1."""
         warnings.warn("request.cell is called request.trial now", FutureWarning, stacklevel=2)
         return self.trial

@@ -1,8 +1,8 @@
-"""A trial and its identity: what is trained, known by a hash. Imports no torch.
+"""A trial and its identity: what is trained, identified by a hash. Imports no torch.
 
 The identity is the SHA-256 of the canonical JSON of all that determines the trained weights: configuration,
-seed, the versions of the components, and the images of a data set that comes from files. What is only
-measured is not part of it, so that tables share trials.
+seed, the versions of the components, and the images of a data set that is read from files. Settings of
+measurements are not part of it, so that tables share trials.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.components.benchmark import fingerprint
 from harness.components.registries import BENCHMARKS, DATASETS, SPACES
@@ -21,23 +21,21 @@ from harness.documents import canonical
 from harness.environment import ENGINE, PROJECT
 from harness.errors import DataError
 from harness.study.configuration import COMPONENTS, Observe, RunConfig
-from harness.study.fingerprints import KNOWN_BY_MEANING, images_of, remembered_ranking
-
-if TYPE_CHECKING:
-    pass
+from harness.study.fingerprints import HERE, KNOWN_BY_MEANING, Fingerprints
 
 TRAINING_VERSION = 1
-"""Changes when the engine's training means something else for the same configuration.
+"""Increased when the engine's training gets another meaning for the same configuration.
 
-It need not when sums are only made in another order, as on another kind of machine: then weights differ as between
-two such machines, and a run is repeated byte for byte by the commit that made it, which stands in its record.
+Not needed if only the order of sums changes, as on another kind of machine: weights then differ as between two such
+machines. The commit in a run's record repeats the run byte for byte.
 """
 
 RETRAINING_VERSION = 1
-"""The same for the retraining of what was found."""
+"""The same for retraining."""
 
 MEASURED = ("rank", "benchmark", "observe")
 """Configuration that says what is measured, not what is trained."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -45,30 +43,34 @@ class Trial:
 
     config: RunConfig
     parent: str | None = None
-    """The search that this one starts from: the key of its trial, and that of its ranking."""
+    """The search that this trial starts from: its trial key and its ranking key."""
     given: str | None = None
-    """The images, if they are not those that are here now; see `images`."""
+    """The images, if they are not the local ones; see `images`."""
+    known: Fingerprints = field(default=HERE, repr=False, compare=False)
+    """What stored runs say of images and tables that are not here."""
     _like: Trial | None = field(default=None, init=False, repr=False, compare=False)
-    """One that differs in its seed only, if one is known."""
+    """A trial that differs only in its seed, if one is known."""
 
     @classmethod
-    def of(cls, config: RunConfig) -> Trial:
-        """The trial of a configuration: one that retrains starts from the search that it names."""
-        trial = cls(config)
-        return trial if (start := trial.start) is None else cls(config, f"{start.key}-{start.ranking_key}")
+    def of(cls, config: RunConfig, known: Fingerprints = HERE) -> Trial:
+        """The trial of a configuration. A trial that retrains starts from the search of the same configuration."""
+        trial = cls(config, known=known)
+        if (start := trial.start) is None:
+            return trial
+        return replace(trial, parent=f"{start.key}-{start.ranking_key}")
 
     @cached_property
     def start(self) -> Trial | None:
-        """The trial whose best-ranked architecture this one retrains; None for one that trains supernets."""
+        """The trial whose best-ranked architecture this one retrains; None for a trial that trains supernets."""
         if self.config.retrain is None:
             return None
-        return Trial(self.config.with_valid(retrain=None, observe=Observe()), given=self.given)
+        return Trial(self.config.with_valid(retrain=None, observe=Observe()), given=self.given, known=self.known)
 
     def with_seed(self, seed: int) -> Trial:
-        """The same for another seed, at once: all that has nothing to do with the seed is this trial's."""
+        """The same trial with another seed. Fast: everything that does not depend on the seed is shared."""
         if self.config.retrain is not None:  # another seed, another parent
-            return replace(Trial.of(self.config.with_valid(seed=seed)), given=self.given)
-        twin = Trial(self.config.with_valid(seed=seed), self.parent, self.given)
+            return replace(Trial.of(self.config.with_valid(seed=seed), self.known), given=self.given)
+        twin = Trial(self.config.with_valid(seed=seed), self.parent, self.given, self.known)
         object.__setattr__(twin, "_like", self._like or self)
         return twin
 
@@ -96,16 +98,16 @@ class Trial:
 
     @cached_property
     def images(self) -> str | None:
-        """The images, known by a hash, of a data set that comes from files: other files, another trial.
+        """Hash of the images of a data set that is read from files: other files make another trial.
 
-        None for a data set that needs no files. Found out when it is first asked for.
+        None for a data set that needs no files. Computed on first use.
         """
         if self._like:
             return self._like.images
-        return self.given or images_of(self.config.dataset)
+        return self.given or self.known.images(self.config.dataset)
 
     def sources(self) -> dict[str, Path]:
-        """The files that the trial's components are written in, by a name that holds folder and file."""
+        """The source files of the trial's components, by a name made of folder and file."""
         named = {key: (registry, getattr(self.config, key).name) for key, registry in COMPONENTS.items()}
         named |= {"space": (SPACES, self.config.space), "dataset": (DATASETS, self.config.dataset)}
         if self.config.retrain is not None:
@@ -115,14 +117,14 @@ class Trial:
 
     @cached_property
     def key(self) -> str:
-        """The trial's identity as a hexadecimal number."""
+        """The trial's identity as a hexadecimal hash."""
         before, behind = (self._like or self)._around_the_seed
         return hashlib.sha256(f"{before}{self.config.seed}{behind}".encode()).hexdigest()
 
     @cached_property
     def _around_the_seed(self) -> tuple[str, str]:
-        """The canonical identity before and behind the seed: all that trials which differ in it share."""
-        mark = "\0seed\0"  # stands in no configuration
+        """The canonical identity before and after the seed: the text that trials with other seeds share."""
+        mark = "\0seed\0"  # occurs in no configuration
         marked = {**self._identity, "configuration": {**self._identity["configuration"], "seed": mark}}
         before, behind = canonical(marked).split(canonical(mark))
         return before, behind
@@ -137,27 +139,27 @@ class Trial:
 
     @cached_property
     def ranking_key(self) -> str:
-        """What is asked of the ranking, and the truth it is judged by: not part of the trial's identity.
+        """Hash of the ranking's settings and of the truth that judges it: not part of the trial's identity.
 
-        A table of ground truth that changed gives another key, so no stored judgement outlives its truth.
-        A table that is missing does no harm to what only reads or plans: then it is what the stored runs that
-        were looked at last have for the same (`remember_rankings`). Raises `DataError` when these do not agree.
+        A changed table of ground truth gives another key, so no stored judgement outlives its truth.
+        If the table is missing, it is the key that the stored runs in `known` have for the same settings: commands
+        that only read or plan still work. Raises `DataError` if these do not agree.
         """
         if self._like:
             return self._like.ranking_key
         try:
             return self.ranking_key_here()
         except DataError as error:
-            return remembered_ranking(self.config, error)
+            return self.known.ranking(self.config, error)
 
     def ranking_key_here(self) -> str:
-        """The same for what is to be stored. Raises `DataError` when the benchmark cannot be read."""
+        """The ranking key of results that will be stored. Raises `DataError` if the benchmark cannot be read."""
         config, rank = self.config, self.config.rank
         load = BENCHMARKS.get(config.benchmark)
         asked = {key: value for key, value in config.json()["rank"].items() if key not in KNOWN_BY_MEANING}
         truth, selection = (fingerprint(load, on(config.dataset)) for on in (rank.truth_of, rank.selects_on))
         known_by: list[Any] = [asked, config.benchmark, truth]
-        # By meaning, and only where it is not the plain one: rankings that were stored before still count.
+        # By meaning, and only where it is not the default: rankings that were stored before stay valid.
         if selection != truth:
             known_by.append({"selected by": selection})
         if not rank.top1:
@@ -168,10 +170,10 @@ class Trial:
 
 
 def version(registry: Registry[Any], name: str) -> int | str:
-    """What tells two meanings of one component apart.
+    """The version of a component: it differs when the meaning of the component differs.
 
-    Ours carry a number that changes with their meaning (`version`, 1 unless set). Others change without
-    telling: the text of the file that registers them stands for it.
+    Our components carry a number that changes with their meaning (`version`, 1 unless set). Others may
+    change without one: for them it is the hash of the file that registers them.
     """
     component = registry.get(name)
     file = registry.entries[name].file
@@ -194,5 +196,5 @@ def _text_hash(file: Path, changed: int) -> str:
 
 
 def claim_key(trial: Trial, kind: str) -> str:
-    """What a job of that kind claims: the trial, or one ranking of its weights."""
+    """The key that a job of that kind claims: of the trial, or of one ranking of its weights."""
     return trial.key if kind == "train" else f"{trial.key}-{trial.ranking_key}"
