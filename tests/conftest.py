@@ -14,11 +14,11 @@ import pytest
 import torch
 from pymongo.database import Database
 
-from harness.components import discovery
 from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS
 from harness.truth.table import Table
 from tests.mongod import Mongod
+from tests.toy import user_folder
 
 TOY = '''
 """A space of 12 architectures (9 different networks), a few of the digits, and a table beside them."""
@@ -160,11 +160,8 @@ def toy_table() -> Table:
 def toy_project(tmp_path_factory: pytest.TempPathFactory, toy_table: Table) -> Iterator[Path]:
     """A user's folder with the toy space in it, as the current directory; all is forgotten afterwards."""
     folder = tmp_path_factory.mktemp("toy")
-    (folder / "spaces").mkdir()
-    (folder / "spaces" / "toy.py").write_text(TOY)
     toy_table.write(folder / "toy.npz")
-    with discovery.fresh(), pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with user_folder(folder, {"spaces/toy.py": TOY}):
         yield folder
 
 
@@ -188,3 +185,13 @@ def mongo_database(mongod: str) -> Iterator[Database[dict[str, Any]]]:
         database = client[f"test_{uuid.uuid4().hex[:12]}"]
         yield database
         client.drop_database(database.name)
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is HARNESS_DATA, with an empty cache beside it."""
+    (folder := tmp_path / "data").mkdir()
+    monkeypatch.setenv("HARNESS_DATA", str(folder))
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("HARNESS_DATA_FOLDER", raising=False)
+    return folder

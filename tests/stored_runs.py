@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.reading import read_small
-from harness.stores.directory.run_directory import PREDICTIONS, RUN, TRIAL, predictions_document
+from harness.stores.directory.run_directory import PREDICTIONS, TRIAL, RunDirectory, predictions_document
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.study import Request
+from harness.study.trial import Trial
 
 COST = {"wall_seconds": 2.5, "passes": 30, "images": 7680, "evaluations": 25, "peak_memory_bytes": 1_000_000}
+STARTED, STOPPED = datetime(2026, 1, 1, 10), datetime(2026, 1, 1, 10, 0, 2, 500_000)
 ERROR = ["Traceback (most recent call last):\n", '  File "x.py", line 1, in <module>\n', "ValueError: 5 % of a_b\n"]
 
 
@@ -31,36 +35,60 @@ def store_run(
     cost: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
     observed: Mapping[str, Any] | None = None,
-    made: Mapping[str, Any] | None = None,
+    machine: Mapping[str, Any] | None = None,
 ) -> StoredRun:
     """Store a run of the request's trial, as it would stand there with that status.
 
-    `more` is added to its result, `observed` are its curves, `made` is added to Sacred's record.
+    `more` is added to its result, `observed` are its curves, `machine` is what it was made on.
     """
     opened = DirectoryStore(store)
     directory = opened.create(request.trial, preset, overrides or {})
     for step, value in (curve or {}).items():
         directory.log_metric("kendall_tau", step, value)
-    record: dict[str, Any] = {"start_time": "2026-01-01T10:00:00.000000", "stop_time": "2026-01-01T10:00:02.500000"}
-    record |= dict(made or {})
     if status == "lost":
         trial = read_small(directory.path / TRIAL)
         directory.write(TRIAL, trial | {"owner": trial["owner"] | {"started": -1}})
-    elif status == "failed":
-        directory.write(RUN, record | {"status": "FAILED", "fail_trace": ERROR})
+        return opened.find(directory.id)
+    observer = start(directory, request.trial, machine)
+    if status == "failed":
+        observer.failed_event(STOPPED, ERROR)
     elif status == "interrupted":
-        directory.write(RUN, record | {"status": "INTERRUPTED"})
+        observer.interrupted_event(STOPPED, "INTERRUPTED")
     elif status == "done":
         judged = {"kendall_tau": tau, "selected": 15, "top1": [1, 2, 3, 4, 0, 1], "top1_accuracy": accuracy}
         if diverged:
             judged = dict.fromkeys(judged)
         rest = {"observed": dict(observed or {}), "diverged": diverged, "ranked": len(predictions or {})}
-        directory.write_result(judged | rest | dict(more or {}), COST | dict(cost or {}))
-        directory.write(PREDICTIONS, predictions_document(request.trial.config.json(), predictions or {}))
-        directory.gather_metrics()
-        directory.write(RUN, record | {"status": "COMPLETED"})
-        directory.complete()
+        result = judged | rest | dict(more or {})
+        finish(directory, request.trial, observer, result, COST | dict(cost or {}), predictions or {})
     return opened.find(directory.id)
+
+
+def start(directory: RunDirectory, trial: Trial, machine: Mapping[str, Any] | None = None) -> DirectoryObserver:
+    """The run's record, begun as Sacred begins it."""
+    observer = DirectoryObserver(directory, trial.config.json(), {"key": trial.key}, machine)
+    info = {"name": trial.config.method.name, "mainfile": "experiment.py"}
+    observer.started_event(info, "train_rank_judge", {}, STARTED, {}, {}, None)
+    return observer
+
+
+def finish(
+    directory: RunDirectory,
+    trial: Trial,
+    observer: DirectoryObserver,
+    result: Mapping[str, Any],
+    cost: Mapping[str, Any],
+    predictions: Mapping[int, float],
+    weights: bytes | None = None,
+) -> None:
+    """All that a run which went well writes at its end."""
+    directory.write_result(result, cost)
+    directory.write(PREDICTIONS, predictions_document(trial.config.json(), predictions))
+    if weights is not None:
+        directory.write_weights(lambda file: file.write(weights))
+    observer.completed_event(STOPPED, dict(result))
+    directory.gather_metrics()
+    directory.complete()
 
 
 def forge(run: Path) -> None:

@@ -26,6 +26,7 @@ COMPUTES = (
     "harness.execution.experiment",
     "harness.execution.assignment",
     # Observers of Sacred's, at work in the training process.
+    "harness.stores.sacred",
     "harness.stores.directory.observer",
     "harness.stores.mongo.mirror",
 )

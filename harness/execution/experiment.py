@@ -1,8 +1,8 @@
 """The Sacred experiment: one trial in, one stored run out. Imported in training processes only.
 
-The configuration is resolved and validated by us and given to Sacred as plain JSON types; Sacred keeps
-the record (start, heartbeat, end, result, traceback) and our observer writes it. Randomness is ours:
-every generator is derived from the trial's seed, whatever Sacred seeds.
+The harness resolves and validates the configuration and passes it to Sacred as plain JSON types. Sacred
+keeps the record (start, heartbeat, end, result, traceback) and our observer writes it. Sacred's seeding is
+not used: every rng is derived from the trial's seed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from typing import IO, Any
 
 import numpy as np
 import torch
-from sacred import SETTINGS, Experiment
-from sacred.observers import RunObserver
 
 from harness.components.registries import SPACES
 from harness.components.space import Architecture
@@ -25,6 +23,7 @@ from harness.interruption import held_back
 from harness.seeds import derive
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
+from harness.stores.sacred import SETTINGS, Experiment, RunObserver
 from harness.study.trial import Trial
 from harness.training.profiling import during
 from harness.training.stages.train import Progress
@@ -33,9 +32,9 @@ from harness.training.trial import Outcome, Watch, retrain_trial, run_trial
 Report = Callable[[dict[str, Any]], None]
 
 REPORT_EVERY = 0.2
-"""Seconds between two reports of a ranking's progress."""
+"""Minimum seconds between progress reports of a ranking."""
 
-# Output is ours to keep (`output_to`), and so is what the run was made on (`harness.environment`).
+# The harness records output (`output_to`) and the environment (`harness.environment`) itself.
 SETTINGS.CAPTURE_MODE = "no"
 SETTINGS.DISCOVER_SOURCES = "none"
 SETTINGS.DISCOVER_DEPENDENCIES = "none"
@@ -54,14 +53,14 @@ def sacred_run(
     checkpoint: Checkpoint | None = None,
     found: Architecture | None = None,
 ) -> Outcome:
-    """Run the trial as a Sacred run into its directory, from its checkpoint on if there is one.
+    """Run the trial as a Sacred run into its directory, from its checkpoint if there is one.
 
-    `found` is the architecture that the trial's parent has found, for one that retrains.
+    `found` is the architecture to retrain, found by the trial's parent; None for a trial that searches.
     """
     config = trial.config
     experiment = Experiment(config.method.name, save_git_info=False)
     experiment.logger = _logger(log)  # type: ignore[assignment]
-    # numpy's global generator, which Sacred seeds, takes seeds below 2³² only.
+    # numpy's global rng, which Sacred seeds, takes seeds below 2³² only.
     experiment.add_config(config.json() | {"seed": config.seed % 2**32})  # type: ignore[no-untyped-call]
     experiment.observers.extend(observers)
     outcomes: list[Outcome] = []
@@ -90,7 +89,7 @@ def sacred_run(
             for point in points:
                 _run.log_scalar(point["name"], point["value"], point["step"])
             tau.extend(point["value"] for point in points if point["name"] == "kendall_tau")
-            print(f"going on from a checkpoint, with {len(points)} points measured before")
+            print(f"continuing from a checkpoint, with {len(points)} points measured before")
 
         watch = Watch(epoch, metric, throttled(progress), restored)
         if found is None:
@@ -123,20 +122,20 @@ def _store_outcome(trial: Trial, directory: RunDirectory, outcome: Outcome) -> N
 
 
 def numbered(trial: Trial, outcome: Outcome) -> dict[int, float]:
-    """The predictions by the architectures' numbers."""
+    """The predictions by architecture number."""
     space = SPACES.get(trial.config.space)()
     return {space.index(architecture): accuracy for architecture, accuracy in outcome.predictions.items()}
 
 
 def seed_globals(seed: int) -> None:
-    """The engine draws from generators of its own; a component that uses the global ones repeats, too."""
+    """Seed the global rngs, so that components that use them are reproducible. The engine uses its own."""
     random.seed(derive(seed, "random"))
     np.random.seed(derive(seed, "numpy") % 2**32)
     torch.manual_seed(derive(seed, "torch"))
 
 
 def throttled(progress: Report) -> Callable[[int, int], None]:
-    """Reports of a ranking's progress, a few a second."""
+    """A callback that reports a ranking's progress a few times per second."""
     last = 0.0
 
     def report(done: int, total: int) -> None:
@@ -150,7 +149,7 @@ def throttled(progress: Report) -> Callable[[int, int], None]:
 
 
 def _logger(log: IO[str]) -> logging.Logger:
-    """Sacred's messages into the log; by itself it would replace the handlers of all loggers."""
+    """Write Sacred's messages to the log; by default Sacred replaces the handlers of all loggers."""
     logger = logging.getLogger("harness.sacred")
     logger.setLevel(logging.INFO)
     logger.propagate = False

@@ -74,7 +74,7 @@ def test_an_import_becomes_the_benchmark(
     table = rows()
     source = write_csv(tmp_path / "accuracies.csv.gz", table)
     kept = tmp_path / "data" / "benchmarks" / "nasbench201.npz"
-    assert f"{kept} is not there; import it with `harness benchmark import FILE`" in refused(
+    assert f"{kept} does not exist; import it with `harness benchmark import FILE`" in refused(
         capsys, "info", "nasbench201"
     )
     assert main(["benchmark", "import", str(source)]) == 0
@@ -102,7 +102,7 @@ def test_a_malicious_file_is_refused_and_runs_nothing(tmp_path: Path, capsys: py
     victim, file = tmp_path / "victim", tmp_path / "NAS-Bench-201-v1_1-096897.pth"
     torch.save(malicious(victim, {"meta_archs": []}), file)
     message = refused(capsys, "import", str(file), "--out", str(tmp_path / "out.npz"))
-    assert f"{file}: is a pickle that asks for posix.system" in message and "say --trust" in message
+    assert f"{file}: this pickle refers to posix.system" in message and "use --trust" in message
     assert sorted(path.name for path in tmp_path.iterdir()) == [file.name]
 
 
@@ -143,7 +143,7 @@ def test_info_says_how_the_table_was_made_and_what_it_is_worth(
     assert main(["benchmark", "info", "toy"]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert shown["space"] == "toy (12 architectures, 9 classes)"
-    assert shown["seeds"] == "2 a class, from seed 0"
+    assert shown["seeds"] == "2 per class, from seed 0"
     assert shown["selected"] == "9 non-empty bins of 400 (equal width)"
     assert "3.33 to 76.67 %, span 73.33 points" in shown["test"]
     assert "1.000 on the selected" in shown["split-half"]

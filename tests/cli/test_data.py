@@ -16,12 +16,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (folder := tmp_path / "data").mkdir()
-    monkeypatch.setenv("HARNESS_DATA", str(folder))
-    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("HARNESS_DATA_FOLDER", raising=False)
-    return folder
+def own_data(data: Path) -> Path:
+    return data
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
@@ -70,7 +66,7 @@ def test_good_data_is_verified(data: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_bad_data_exits_with_1(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "check", "cifar100", status=1)
-    assert "wrong: data set cifar100 is not there" in text and text.endswith("cifar100: NOT verified\n")
+    assert "wrong: data set cifar100 not found" in text and text.endswith("cifar100: NOT verified\n")
     write_tree(data / "folder" / "train", ["ant", "bee"], 10)
     (wrong := data / "folder" / "train" / "ant" / "0003.png").write_bytes(png(9))
     text = shown(capsys, "check", "folder", status=1)

@@ -9,20 +9,17 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.components import discovery
 from harness.components.preset import get_preset
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request
 from tests.stored_runs import store_run
+from tests.toy import user_folder
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with discovery.fresh():
-        monkeypatch.chdir(tmp_path)
-        for variable in ("HARNESS_STORE", "HARNESS_MONGO"):
-            monkeypatch.delenv(variable, raising=False)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with user_folder(tmp_path):
         yield tmp_path
 
 

@@ -87,7 +87,7 @@ def test_status_of_a_server_that_does_not_answer(folder: Path) -> None:
     try:
         status = harness(folder, "status")
         out, error = status.communicate()
-        assert "it does not answer" in out and status.returncode == 1, error
+        assert "the server does not answer" in out and status.returncode == 1, error
     finally:
         os.kill(server.pid, signal.SIGCONT)
 

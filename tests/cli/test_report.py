@@ -125,8 +125,8 @@ def test_strict_reports_all_or_nothing(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["report", "--format", "parquet"], "say --out"),
-        (["report", "--format", "csv", "--compare"], "say --out"),
+        (["report", "--format", "parquet"], "give --out"),
+        (["report", "--format", "csv", "--compare"], "give --out"),
         (["report", "ablation"], "did you mean 'ablation_calr_ms'"),
         (["report", "--preset", "tny"], "did you mean 'tiny'"),
         (["report"], "no study has a run under preset demo"),

@@ -8,21 +8,19 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.components import discovery
 from harness.components.preset import get_preset
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request
 from tests.stored_runs import store_run
+from tests.toy import user_folder
 
 TINY = ["--preset", "tiny", "--seeds", "1"]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with discovery.fresh():
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.delenv("HARNESS_STORE", raising=False)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with user_folder(tmp_path):
         yield tmp_path
 
 
@@ -41,7 +39,7 @@ def test_plan_counts_what_is_there_and_estimates_what_is_left(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "ablation_calr_ms: Ablation of CaLR and MS, 12 trials, 1 done"
     assert [line.split()[:2] for line in lines[2:5]] == [["1", "done"], ["10", "waiting"], ["1", "failed"]]
-    assert lines[-1].startswith("about 16 min 40 s one after the other")
+    assert lines[-1].startswith("about 16 min 40 s one by one")
 
 
 def test_plan_of_nothing_done_and_of_everything_done(
@@ -63,7 +61,7 @@ def test_plan_of_rankings_alone_gives_no_estimate(requests: list[Request], capsy
     only = ["--only", "method.name=spos,clusters.name=none"]
     ranked = ["plan", "ablation_calr_ms", *TINY, *only, "with", "rank.images=32"]
     assert main(ranked) == 0
-    assert capsys.readouterr().out.endswith("\n2 rankings of stored weights, not estimated\n")
+    assert capsys.readouterr().out.endswith("\n2 rankings of stored weights; time not estimated\n")
 
 
 def test_status_counts_by_study_and_preset_and_names_what_is_damaged(
@@ -90,13 +88,13 @@ def test_status_of_an_empty_folder_shows_the_demo(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name a study, by file or by name, or say --all. Known: ablation_calr_ms"),
-        (["ablation_calr_ms", "--all"], "either name studies or say --all"),
+        ([], "name a study, by file or by name, or use --all. Known: ablation_calr_ms"),
+        (["ablation_calr_ms", "--all"], "either name studies or use --all"),
         (["ablation_clar_ms"], "did you mean 'ablation_calr_ms'"),
         (["no/such.py"], "there is no file no/such.py"),
         (["ablation_calr_ms", "--preset", "dmo"], "did you mean 'demo'"),
         (["ablation_calr_ms", "--seeds", "0"], "0 is not in the range x>=1"),
-        (["ablation_calr_ms", "--only", "method.name=spso"], "there are fairnas, fsnas, spos"),
+        (["ablation_calr_ms", "--only", "method.name=spso"], "existing values: fairnas, fsnas, spos"),
         (["ablation_calr_ms", "--only", "spos"], "expected key=value"),
         (["ablation_calr_ms", "with", "train.epochs=0"], "train.epochs must be at least 1, not 0"),
         (["ablation_calr_ms", "with", "train.epochz=1"], "no configuration key 'train.epochz'; did you mean 'epochs'?"),
@@ -105,7 +103,7 @@ def test_status_of_an_empty_folder_shows_the_demo(capsys: pytest.CaptureFixture[
         (["ablation_calr_ms", "with", "clusters.edges=7"], "clusters.edges must be 1 to"),
         (["ablation_calr_ms", "with", "method.name=spso"], "did you mean 'spos'"),
         (["ablation_calr_ms", "with", "seed=3"], "use --seeds"),
-        (["ablation_calr_ms", "with", "--jobs", "2"], "options stand before it"),
+        (["ablation_calr_ms", "with", "--jobs", "2"], "put options before `with`"),
     ],
 )
 def test_a_mistake_is_one_message_and_exit_2(

@@ -20,6 +20,7 @@ from harness.study.expansion import expand
 from harness.truth.table import Table
 from tests.conftest import TOY
 from tests.stored_runs import forge
+from tests.toy import SINGLE_PATH, user_folder
 
 STUDY = """
 from harness.study import Column, Row, Study
@@ -29,33 +30,15 @@ toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "method.name": "own
 study = Study("mine", "Mine", [Row({"Method": "own"}, toy)], [Column("τ", "kendall_tau")])
 """
 
-METHOD = """
-from dataclasses import dataclass
-from harness.components.method import Method
-from harness.components.registries import METHODS
-
-@METHODS.register("own")
-@dataclass(frozen=True)
-class Own(Method):
-    '''As SPOS.'''
-
-    def paths(self, training):
-        return [training.source.draw(training.rng)]
-"""
+METHOD = SINGLE_PATH.format(name="own", type="Own")
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, toy_table: Table) -> Iterator[Path]:
     """A user's folder with one run in its store, made by the real thing."""
     folder = tmp_path_factory.mktemp("rerun")
-    for name, text in {"spaces/toy.py": TOY, "methods/own.py": METHOD, "studies/mine.py": STUDY}.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
     toy_table.write(folder / "toy.npz")
-    with discovery.fresh(), pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for variable in ("HARNESS_STORE", "HARNESS_MONGO"):
-            patch.delenv(variable, raising=False)
+    with user_folder(folder, {"spaces/toy.py": TOY, "methods/own.py": METHOD, "studies/mine.py": STUDY}):
         (request,) = expand(find_studies("mine")[0], get_preset("tiny"), 1)
         job: dict[str, Any] = {"kind": "train", "trial": request.trial.json(), "store": "runs", "preset": "tiny"}
         answer = run_job(job | {"overrides": {}, "threads": 1, "device": "cpu"}, lambda report: None)
@@ -106,7 +89,7 @@ def test_a_component_that_changed_makes_it_another_trial(
     finally:
         own.write_text(METHOD)
     said = capsys.readouterr().err
-    start = f"error: run {run_id} cannot be repeated, its trial is another one now: versions.method was "
+    start = f"error: run {run_id} cannot be repeated: its configuration is now another trial: versions.method was "
     assert said.startswith(start)
     assert said.count("\n") == 1 and "versions.space" not in said
 
@@ -117,6 +100,6 @@ def test_only_a_done_run_can_be_compared(project: Path, run_id: str, capsys: pyt
     record = project / "lost" / run_id / "run.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"status": "FAILED"}))
     assert main(["rerun", run_id, "--store", "lost"]) == 2
-    assert capsys.readouterr().err == (f"error: run {run_id} is failed: only with a done run can another be compared\n")
+    assert capsys.readouterr().err == (f"error: run {run_id} is failed: only a done run can be repeated and compared\n")
     assert main(["rerun", "nothing"]) == 2
     assert "no run's id begins with 'nothing'" in capsys.readouterr().err

@@ -19,22 +19,14 @@ from harness.components import discovery
 from harness.execution.executors.local import GRACE
 from harness.stores.directory.store import DirectoryStore
 from tests.processes import all_gone, descendants
+from tests.toy import SINGLE_PATH, user_folder
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[2]
 
-METHODS = """
+METHODS = (
+    SINGLE_PATH.format(name="well", type="Well")
+    + """
 import os, signal, time
-from dataclasses import dataclass
-from harness.components.method import Method
-from harness.components.registries import METHODS
-
-@METHODS.register("well")
-@dataclass(frozen=True)
-class Well(Method):
-    '''As SPOS.'''
-
-    def paths(self, training):
-        return [training.source.draw(training.rng)]
 
 @METHODS.register("crash")
 @dataclass(frozen=True)
@@ -71,6 +63,7 @@ class Deaf(Endless):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         return super().paths(training)
 """
+)
 
 STUDY = '''
 """Rows of one method each."""
@@ -86,15 +79,9 @@ study = Study("mine", "Mine", rows, [Column("τ", "kendall_tau")])
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A user's folder with methods of her own, as the current directory."""
     folder = tmp_path_factory.mktemp("project")
-    for name in ("methods", "studies"):
-        (folder / name).mkdir()
-    (folder / "methods" / "own.py").write_text(METHODS)
     studies = {"mixed": ["crash", "well", "raise"], "endless": ["well", "endless"], "deaf": ["well", "deaf"]}
-    for name, names in studies.items():
-        (folder / f"{name}.py").write_text(STUDY.format(names=names))
-    with discovery.fresh(), pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.delenv("HARNESS_STORE", raising=False)
+    files = {f"{name}.py": STUDY.format(names=names) for name, names in studies.items()}
+    with user_folder(folder, {"methods/own.py": METHODS, **files}):
         yield folder
 
 
@@ -172,7 +159,7 @@ def test_ctrl_c_while_torch_is_imported_ends_at_once(project: Path) -> None:
         engine.send_signal(signal.SIGINT)
         _, errors = engine.communicate(timeout=30)
     assert engine.returncode == 130
-    assert "the same command goes on with the rest" in errors and "Traceback" not in errors
+    assert "the same command continues with the rest" in errors and "Traceback" not in errors
     assert children and all_gone(children)
 
 
@@ -205,7 +192,7 @@ def test_ctrl_c_stores_running_trials_as_interrupted(project: Path) -> None:
     assert "endless seed 0: interrupted" in printed and printed.endswith(
         "1 of 2 trials done, 1 of them now, 1 interrupted\n"
     )
-    assert errors.endswith("the same command goes on with the rest\n") and "Traceback" not in errors
+    assert errors.endswith("the same command continues with the rest\n") and "Traceback" not in errors
     assert all_gone(children)
     assert sorted(run.status for run in DirectoryStore(Path("once")).runs()) == ["done", "interrupted"]
 

@@ -32,6 +32,7 @@ from harness.truth.table import Table
 from tests.conftest import TOY
 from tests.mongod import Mongod
 from tests.stored_runs import forge, store_run
+from tests.toy import user_folder
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[2]
 TINY = ["--preset", "tiny", "--seeds", "3"]
@@ -49,16 +50,10 @@ study = Study("mine", "Mine", rows, [Column("τ", "kendall_tau")])
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy_table: Table) -> Iterator[Path]:
+def folder(tmp_path: Path, toy_table: Table) -> Iterator[Path]:
     """A user's folder with the toy space and a study of two rows, as the current directory."""
-    for name, text in {"spaces/toy.py": TOY, "studies/mine.py": STUDY}.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
     toy_table.write(tmp_path / "toy.npz")
-    with discovery.fresh():
-        monkeypatch.chdir(tmp_path)
-        for variable in ("HARNESS_STORE", "HARNESS_MONGO"):
-            monkeypatch.delenv(variable, raising=False)
+    with user_folder(tmp_path, {"spaces/toy.py": TOY, "studies/mine.py": STUDY}):
         yield tmp_path
 
 
@@ -86,10 +81,10 @@ def fill(requests: list[Request], count: int = 3) -> list[str]:
 def test_sync_brings_runs_to_the_database_once(requests: list[Request], mongo: str, capsys: Capture) -> None:
     fill(requests)
     assert main(["store", "sync", "--mongo", mongo]) == 0
-    assert capsys.readouterr().out == "3 of 3 local runs brought to the database; the others were there\n"
+    assert capsys.readouterr().out == "3 of 3 local runs copied to the database; the others were there\n"
     assert MongoStore(connect(mongo)).runs() == DirectoryStore(Path("runs")).runs()
     assert main(["store", "sync", "--mongo", mongo]) == 0
-    assert capsys.readouterr().out == "0 of 3 local runs brought to the database; the others were there\n"
+    assert capsys.readouterr().out == "0 of 3 local runs copied to the database; the others were there\n"
 
 
 def test_sync_names_what_it_could_not_bring(requests: list[Request], mongo: str, capsys: Capture) -> None:
@@ -98,7 +93,7 @@ def test_sync_names_what_it_could_not_bring(requests: list[Request], mongo: str,
     assert main(["store", "sync", "--mongo", mongo]) == 1
     captured = capsys.readouterr()
     assert captured.out.startswith("2 of 3 local runs")
-    assert captured.err.startswith(f"not brought there: {ids[1]}: ") and captured.err.count("\n") == 1
+    assert captured.err.startswith(f"not copied: {ids[1]}: ") and captured.err.count("\n") == 1
 
 
 def test_sync_without_a_database_says_what_to_do(requests: list[Request], capsys: Capture) -> None:
@@ -127,7 +122,7 @@ def test_watching_survives_an_outage(requests: list[Request], folder: Path) -> N
             said = iter(watcher.stdout or ())
             assert next(said).startswith("1 of 1 local runs")
             server.kill()
-            assert "going on when it is back" in next(said)
+            assert "continuing when it is back" in next(said)
             store_run(Path("runs"), requests[1], 0.5)
             server.start()
             assert next(said).startswith("1 of 2 local runs")
@@ -216,7 +211,7 @@ def test_a_silent_database_keeps_nobody_from_looking_after_the_directory(
     assert main(["store", "invalidate", run, "--reason", "no", "--mongo", SILENT]) == 0
     captured = capsys.readouterr()
     assert captured.out == f"run {run} is invalid from now on, in runs\n"
-    assert "does not answer" in captured.err and captured.err.endswith("tells it when it is back\n")
+    assert "does not answer" in captured.err and captured.err.endswith("use `harness store sync` when it is back\n")
     # Whether a checkpoint is in use is not known then.
     for command in (
         ["clean"],
@@ -247,7 +242,7 @@ def test_clean_removes_what_nobody_uses_and_says_how_much(requests: list[Request
     said = capsys.readouterr().out.splitlines()
     assert [line.strip() for line in said] == [
         "1 × checkpoint of a done trial, 2.0 kB",
-        "1 × checkpoint that nobody uses, 2.0 kB",
+        "1 × unused checkpoint, 2.0 kB",
         "4.0 kB would be freed",
     ]
     assert len(list(work.iterdir())) == 3
@@ -297,7 +292,7 @@ def test_a_run_is_invalid_in_both_places_or_in_the_one_that_has_it(
     ("arguments", "message"),
     [
         (["nothing", "--reason", "x"], "no run's id begins with 'nothing'"),
-        (["{run}", "--reason", " "], "--reason must say something"),
+        (["{run}", "--reason", " "], "--reason must not be empty"),
         (["{run}"], "Missing option '--reason'"),
     ],
 )
@@ -319,11 +314,11 @@ def test_a_study_goes_from_one_directory_to_another(requests: list[Request], cap
     assert captured.err.count("missing: ") == 3 and captured.err.count(": failed\n") == 1
     assert main(["store", "import", "paper.tar.gz", "--store", "other"]) == 0
     captured = capsys.readouterr()
-    assert captured.out == "3 runs added to other, 0 extended, 0 there already\n"
+    assert captured.out == "3 runs added to other, 0 extended, 0 already there\n"
     assert captured.err == "3 trials of mine are not in the archive\n"
     assert sorted(DirectoryStore(Path("other")).ids()) == sorted(ids)
     assert main(["store", "import", "paper.tar.gz", "--store", "other"]) == 0
-    assert capsys.readouterr().out == "0 runs added to other, 0 extended, 3 there already\n"
+    assert capsys.readouterr().out == "0 runs added to other, 0 extended, 3 already there\n"
     assert main(["store", "export", "mine", "all.tar", *TINY, "--all-attempts"]) == 0
     assert capsys.readouterr().out.startswith("wrote 4 runs of ")
 
@@ -342,10 +337,10 @@ def test_an_archive_is_the_same_from_either_kind_of_store_and_goes_into_either(
     database.client.close()
     capsys.readouterr()
     assert main(["store", "import", "one.tar", "--store", mongo]) == 0
-    assert capsys.readouterr().out == "3 runs added to the database, 0 extended, 0 there already\n"
+    assert capsys.readouterr().out == "3 runs added to the database, 0 extended, 0 already there\n"
     assert MongoStore(connect(mongo)).runs() == DirectoryStore(Path("runs")).runs()
     assert main(["store", "import", "one.tar", "--store", mongo]) == 0
-    assert capsys.readouterr().out == "0 runs added to the database, 0 extended, 3 there already\n"
+    assert capsys.readouterr().out == "0 runs added to the database, 0 extended, 3 already there\n"
 
 
 def test_an_archive_that_contradicts_the_database_changes_nothing(
@@ -358,7 +353,7 @@ def test_an_archive_that_contradicts_the_database_changes_nothing(
     main(["store", "sync", "--mongo", mongo])
     capsys.readouterr()
     assert main(["store", "import", "one.tar", "--store", mongo]) == 2
-    assert f"run {ids[1]} is there already, but with another" in capsys.readouterr().err
+    assert f"run {ids[1]} already exists, but with a different" in capsys.readouterr().err
     assert MongoStore(connect(mongo)).ids() == [ids[1]]
 
 
@@ -382,7 +377,7 @@ def test_mistakes_of_export_and_import_are_one_line(requests: list[Request], cap
 def test_recompute_says_what_would_need_training(requests: list[Request], capsys: Capture) -> None:
     fill(requests, 2)
     assert main(["store", "recompute", "mine", *TINY]) == 0
-    said = "0 recomputed\n4 of 6 trials would need training, which `harness run` does\n"
+    said = "0 recomputed\n4 of 6 trials need training: use `harness run`\n"
     assert capsys.readouterr().out == said
     assert len(DirectoryStore(Path("runs")).ids()) == 2
 
@@ -396,7 +391,7 @@ def test_recompute_ranks_what_is_stored_and_trains_nothing(requests: list[Reques
     untouched = weights.stat().st_mtime_ns
     assert main(["store", "recompute", "mine", *TINY, "with", "rank.candidates=12"]) == 0
     said = capsys.readouterr().out
-    assert "1 recomputed\n5 of 6 trials would need training, which `harness run` does\n" in said
+    assert "1 recomputed\n5 of 6 trials need training: use `harness run`\n" in said
     (after,) = DirectoryStore(Path("runs")).runs()
     assert len(after.rankings) == 2 and after.result == before.result
     assert weights.stat().st_mtime_ns == untouched
@@ -417,7 +412,7 @@ def test_recompute_tells_what_it_could_not_do(requests: list[Request], capsys: C
     captured = capsys.readouterr()
     assert "0 recomputed, 1 elsewhere, 1 failed\n" in captured.out
     here, broken = sorted(captured.err.splitlines())
-    assert here.startswith("elsewhere: cosine seed 0: another process is at it")
+    assert here.startswith("elsewhere: cosine seed 0: running in another process")
     assert broken.startswith("failed: cosine seed 1: ") and "weights.pt" in broken and weightless.config.seed == 1
     claim.release()
 

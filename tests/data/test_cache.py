@@ -132,7 +132,7 @@ def test_a_header_that_is_damaged_ends_in_a_message(folder: Path) -> None:
 def test_a_cache_that_cannot_be_written(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (data / "file").write_text("no folder")
     monkeypatch.setenv("HARNESS_CACHE", str(data / "file"))
-    with pytest.raises(DataError, match="cannot be kept in .*/file/data .*; set HARNESS_CACHE"):
+    with pytest.raises(DataError, match="cannot be written to .*/file/data .*; set HARNESS_CACHE"):
         cache.build(cache.entry("small", "0" * 64), lambda scratch: small_set(), {})
 
 

@@ -156,11 +156,11 @@ def test_images_that_are_refused(data: Path) -> None:
     deep = Image.fromarray(np.zeros((8, 8), np.uint16))
     deep.save(data / "deep.png")
     for content, message in (
-        (png(9), "has 9×9 pixels, not 8×8; all images of a data set must have its one size"),
+        (png(9), "has 9×9 pixels, not 8×8; all images of a data set must have the same size"),
         (b"text", "is neither a JPEG nor a PNG image"),
         (b"", "is neither a JPEG nor a PNG image"),
         (good[: len(good) // 2], "truncated or damaged"),
-        ((data / "deep.png").read_bytes(), "images must have eight bits a channel"),
+        ((data / "deep.png").read_bytes(), "images must have eight bits per channel"),
     ):
         file.write_bytes(content)
         assert refused().startswith(f"{file}: ") and message in refused()
@@ -170,7 +170,7 @@ def test_images_that_are_refused(data: Path) -> None:
 
 def test_trees_that_are_refused(data: Path) -> None:
     root = data / "folder"
-    assert refused().startswith(f"data set folder is not there: looked for {root / 'train'}; put a tree")
+    assert refused().startswith(f"data set folder not found: looked for {root / 'train'}; put a tree")
     (root / "train").mkdir(parents=True)
     assert refused().startswith(f"{root / 'train'}: has no class folders")
     (root / "train" / "ant").mkdir()

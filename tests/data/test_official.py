@@ -203,7 +203,7 @@ def test_data_sets_without_files_have_no_fingerprint() -> None:
 
 
 def test_fingerprints_by_name(data: Path) -> None:
-    assert "data set cifar10 is not there" in refused(lambda: fingerprint("cifar10"))
+    assert "data set cifar10 not found" in refused(lambda: fingerprint("cifar10"))
     write_tree(data / "folder" / "train", ["a", "b"], 10)
     assert fingerprint("folder") == DATASETS.get("folder")().checksum()
 
@@ -214,7 +214,7 @@ def test_fingerprints_by_name(data: Path) -> None:
 def test_what_is_missing_is_said_with_where_and_how(data: Path, dataset: FileDataSet) -> None:
     assert DATASETS.get(dataset.name) is dataset
     message = refused(dataset)
-    assert message.startswith(f"data set {dataset.name} is not there: looked for {data}") and "get " in message
+    assert message.startswith(f"data set {dataset.name} not found: looked for {data}") and "get " in message
 
 
 @pytest.mark.parametrize("which", [SMALL_CIFAR10, SMALL_CIFAR100], ids=lambda d: d.name)
@@ -232,11 +232,14 @@ def changed(**changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (changed()[:5000], "truncated, damaged or no pickle"),
-        (b"", "truncated, damaged or no pickle"),
-        (b"<html>404 Not Found</html>", "truncated, damaged or no pickle"),
-        (changed(labels=None, fine_labels=[0] * 20), "no file of cifar10: it has no 'labels', only data, fine_labels"),
-        (changed(data=None), "no file of cifar10: it has no 'data', only labels"),
+        (changed()[:5000], "truncated, damaged or not a pickle"),
+        (b"", "truncated, damaged or not a pickle"),
+        (b"<html>404 Not Found</html>", "truncated, damaged or not a pickle"),
+        (
+            changed(labels=None, fine_labels=[0] * 20),
+            "not a file of cifar10: it has no 'labels', only data, fine_labels",
+        ),
+        (changed(data=None), "not a file of cifar10: it has no 'data', only labels"),
         (changed(data=random_bytes(20, 768)), "rows of 3072 bytes (32×32 pixels), not uint8 of shape (20, 768)"),
         (changed(data=np.zeros((20, 3072))), "not float64 of shape (20, 3072)"),
         (changed(data="pixels"), "rows of 3072 bytes (32×32 pixels), not a bytes"),
@@ -310,7 +313,7 @@ def test_fashion_mnist_files_that_are_refused(data: Path) -> None:
     for content, message in (
         (good[:-100], "truncated, damaged or not compressed by gzip"),
         (b"plain", "truncated, damaged or not compressed by gzip"),
-        (labels.read_bytes(), "not an IDX file of bytes with 3 sides"),
+        (labels.read_bytes(), "not an IDX file of bytes with 3 dimensions"),
     ):
         images.write_bytes(content)
         assert refused(SMALL_FASHION).startswith(f"{images}: {message}")
@@ -333,10 +336,10 @@ def test_trees_that_are_not_cifar10(data: Path) -> None:
     write_tree(root / "train", CIFAR10.classes, 10, side=32)
     assert refused(SMALL_CIFAR10).startswith(f"{root / 'test'}: missing")
     write_tree(root / "test", CIFAR10.classes[1:], 3, side=32)
-    assert refused(SMALL_CIFAR10) == f"{root / 'test' / 'airplane'}: a class without a folder of cifar10"
+    assert refused(SMALL_CIFAR10) == f"{root / 'test' / 'airplane'}: missing, although it is a class of cifar10"
     write_tree(root / "test", CIFAR10.classes, 3, side=32)
     (root / "train" / "zebra").mkdir()
-    assert refused(SMALL_CIFAR10) == f"{root / 'train' / 'zebra'}: is no class of cifar10"
+    assert refused(SMALL_CIFAR10) == f"{root / 'train' / 'zebra'}: is not a class of cifar10"
     (root / "train" / "zebra").rmdir()
     extra = root / "train" / "cat" / "more.png"
     extra.write_bytes(png(32))

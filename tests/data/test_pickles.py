@@ -186,7 +186,7 @@ def test_files_that_are_missing_or_truncated(tmp_path: Path) -> None:
     content = python2_pickle(DOCUMENT)
     for length in [*range(0, 300, 7), len(content) // 2, len(content) - 1]:
         (file := tmp_path / "batch").write_bytes(content[:length])
-        assert "truncated, damaged or no pickle" in refused(file)
+        assert "truncated, damaged or not a pickle" in refused(file)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

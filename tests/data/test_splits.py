@@ -84,7 +84,7 @@ def test_a_file_in_the_benchmarks_format(tmp_path: Path) -> None:
         ("[]", "not a split file"),
         (
             {"train": ["int", ["0"]]},
-            'not a split file of the form {"xvalid": ["int", [indices]], "xtest": …} (no \'xvalid\')',
+            'not a split file of the form {"xvalid": ["int", [indices]], "xtest": …} (no key \'xvalid\')',
         ),
         ({"xvalid": ["int", ["0", "a", "2"]], "xtest": ["int", ["3"]]}, "not a split file"),
         ({"xvalid": ["float", ["0", "1", "2"]], "xtest": ["int", ["3"]]}, "its type is 'float'"),

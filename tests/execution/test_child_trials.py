@@ -26,7 +26,7 @@ from harness.training.state import TrialState
 from harness.training.trial import run_trial
 from harness.truth.table import TableBenchmark
 from tests.stored_runs import store_run
-from tests.stores.test_checkpoints import toy
+from tests.toy import toy_config
 from tests.training.stages.test_retrain import CHILD, RETRAIN
 
 TINY = get_preset("tiny")
@@ -92,7 +92,7 @@ def test_an_unknown_complexity_is_refused_before_training() -> None:
 
 def test_a_search_that_diverged_makes_a_child_that_failed_and_says_so(toy_project: Path, tmp_path: Path) -> None:
     diverging: dict[str, Any] = {"optimiser": {"learning_rate": 1e30, "clip": None}}
-    child = Trial.of(toy(retrain=RETRAIN, **diverging))
+    child = Trial.of(toy_config(retrain=RETRAIN, **diverging))
     assert child.start is not None
     for trial, status in ((child.start, "done"), (child, "failed")):
         job = {"kind": "train", "trial": trial.json(), "store": str(tmp_path), "preset": "tiny", "overrides": {}}

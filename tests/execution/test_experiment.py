@@ -21,6 +21,7 @@ from harness.execution.job import run_job
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
+from tests.toy import toy_config
 
 METHODS = '''
 import os
@@ -88,20 +89,12 @@ class Heavy(SinglePath):
         return super().train_step(training, batch, step)
 '''
 
-TOY: dict[str, Any] = {
-    "space": "toy",
-    "dataset": "toy",
-    "benchmark": "toy",
-    "network": {"width": 4},
-    "train": {"epochs": 4, "batch_size": 16},
-    "optimiser": {"learning_rate": 0.1},
-    "rank": {"images": 40, "candidates": 4, "bins": 3},
-}
+RANKED = {"rank": {"images": 40, "candidates": 4, "bins": 3}}
 EPOCHS = {"event": "epoch", "steps": 4}
 
 
 def trial(**more: Any) -> Trial:
-    return Trial(RunConfig.from_json(TOY | more))
+    return Trial(toy_config(**RANKED | more))
 
 
 def job(one: Trial, store: Path, kind: str = "train") -> dict[str, Any]:
@@ -161,7 +154,7 @@ def test_a_run_in_sacreds_layout(trained: tuple[Path, list[dict[str, Any]]]) -> 
     assert entry["artifacts"] == ["predictions.json", "weights.pt"] and entry["resources"] == []
     assert entry["command"] == "train_rank_judge" and entry["experiment"]["name"] == "spos"
     assert f"torch=={torch.__version__}".partition("+")[0] in " ".join(entry["experiment"]["dependencies"])
-    assert entry["experiment"]["repositories"][0].keys() == {"url", "commit", "dirty"}
+    assert entry["experiment"]["repositories"][0].keys() == {"url", "commit", "dirty", "version"}
     assert entry["host"]["ENV"] == {} and entry["host"]["cpu"]
     assert len(read["metrics"]["train_loss"]["values"]) == 4 and read["metrics"]["train_loss"]["steps"] == [1, 2, 3, 4]
     assert read["completion"]["metrics"] == {"train_loss": 4}

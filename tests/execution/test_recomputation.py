@@ -18,21 +18,14 @@ from harness.stores.directory.run_directory import (
     write_ranking,
 )
 from harness.stores.directory.store import DirectoryStore, StoredRun
-from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
+from tests.toy import toy_config
 
-TOY: dict[str, Any] = {
-    "space": "toy",
-    "dataset": "toy",
-    "benchmark": "toy",
-    "network": {"width": 2},
-    "train": {"epochs": 1, "batch_size": 20},
-    "rank": {"images": 50, "candidates": 4, "bins": 3},
-}
+RANK = {"images": 50, "candidates": 4, "bins": 3}
 
 
 def trial(**rank: Any) -> Trial:
-    return Trial(RunConfig.from_json({**TOY, "rank": {**TOY["rank"], **rank}}))
+    return Trial(toy_config(train={"epochs": 1, "batch_size": 20}, rank=RANK | rank))
 
 
 def do(one: Trial, store: Path, kind: str, **more: Any) -> dict[str, Any]:
@@ -92,5 +85,5 @@ def test_what_needs_weights_that_were_left_out_says_so(store: Path) -> None:
     leave_out_weights(store / run.id)
     answer = do(trial(candidates=12), store, "rank")
     assert answer["status"] == "failed"
-    assert answer["error"] == f"{store / run.id / WEIGHTS}: was left out when the run was brought here"
+    assert answer["error"] == f"{store / run.id / WEIGHTS}: was left out when the run was copied here"
     assert only_run(store) == run

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import environment
 from harness.cli import main
 from harness.components.preset import get_preset
 from harness.stores.directory.store import DirectoryStore
@@ -32,7 +33,7 @@ study = Study(
 """
 VALUES = {1: (0.5, 9.0), 2: (-0.25, 61.0), 3: (0.75, 100.0)}
 """By epochs; of the fourth row there is no run."""
-FIRST = "[...document.querySelectorAll('#table-mine tbody tr')].map((row) => row.trials[0].textContent)"
+FIRST = "[...document.querySelectorAll('#table-mine tbody tr')].map((row) => row.cells[0].textContent)"
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +44,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [Row({"Method": str(number)}, {"train.epochs": number}) for number in VALUES]
     for request in expand(Study("same trials", "", rows, [Column("", "kendall_tau")]), get_preset("tiny"), 2):
         tau, top1 = VALUES[request.row + 1]
-        made = {"experiment": {"repositories": [{"commit": "c0ffee", "dirty": False}]}, "host": {"hostname": "node7"}}
-        store_run(folder / "runs", request, tau + request.seed / 100, top1, made=made)
+        machine = environment.describe() | {"hostname": "node7", "commit": "c0ffee", "dirty": False}
+        store_run(folder / "runs", request, tau + request.seed / 100, top1, machine=machine)
     report = ["report", str(folder / "mine.py"), "--preset", "tiny", "--store", str(folder / "runs")]
     assert main([*report, "--format", "html", "--out", str(folder / "out")]) == 0
     return folder / "out" / "index.html"

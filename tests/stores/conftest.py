@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.stores.directory.observer import DirectoryObserver
-from harness.stores.directory.run_directory import LOG, PREDICTIONS, RunDirectory, predictions_document
+from harness.stores.directory.run_directory import LOG, RunDirectory
 from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
+from tests import stored_runs
 
 RESULT = {
     "kendall_tau": 0.5,
@@ -24,7 +23,7 @@ RESULT = {
     "diverged": None,
     "observed": {},
 }
-TIME = datetime(2026, 1, 2, 3, 4, 5)
+TIME = stored_runs.STARTED
 
 
 def trial(seed: int = 0, **more: Any) -> Trial:
@@ -33,18 +32,11 @@ def trial(seed: int = 0, **more: Any) -> Trial:
 
 def finish(directory: RunDirectory, one: Trial, result: dict[str, Any]) -> None:
     """All that a run which went well writes."""
-    observer = DirectoryObserver(directory, one.config.json(), {"key": one.key})
-    info = {"name": "cell", "mainfile": "experiment.py"}
-    observer.started_event(info, "train_rank_judge", {}, TIME, {}, {}, None)
+    observer = stored_runs.start(directory, one)
     (directory.path / LOG).write_text("trained\n")
     for step in (1, 2):
         directory.log_metric("train_loss", step, 2.5 / step)
-    directory.write_result(result, {"wall_seconds": 1.0})
-    directory.write(PREDICTIONS, predictions_document(one.config.json(), {7: 12.5, 3: 50.0}))
-    directory.write_weights(lambda file: file.write(b"weights"))
-    observer.completed_event(TIME, result)
-    directory.gather_metrics()
-    directory.complete()
+    stored_runs.finish(directory, one, observer, result, {"wall_seconds": 1.0}, {7: 12.5, 3: 50.0}, b"weights")
 
 
 @pytest.fixture

@@ -28,20 +28,7 @@ from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
 from harness.training.stages.train import Progress
 from harness.training.trial import Outcome, Watch, run_trial
-
-
-def toy(**more: Any) -> RunConfig:
-    return RunConfig.from_json(
-        {
-            "space": "toy",
-            "dataset": "toy",
-            "benchmark": "toy",
-            "network": {"width": 4},
-            "train": {"epochs": 4, "batch_size": 16},
-            "optimiser": {"learning_rate": 0.1},
-            **more,
-        }
-    )
+from tests.toy import toy_config
 
 
 class Stop(Exception):
@@ -150,7 +137,7 @@ MEASURED = {"observe": {"kendall_tau_every": 2, "subnets_every": 1, "spread": Tr
 )
 def test_stopped_again_and_again(saves: int, options: dict[str, Any], toy_project: Path, tmp_path: Path) -> None:
     """Saved between any two steps, in observations, between parts and in the ranking; stopped after every few."""
-    config = toy(train={"epochs": 3, "batch_size": 16}, **options)
+    config = toy_config(train={"epochs": 3, "batch_size": 16}, **options)
     outcome, record, pieces = in_pieces(tmp_path, config, saves)
     assert pieces > 3 and outcome.cost["resumed"] == pieces - 1 and record.restored == 1
     assert_equal((outcome, record), whole(config))
@@ -162,7 +149,7 @@ def test_stopped_again_and_again(saves: int, options: dict[str, Any], toy_projec
 @pytest.mark.parametrize("method", ["spos", "fairnas", "fsnas"])
 def test_stopped_after_any_save_but_one_gives_the_same(method: str, toy_project: Path, tmp_path: Path) -> None:
     """One interruption, after a save of the first half, of the second, or of the ranking."""
-    config = toy(method=method, train={"epochs": 2, "batch_size": 16}, **PAPER)
+    config = toy_config(method=method, train={"epochs": 2, "batch_size": 16}, **PAPER)
     expected = whole(config)
     counting = checkpoint(tmp_path / "all", config)
     seed_globals()
@@ -198,7 +185,7 @@ def test_the_real_space(tmp_path: Path) -> None:
 
 def test_stopped_elsewhere_than_at_a_save(toy_project: Path, tmp_path: Path) -> None:
     """Work since the last save is done again; no point is there twice, and none is missing."""
-    config = toy(method="fsnas", **PAPER, **OBSERVED)
+    config = toy_config(method="fsnas", **PAPER, **OBSERVED)
 
     def stop(progress: Progress) -> None:
         if (progress.part, progress.epoch) == (1, 2):
@@ -220,14 +207,14 @@ def test_stopped_elsewhere_than_at_a_save(toy_project: Path, tmp_path: Path) -> 
 
 
 def test_a_trial_that_diverges_does_so_at_the_same_step(toy_project: Path, tmp_path: Path) -> None:
-    config = toy(optimiser={"learning_rate": 1e12, "clip": None}, **OBSERVED)
+    config = toy_config(optimiser={"learning_rate": 1e12, "clip": None}, **OBSERVED)
     outcome, record, pieces = in_pieces(tmp_path, config, saves=4)
     assert pieces > 1 and outcome.result["diverged"]["step"] > 0
     assert_equal((outcome, record), whole(config))
 
 
 def test_costs_cover_all_attempts(toy_project: Path, tmp_path: Path) -> None:
-    config = toy(train={"epochs": 2, "batch_size": 16})
+    config = toy_config(train={"epochs": 2, "batch_size": 16})
     spent = []
     for saves in (3, 5, 10**9):
         made = checkpoint(tmp_path, config, saves)
@@ -296,14 +283,14 @@ def restless_project(tmp_path_factory: pytest.TempPathFactory, toy_project: Path
 
 
 def test_what_a_method_draws_and_remembers_goes_on(restless_project: None, tmp_path: Path) -> None:
-    config = toy(method="restless")
+    config = toy_config(method="restless")
     outcome, record, pieces = in_pieces(tmp_path, config, saves=5)
     assert pieces > 3
     assert_equal((outcome, record), whole(config))
 
 
 def test_a_memory_that_could_not_be_loaded_is_refused_when_it_is_saved(restless_project: None, tmp_path: Path) -> None:
-    config = toy(method={"name": "restless", "foreign": True})
+    config = toy_config(method={"name": "restless", "foreign": True})
     with pytest.raises(HarnessError, match=r"\['memory'\]\['array'\] is a numpy.ndarray; only plain types and tensors"):
         run_trial(config, checkpoint=checkpoint(tmp_path, config))
     assert not list(tmp_path.iterdir())
@@ -311,16 +298,16 @@ def test_a_memory_that_could_not_be_loaded_is_refused_when_it_is_saved(restless_
 
 @pytest.fixture(scope="module")
 def stored(toy_project: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A checkpoint's bytes, after 5 of the 12 steps of `toy()`."""
+    """A checkpoint's bytes, after 5 of the 12 steps of `toy_config()`."""
     folder = tmp_path_factory.mktemp("stored")
-    made = checkpoint(folder, toy(), saves=5)
+    made = checkpoint(folder, toy_config(), saves=5)
     with pytest.raises(Stop):
-        run_trial(toy(), checkpoint=made)
+        run_trial(toy_config(), checkpoint=made)
     return made.path.read_bytes()
 
 
 def put(folder: Path, data: bytes, **other: Any) -> Checkpoint:
-    made = checkpoint(folder, toy(), **other)
+    made = checkpoint(folder, toy_config(), **other)
     made.path.write_bytes(data)
     return made
 
@@ -362,14 +349,14 @@ def test_one_of_other_conditions_is_refused(stored: bytes, tmp_path: Path, capsy
     ):
         made = put(tmp_path, data, **other)
         assert made.load() is None
-        assert capsys.readouterr().out == f"not going on from the checkpoint {made.path}: {why}\n"
+        assert capsys.readouterr().out == f"not resuming from the checkpoint {made.path}: {why}\n"
         assert made.path.exists()  # it may be right for somebody else
 
 
 def test_a_refused_one_is_replaced(stored: bytes, tmp_path: Path) -> None:
     made = put(tmp_path, stored, threads=2, every=1e9)
     record = Record()
-    outcome = run_trial(toy(), watch=record.watch(), checkpoint=made)
+    outcome = run_trial(toy_config(), watch=record.watch(), checkpoint=made)
     assert outcome.cost["resumed"] == record.restored == 0
     after = made.load()
     assert after is not None and after["course"]["part"] == 1
@@ -381,16 +368,17 @@ def test_a_state_that_does_not_fit_says_what_to_do(stored: bytes, tmp_path: Path
     assert state is not None
     del state["course"]["training"]["network"]["classifier.bias"]
     made.save(state)
-    with pytest.raises(DataError, match=f"{made.path} does not fit .*; remove it to begin anew. .*classifier.bias"):
-        run_trial(toy(), checkpoint=made)
+    with pytest.raises(DataError, match=f"{made.path} does not fit .*; remove it to start again. .*classifier.bias"):
+        run_trial(toy_config(), checkpoint=made)
 
 
 def test_each_request_of_a_trial_has_its_own(toy_project: Path, tmp_path: Path) -> None:
-    configs = [toy(), toy(rank={"bins": 7}), toy(**OBSERVED), toy(rank={"images": 20}), toy(seed=1)]
+    others: list[dict[str, Any]] = [{}, {"rank": {"bins": 7}}, OBSERVED, {"rank": {"images": 20}}, {"seed": 1}]
+    configs = [toy_config(**other) for other in others]
     made = [checkpoint(tmp_path, config) for config in configs]
     assert len({one.path for one in made}) == len(made)
     assert len({one.path.name[:16] for one in made}) == 2  # two trials
-    assert checkpoint(tmp_path, toy()).path == made[0].path
+    assert checkpoint(tmp_path, toy_config()).path == made[0].path
 
 
 @contextmanager
@@ -410,20 +398,20 @@ def test_a_disk_without_space_fails_the_save_and_spares_the_one_before(
 ) -> None:
     made = put(tmp_path, stored, every=0.0)
     with files_of_at_most(int(share * len(stored))), pytest.raises(CheckpointNotWritten) as failure:
-        run_trial(toy(), checkpoint=made)
+        run_trial(toy_config(), checkpoint=made)
     assert isinstance(failure.value, OSError)
     assert re.fullmatch(f"cannot write the checkpoint {made.path}: File too large", str(failure.value))
     assert list(tmp_path.iterdir()) == [made.path]
     assert made.path.read_bytes() == stored
     seed_globals()
-    expected, _ = whole(toy())
-    assert weights(run_trial(toy(), checkpoint=checkpoint(tmp_path, toy()))) == weights(expected)
+    expected, _ = whole(toy_config())
+    assert weights(run_trial(toy_config(), checkpoint=checkpoint(tmp_path, toy_config()))) == weights(expected)
 
 
 def test_a_folder_that_cannot_be(toy_project: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointNotWritten, match="Not a directory"):
-        run_trial(toy(), checkpoint=checkpoint(tmp_path / "file" / "work", toy()))
+        run_trial(toy_config(), checkpoint=checkpoint(tmp_path / "file" / "work", toy_config()))
 
 
 def dead_process() -> int:
@@ -435,14 +423,14 @@ def dead_process() -> int:
 
 def test_half_written_files_are_cleared_away_and_listed(stored: bytes, tmp_path: Path) -> None:
     """What a process that was killed while saving leaves behind."""
-    made, other = put(tmp_path, stored), checkpoint(tmp_path, toy(seed=1))
+    made, other = put(tmp_path, stored), checkpoint(tmp_path, toy_config(seed=1))
     halves = [tmp_path / f".{one.path.name}.{dead_process()}.456" for one in (made, other)]
     for half in halves:
         half.write_bytes(stored[:5000])
     (tmp_path / "else.txt").touch()
     listed = stored_checkpoints(tmp_path)
     assert [one.path for one in listed] == sorted([*halves, made.path], key=lambda path: path.name)
-    assert {one.key16 for one in listed} == {Trial(toy()).key[:16], Trial(toy(seed=1)).key[:16]}
+    assert {one.key16 for one in listed} == {Trial(toy_config()).key[:16], Trial(toy_config(seed=1)).key[:16]}
     assert {one.size for one in listed} == {5000, len(stored)}
     assert all(one.mtime == one.path.stat().st_mtime for one in listed)
     assert made.load() is not None
@@ -478,7 +466,7 @@ def test_what_another_process_writes_is_left_to_it(stored: bytes, tmp_path: Path
 
 @pytest.mark.parametrize("at", ["training", "ranking"])
 def test_a_signal_has_the_trial_save_and_stop(at: str, toy_project: Path, tmp_path: Path) -> None:
-    config = toy(method="fsnas", **PAPER)
+    config = toy_config(method="fsnas", **PAPER)
     made = checkpoint(tmp_path, config, every=1e9)
     asked: list[bool] = []
 
@@ -515,7 +503,7 @@ def test_a_signal_has_the_trial_save_and_stop(at: str, toy_project: Path, tmp_pa
 @pytest.mark.parametrize("to", ["process", "thread"])
 def test_a_signal_does_not_disturb_a_save(to: str, polite: bool, toy_project: Path, tmp_path: Path) -> None:
     """It is heard when the file is whole, whichever thread the system gives it to."""
-    made = checkpoint(tmp_path, toy())
+    made = checkpoint(tmp_path, toy_config())
     main = threading.get_ident()
     ended, heard = threading.Event(), list[bool]()
 
@@ -546,6 +534,6 @@ def test_a_signal_does_not_disturb_a_save(to: str, polite: bool, toy_project: Pa
         sender.join()
         signal.signal(signal.SIGTERM, before)
     assert heard == [True]
-    again = checkpoint(tmp_path, toy()).load()
+    again = checkpoint(tmp_path, toy_config()).load()
     assert again is not None and again.keys() == state.keys()
     assert list(tmp_path.iterdir()) == [made.path]

@@ -193,7 +193,7 @@ def test_the_first_step_shifts_t(paths: list[Architecture]) -> None:
 
 def test_paths_of_two_clusters_are_refused_before_anything_changes() -> None:
     ours = training(rule=clusters.ByOperation(at=(0,)))
-    with pytest.raises(InvalidConfiguration, match="the 2 paths of one step lie in 2 clusters"):
+    with pytest.raises(InvalidConfiguration, match="the 2 paths of one step are in 2 clusters"):
         ours.descend(batch(0), [SMALL, LARGE], 0)
     assert not differ(ours.network, training().network)
     assert not ours.momentum.optimisers

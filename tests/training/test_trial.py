@@ -15,20 +15,11 @@ from harness.study.configuration import RunConfig
 from harness.training.stages.train import Progress
 from harness.training.trial import REFERENCES, Outcome, Watch, rank_again, run_reference, run_trial
 from harness.truth.table import Table
+from tests.toy import toy_config
 
 
 def toy(**more: Any) -> RunConfig:
-    return RunConfig.from_json(
-        {
-            "space": "toy",
-            "dataset": "toy",
-            "benchmark": "toy",
-            "network": {"width": 4},
-            "train": {"epochs": 10, "batch_size": 16},
-            "optimiser": {"learning_rate": 0.1},
-            **more,
-        }
-    )
+    return toy_config(**{"train": {"epochs": 10, "batch_size": 16}, **more})
 
 
 def plain(value: object) -> bool:
@@ -135,7 +126,7 @@ def test_parameters_as_prediction(toy_project: Path) -> None:
 
 
 def test_an_unknown_reference_is_refused(toy_project: Path) -> None:
-    with pytest.raises(InvalidConfiguration, match="no reference 'flops'; there are parameters, untrained, random"):
+    with pytest.raises(InvalidConfiguration, match="no reference is named 'flops'. Known: parameters, untrained"):
         run_reference(toy(), "flops")
 
 
@@ -154,7 +145,7 @@ def test_tau_that_does_not_exist_is_null(toy_project: Path, toy_table: Table) ->
 @pytest.mark.parametrize(
     ("more", "error", "message"),
     [
-        ({"space": "nasbench201"}, InvalidConfiguration, "benchmark 'toy' is about toy, the configuration about nasbe"),
+        ({"space": "nasbench201"}, InvalidConfiguration, "benchmark 'toy' is for toy, the configuration is for nasbe"),
         ({"dataset": "digits"}, UnknownName, "no data set of benchmark toy is named 'digits'"),
         ({"rank": {"selection": "equal-count"}}, InvalidConfiguration, "12 architectures cannot be split into 400"),
     ],

@@ -1,39 +1,47 @@
 """Sacred's events as files of a run directory, in the layout of Sacred's FileStorageObserver.
 
-Unlike that one, it writes JSON atomically and without NaN, and leaves metrics alone: points are
-appended when they are made (`RunDirectory.log_metric`), because Sacred hands them over at heartbeats
-only and drops an observer for good after its first error there.
+Unlike that observer, this one writes JSON atomically and without NaN, and ignores metrics: points are
+appended when they are made (`RunDirectory.log_metric`), because Sacred passes them on only at heartbeats
+and drops an observer permanently after its first error there.
 """
 
 from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sacred.observers import RunObserver
-
 from harness import environment
 from harness.stores.directory.run_directory import CONFIG, INFO, RUN, SOURCES, RunDirectory
+from harness.stores.sacred import RunObserver
 
 
 class DirectoryObserver(RunObserver):
     """Keeps `run.json`, `config.json` and `info.json` of one run up to date.
 
-    `run.json` is there from the start, so that a run which fails before Sacred starts it is told apart
-    from one that was killed.
+    `run.json` exists from the start, to distinguish a run that fails before Sacred starts it from one that
+    was killed.
     """
 
     priority = 20
 
-    def __init__(self, directory: RunDirectory, config: dict[str, Any], info: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        config: dict[str, Any],
+        info: dict[str, Any],
+        machine: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`machine` is what the run is made on, as `environment.describe` gives it; by default this one."""
         self.directory = directory
-        self._lock = threading.Lock()  # Sacred's heartbeat comes from a thread of its own
+        self._machine = machine
+        self._lock = threading.Lock()  # Sacred's heartbeat runs in its own thread
         self._entry: dict[str, Any] = {"status": "RUNNING", "artifacts": [], "resources": [], "heartbeat": None}
         self._save()
-        # The configuration as we validated it, not as Sacred passes it on: it needs a seed below 2³².
+        # The configuration as we validated it, not as Sacred passes it on: Sacred needs a seed below 2³².
         directory.write(CONFIG, config)
         directory.write(INFO, info)
 
@@ -51,7 +59,7 @@ class DirectoryObserver(RunObserver):
         meta_info: dict[str, Any],
         _id: str | None,
     ) -> str:
-        here = environment.describe()
+        here = self._machine or environment.describe()
         sources = self.directory.path / SOURCES
         experiment = {
             "name": ex_info["name"],

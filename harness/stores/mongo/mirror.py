@@ -1,7 +1,7 @@
-"""The mirror of one run while it goes on: a Sacred observer that only ever wakes a thread.
+"""Mirrors one run while it is running: a Sacred observer that only wakes a thread.
 
-Training neither waits for the database nor hears of its errors. Whatever could not be mirrored stays in the
-run directory, from which `harness store sync` brings it.
+Training neither waits for the database nor sees its errors. Data that could not be mirrored stays in the run
+directory; `harness store sync` mirrors it later.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pymongo
-from sacred.observers import RunObserver
 
 from harness.errors import HarnessError, Unreachable
 from harness.stores.mongo.connection import connect, hide
 from harness.stores.mongo.projection import project
 from harness.stores.mongo.snapshot import WEIGHTS_MAX, look
+from harness.stores.sacred import RunObserver
 
 if TYPE_CHECKING:
     from pymongo.database import Database
 
 EVERY = 5.0
-"""Seconds between the ends of two projections, at least."""
+"""Minimum number of seconds between two projections."""
 SHARE = 0.1
-"""The part of the time that projections may take."""
+"""Maximum fraction of the time that projections may take."""
 LONGEST_PAUSE = 30.0
-"""Seconds until the next, at most: also when the last one waited long for nobody."""
+"""Maximum pause in seconds before the next projection, even if the last one waited long without an answer."""
 SELECTION = 3.0
-"""Seconds that a server has to be found."""
+"""Seconds to wait for a server."""
 KNOWN_SILENT = 1.0
-"""And if it was not there before."""
+"""Seconds to wait for a server that was unreachable last time."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Mirror(RunObserver):
-    """Mirrors a run directory into the database of that address, from now until it is closed."""
+    """Mirrors a run directory into the database at that address, until it is closed."""
 
     priority = 10  # after the observer that writes the directory
 
     def __init__(self, path: Path, uri: str, weights_max: int = WEIGHTS_MAX, every: float = EVERY) -> None:
         self.path = path
         self.error: str | None = None
-        """What went wrong last, in one line and without credentials; None when it went well."""
+        """The last error, in one line and without credentials; None if the last projection succeeded."""
         self._uri = uri
         self._weights_max = weights_max
         self._every = every
@@ -62,7 +62,7 @@ class Mirror(RunObserver):
         self._thread.start()
 
     def close(self, wait: float = 10.0) -> bool:
-        """Mirror the run as it is now, within that time; says whether the database has it. May be called again."""
+        """Mirror the run as it is now, within that time; returns whether the database has it. May be called again."""
         self._deadline = time.monotonic() + wait
         self._closing.set()
         self._wake.set()
@@ -103,14 +103,14 @@ class Mirror(RunObserver):
             self._closing.wait(max(self._every, min(took * (1 / SHARE - 1), LONGEST_PAUSE)))
         silent = self._silent
         if not self._project(self._deadline - time.monotonic()) and not silent:
-            self._project(self._deadline - time.monotonic())  # a server that was there until now may be back at once
+            self._project(self._deadline - time.monotonic())  # a server that answered until now may be back at once
         self._disconnect()
 
     def _project(self, within: float | None) -> bool:
-        """Once, in that time if one is given; whatever happens, training goes on. Says whether it went well."""
+        """Project once, within that time if given. Errors never stop training. Returns whether it succeeded."""
         try:
             with contextlib.nullcontext() if within is None else pymongo.timeout(max(0.1, within)):
-                # Before, not after: what changes meanwhile is not counted as mirrored.
+                # Read before, not after: changes made meanwhile do not count as mirrored.
                 revision = look(self.path).revision
                 if self._database is None:
                     selection = KNOWN_SILENT if self._silent else SELECTION
@@ -118,7 +118,7 @@ class Mirror(RunObserver):
                 project(self.path, self._database, self._weights_max)
         except HarnessError as error:
             self._failed(error)
-        except Exception as error:  # a fault of ours must not end a training of days
+        except Exception as error:  # a bug of ours must not end a training of days
             self._failed(HarnessError(hide(f"{type(error).__name__}: {error}", self._uri)))
         else:
             self._mirrored = revision
@@ -133,7 +133,7 @@ class Mirror(RunObserver):
 
     def _failed(self, error: HarnessError) -> None:
         self._silent = isinstance(error, Unreachable)
-        if self._silent:  # a new connection can be told to wait less
+        if self._silent:  # a new connection can have a shorter timeout
             self._disconnect()
         self.error = " ".join(str(error).split())
         if not self._told:

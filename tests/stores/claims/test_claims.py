@@ -515,7 +515,7 @@ def test_a_place_that_is_no_folder_is_the_readers_to_put_right(tmp_path: Path) -
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot use the claims in .*: Not a directory"):
         DirectoryClaims(tmp_path / "file" / "claims").acquire(KEY)
-    with pytest.raises(ValueError, match="no key"):
+    with pytest.raises(ValueError, match="not a trial key"):
         DirectoryClaims(tmp_path).acquire("../elsewhere")
 
 

@@ -49,7 +49,7 @@ def test_a_done_run_is_read_as_it_was_written(store: DirectoryStore, make_run: M
     assert (run.status, run.preset, run.overrides, run.superseded) == ("done", "tiny", {}, False)
     assert run.trial == one.json() and run.result == RESULT and run.cost == {"wall_seconds": 1.0}
     assert run.rankings == {one.ranking_key: {k: v for k, v in RESULT.items() if k != "observed"}}
-    assert (run.start_time, run.fail_trace) == ("2026-01-02T03:04:05", None)
+    assert (run.start_time, run.fail_trace) == ("2026-01-01T10:00:00", None)
     assert store.predictions(run) == {3: 50.0, 7: 12.5}
     assert [(p["step"], p["value"]) for p in store.metrics(run)["train_loss"]] == [(1, 2.5), (2, 1.25)]
     assert store.done(one.key) == run and store.done(trial(1).key) is None
@@ -214,7 +214,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "says nothing of the result": (
         "completion.json",
         lambda file: edit(file, lambda d: d | {"files": {}, "sizes": {}}),
-        "says nothing of",
+        "does not list",
     ),
     "not UTF-8": ("cell.json", lambda file: file.write_bytes(b"\xff\xfe{}"), "not whole JSON"),
 }

@@ -190,8 +190,8 @@ def test_wrong_credentials_are_one_line_without_the_password(guarded: Mongod) ->
     for uri, reason in (
         (of_nas(guarded, "writer", wrong), "authentication failed"),
         (of_nas(guarded, "nobody"), "authentication failed"),
-        (f"mongodb://127.0.0.1:{guarded.port}/nas", "rights are missing"),
-        (of_nas(guarded, "writer").replace("/nas?", "/other?authSource=nas&"), "rights are missing"),
+        (f"mongodb://127.0.0.1:{guarded.port}/nas", "permission denied"),
+        (of_nas(guarded, "writer").replace("/nas?", "/other?authSource=nas&"), "permission denied"),
     ):
         with pytest.raises(UserError) as caught:
             connect(uri)
@@ -226,10 +226,10 @@ def test_the_password_is_nowhere(
 
 def test_who_may_not_write_is_told(guarded: Mongod, make_run: Make) -> None:
     path = make_run()
-    with pytest.raises(UserError, match="rights are missing"):
+    with pytest.raises(UserError, match="permission denied"):
         project(path, connect(of_nas(guarded, "reader")))
     mirror = Mirror(path, of_nas(guarded, "reader"))
-    assert not mirror.close() and mirror.error is not None and "rights are missing" in mirror.error
+    assert not mirror.close() and mirror.error is not None and "permission denied" in mirror.error
     reader = MongoStore(connect(of_nas(guarded, "reader")))
     reader.remember("another key", {})  # keeps nothing, and that is all
     assert reader.recall("another key") is None
@@ -276,17 +276,17 @@ def test_a_password_that_is_not_encoded_cannot_be_read_from_the_message(scheme: 
     advice = "user and password must be percent-encoded (%40 for @, %3A for :, %2F for /, %3F for ?)"
     with pytest.raises(UserError) as caught:
         connect(f"{scheme}://user:{password}@host/nas", timeout=1.0)
-    assert str(caught.value) == f"{scheme}://… is no address of a database: {advice}"
+    assert str(caught.value) == f"{scheme}://… is not a database address: {advice}"
 
 
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("mongodb://", "mongodb://… is no address of a database: it names no host"),
-        ("mongodb:///nas", "mongodb://… is no address of a database: it names no host"),
-        ("mongodb://a/b/c", "mongodb://… is no address of a database: behind the hosts only /DATABASE and ?OPTIONS"),
-        ("mongodb://user:e@host:port/nas", f"mongodb://user@host:port/nas is no address of a database: {NOT_SHOWN}"),
-        ("mongodb://user:s3cret@host/?tls=perhaps", "mongodb://user@host/ is no address of a database: The value of"),
+        ("mongodb://", "mongodb://… is not a database address: it names no host"),
+        ("mongodb:///nas", "mongodb://… is not a database address: it names no host"),
+        ("mongodb://a/b/c", "mongodb://… is not a database address: only /DATABASE and ?OPTIONS can follow"),
+        ("mongodb://user:e@host:port/nas", f"mongodb://user@host:port/nas is not a database address: {NOT_SHOWN}"),
+        ("mongodb://user:s3cret@host/?tls=perhaps", "mongodb://user@host/ is not a database address: The value of"),
     ],
 )
 def test_what_is_wrong_with_an_address_is_said(uri: str, message: str) -> None:

@@ -39,6 +39,7 @@ from harness.stores.mongo.projection import project, revision
 from harness.stores.mongo.snapshot import INLINE
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import unsynced
+from tests.stored_runs import STOPPED
 from tests.stores.conftest import RESULT, TIME, finish, trial
 
 Make = Callable[..., Path]
@@ -82,8 +83,8 @@ def test_a_document_is_what_sacreds_tools_need(make_run: Make, mongo_database: M
     run = mongo_database["runs"].find_one({"_id": number})
     assert run is not None and number == 1
     assert run["status"] == "COMPLETED" and run["config"] == trial().config.json() and run["result"] == RESULT
-    assert run["start_time"] == run["stop_time"] == run["heartbeat"] == TIME
-    assert run["experiment"]["name"] == "cell" and run["experiment"]["sources"] == []
+    assert run["start_time"] == TIME and run["stop_time"] == run["heartbeat"] == STOPPED
+    assert run["experiment"]["name"] == "spos" and run["experiment"]["sources"] == []
     assert run["captured_out"] == "trained\n" and isinstance(run["host"]["hostname"], str)
     assert run["command"] == "train_rank_judge" and run["resources"] == [] and "fail_trace" not in run
     assert [one["name"] for one in run["artifacts"]] == ["predictions.json", "weights.pt"]
@@ -208,7 +209,7 @@ def test_another_run_of_the_same_id_is_refused(store: DirectoryStore, mongo_data
     directory, _ = begin(store)
     project(directory.path, mongo_database)
     give_to(directory, {"pid": 1})
-    with pytest.raises(DataError, match="another run of that id"):
+    with pytest.raises(DataError, match="another run with that id"):
         project(directory.path, mongo_database)
 
 

@@ -194,7 +194,7 @@ def test_a_directory_of_another_run_is_not_mended(make_run: Make, mongo_database
     project(path, mongo_database)
     forge(path)
     before = contents(path)
-    with pytest.raises(DataError, match="is not that of the run in"):
+    with pytest.raises(DataError, match="does not belong to the run in"):
         MongoStore(mongo_database).fetch(path.name, path.parent)
     assert contents(path) == before
 
@@ -243,8 +243,8 @@ def test_damaged_documents_are_problems(make_run: Make, mongo_database: Mongo) -
     changes: list[tuple[str, Any, str]] = [
         ("schema", 99, "schema 99; this version of the harness reads up to"),
         ("schema", "?", "does not say its schema"),
-        ("summary", "{", "not a run as it should be"),
-        ("summary", None, "not a run as it should be"),
+        ("summary", "{", "not a valid run"),
+        ("summary", None, "not a valid run"),
         ("summary", '{"id": "other"}', "is about run other"),
     ]
     whole, *paths = [make_run(seed) for seed in range(6)]

@@ -46,7 +46,7 @@ def test_a_server_is_started_once_and_stopped_cleanly(data: Path, port: int) -> 
     with server.client() as client:
         assert client.admin.command("getCmdLineOpts")["parsed"]["net"]["bindIp"] == "127.0.0.1"
 
-    with pytest.raises(UserError, match=f"already runs on .*, at port {port}"):
+    with pytest.raises(UserError, match=f"already running on .*, at port {port}"):
         mongod.start(data, port + 1 if port < 65535 else 1025)
 
     assert mongod.stop(data) == server
@@ -138,7 +138,7 @@ def test_damaged_data_are_named_and_nothing_is_left_running(data: Path, port: in
     with pytest.raises(HarnessError) as caught:
         mongod.start(data)
     lines = str(caught.value).splitlines()
-    assert lines[0].startswith("mongod ended at its start: ") and "storage engine metadata file" in lines[0]
+    assert lines[0].startswith("mongod ended during startup: ") and "storage engine metadata file" in lines[0]
     assert len(lines) <= 3 and lines[-1] == f"  see {data / mongod.LOG}"
     found = mongod.read(data)
     assert found is not None and (found.pid, found.port) == (None, port)
@@ -156,7 +156,7 @@ def test_a_folder_of_other_things_is_refused(data: Path) -> None:
 
 def test_a_program_that_cannot_run_says_why(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _on_path(tmp_path, monkeypatch, "#!/bin/sh\necho 'mongod: error while loading shared libraries: libcrypto' >&2\n")
-    with pytest.raises(HarnessError, match="ended at its start: mongod: error while loading shared libraries"):
+    with pytest.raises(HarnessError, match="ended during startup: mongod: error while loading shared libraries"):
         mongod.start(data)
     assert mongod.read(data) is None
     _on_path(tmp_path, monkeypatch, "no program")

@@ -160,7 +160,7 @@ def test_the_same_id_with_other_content_is_an_error_that_names_it(
         (runs[1] / "result.json").write_text("{}")
     shutil.rmtree(runs[2])
     before = tree(store.path)
-    with pytest.raises(DataError, match=f"run {runs[1].name} is there already, but .*; nothing was imported"):
+    with pytest.raises(DataError, match=f"run {runs[1].name} already exists, but .*; nothing was imported"):
         import_into_directory(tmp_path / "runs.tar", store.path)
     assert tree(store.path) == before
 
@@ -232,14 +232,14 @@ def _no_manifest(members: Members) -> Members:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_cut, "is not whole: 1 files are missing"),
+        (_cut, "is incomplete: 1 files are missing"),
         (_forge_file, "has another checksum than the manifest says"),
         (_forge_manifest, "its manifest is not the one that was written"),
-        (_add_file, "holds '../outside', of which its manifest says nothing"),
-        (_add_twice, "of which its manifest says nothing, or twice"),
-        (_add_link, "which is no plain file"),
-        (_lead_out, "which could lead anywhere"),
-        (_lead_out_by_run, "which is no run"),
+        (_add_file, "holds '../outside', which its manifest does not list"),
+        (_add_twice, "which its manifest does not list, or which occurs twice"),
+        (_add_link, "which is not a regular file"),
+        (_lead_out, "which could lead outside the run"),
+        (_lead_out_by_run, "which is not a run id"),
         (_newer, "has schema 2; this version of the harness reads up to 1"),
         (_inconsistent, "result.json: has another checksum than the completion record says"),
         (_no_manifest, "does not begin with manifest.json"),

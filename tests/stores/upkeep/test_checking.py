@@ -204,7 +204,7 @@ def test_checkpoints_are_leftovers_unless_somebody_uses_them(store: DirectorySto
     os.utime(work / names[0], (1, 1))  # from before it was done; the other is of a run that observes more
     done = done_trials(store.runs())
     found = {one.path.name: one.what for one in checkpoints(work, {busy}, done)}
-    unused = "checkpoint that nobody uses"
+    unused = "unused checkpoint"
     assert found == {names[0]: OF_DONE, names[1]: unused, names[2]: unused, f".{other}-1.checkpoint.1.1": unused}
 
 
@@ -287,7 +287,7 @@ def test_mirror_differences_are_found_and_projected_again(
     found = {Path(one.place).name.split()[-1]: one for one in check_mirror(store, mongo_database)}
     assert found[runs[0].name].reason == "is not in the database"
     assert found[runs[1].name].reason == "is older in the database than here"
-    assert found[runs[2].name].reason == "metric train_loss has other points"
+    assert found[runs[2].name].reason == "metric train_loss has different points"
     assert found[runs[3].name].reason == "metric train_loss is missing"
     assert WEIGHTS in found[runs[4].name].reason
     assert runs[5].name not in found

@@ -29,21 +29,11 @@ from harness.training.stages.rank import (
 )
 from harness.training.stages.train import Supernets, train
 from harness.truth.table import Table, TableBenchmark
+from tests.toy import toy_config
 
 
 def toy(method: object = "spos", **more: Any) -> RunConfig:
-    return RunConfig.from_json(
-        {
-            "space": "toy",
-            "dataset": "toy",
-            "benchmark": "toy",
-            "method": method,
-            "network": {"width": 4},
-            "train": {"epochs": 12, "batch_size": 16},
-            "optimiser": {"learning_rate": 0.1},
-            **more,
-        }
-    )
+    return toy_config(**{"method": method, "train": {"epochs": 12, "batch_size": 16}, **more})
 
 
 def meter() -> Meter:

@@ -30,7 +30,8 @@ from harness.training.stages.retrain import best_found, retrain, with_valid
 from harness.training.stages.standalone import StandaloneRecipe, train_standalone
 from harness.training.trial import Outcome, retrain_trial
 from tests.stored_runs import store_run
-from tests.stores.test_checkpoints import Record, Stop, checkpoint, seed_globals, toy, weights
+from tests.stores.test_checkpoints import Record, Stop, checkpoint, seed_globals, weights
+from tests.toy import toy_config
 
 RETRAIN = {"epochs": 3, "batch_size": 16}
 CHILD = Study(
@@ -88,7 +89,7 @@ def pieces(folder: Path, config: RunConfig, saves: int) -> tuple[Outcome, Record
 
 @pytest.mark.parametrize("saves", [1, 2, 4])
 def test_stopped_again_and_again(saves: int, toy_project: Path, tmp_path: Path) -> None:
-    config = toy(retrain=RETRAIN)
+    config = toy_config(retrain=RETRAIN)
     record = Record()
     seed_globals()
     whole = retrain_trial(config, (1, 1, 0), watch=record.watch())
@@ -103,7 +104,7 @@ def test_stopped_again_and_again(saves: int, toy_project: Path, tmp_path: Path) 
 
 
 def test_one_that_diverges_says_so(toy_project: Path) -> None:
-    config = toy(retrain={**RETRAIN, "learning_rate": 1e30})
+    config = toy_config(retrain={**RETRAIN, "learning_rate": 1e30})
     result = retrain_trial(config, (1, 1, 0)).result
     assert result["diverged"] and result["retrained_accuracy"] is None
 
@@ -202,7 +203,7 @@ def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -
 def test_a_job_retrains_what_the_stored_search_found_and_fails_without_it(toy_project: Path, tmp_path: Path) -> None:
     from harness.execution.job import run_job
 
-    child = Trial.of(toy(retrain=RETRAIN))
+    child = Trial.of(toy_config(retrain=RETRAIN))
     assert child.start is not None
 
     def run(trial: Trial, **more: Any) -> dict[str, Any]:
@@ -219,5 +220,5 @@ def test_a_job_retrains_what_the_stored_search_found_and_fails_without_it(toy_pr
     stored = DirectoryStore(tmp_path).done(child.key)
     assert stored is not None and stored.counts and child.ranking_key in stored.rankings
     assert run(child)["already"]
-    told = run(Trial.of(toy(retrain={**RETRAIN, "epochs": 1})), found=[2, 0, 1])
+    told = run(Trial.of(toy_config(retrain={**RETRAIN, "epochs": 1})), found=[2, 0, 1])
     assert told["result"]["top1"] == [2, 0, 1]
