@@ -1,5 +1,5 @@
-"""Documents of plain JSON types: canonical text, flattening, and what JSON cannot say. Imports nothing of the house
-but its errors."""
+"""Documents of plain JSON types: canonical text, flattening, and values that JSON cannot represent. Of the harness
+only `harness.errors` is imported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def canonical(document: Any) -> str:
 
 
 def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested document by dotted keys."""
+    """Flatten a nested document to dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in document.items():
         if isinstance(value, Mapping):
@@ -29,7 +29,7 @@ def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def finite(value: float) -> float | None:
-    """The number, or None where JSON has no word for it."""
+    """The number, or None if it is not finite (JSON cannot represent it)."""
     return value if math.isfinite(value) else None
 
 
@@ -45,7 +45,7 @@ def without_nan(value: Any) -> Any:
 
 
 def one_line(error: BaseException) -> str:
-    """An error as one line: the message of our own errors, with the type's name before that of others."""
+    """An error as one line: the message; other errors than `HarnessError` get the type's name in front."""
     text = " ".join(str(error).split())
     if isinstance(error, HarnessError):
         return text
@@ -53,7 +53,7 @@ def one_line(error: BaseException) -> str:
 
 
 def utc_now() -> datetime:
-    """The time as Sacred stores it: UTC without a time zone."""
+    """The current time as Sacred stores it: UTC without a time zone."""
     return datetime.now(timezone.utc).replace(tzinfo=None)
 
 

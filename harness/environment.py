@@ -1,7 +1,6 @@
-"""What a run was made on: packages, the project's commit, Python, CPU, GPUs, host. Imports no torch.
+"""The environment of a run: packages, the project's commit, Python, CPU, GPUs, host. Imports no torch.
 
-No environment variables and no paths: nothing that is private, nothing that means something on one
-machine only.
+Environment variables and paths are left out: they may be private, or meaningful on one machine only.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ PROJECT = SHIPPED if SHIPPED.is_dir() else ENGINE.parent
 
 @lru_cache(maxsize=1)
 def describe() -> dict[str, Any]:
-    """All of it, as plain JSON types.
+    """The environment as plain JSON types.
 
-    Found out once a process. A server that forks workers calls it before the first fork: the commit is
-    then that of the code which it has imported, whatever happens to the folder later.
+    Computed once per process. A server that forks workers calls it before the first fork, so that the recorded
+    commit is the commit of the imported code, even if the folder changes later.
     """
-    # An installed package has no commit; the folder it is installed in may be inside somebody's repository.
+    # An installed package has no commit; the folder it is installed in may be inside another repository.
     commit, dirty = (None, None) if SHIPPED.is_dir() else git_state(PROJECT)
     installed = packages()
     return {
@@ -59,9 +58,9 @@ def packages() -> dict[str, str]:
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None]:
-    """The commit that is checked out, and whether files differ from it (Python files that it lacks count).
+    """The checked-out commit, and whether files differ from it (untracked Python files count).
 
-    None where there is no repository, no commit yet, or no git.
+    None if there is no repository, no commit yet, or no git.
     """
     status = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
     if status is None:
@@ -74,7 +73,7 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    # Reading must not take the lock that a commit under way holds.
+    # Reading must not take the index lock: a commit may be running.
     command = ["git", "-C", str(folder), "--no-optional-locks", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=10, check=True)
@@ -84,7 +83,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def gpu_names() -> list[str]:
-    """The models of NVIDIA's GPUs as the driver lists them: asking CUDA would spoil later forks."""
+    """Models of the NVIDIA GPUs as listed by the driver: initialising CUDA would break later forks."""
     names = []
     for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
         try:
@@ -96,7 +95,7 @@ def gpu_names() -> list[str]:
 
 
 def cpu_model() -> str:
-    """The CPU's model name as the system tells it."""
+    """The CPU's model name as reported by the system."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

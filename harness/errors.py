@@ -1,7 +1,7 @@
-"""Every error that is meant for a reader, as one small hierarchy.
+"""All errors that are meant for the user, as one small hierarchy.
 
 A message says what was wrong, where, what is allowed and what to do; the command line prints it
-without a traceback. This module imports nothing of the harness, so that anything may raise from it.
+without a traceback. This module imports nothing from the harness, so every module can use it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from pathlib import Path
 
 
 class HarnessError(Exception):
-    """Something went wrong that the harness understands. The command line exits 1."""
+    """Base class of the errors that the harness raises itself. The command line exits 1."""
 
 
 class UserError(HarnessError):
-    """The request cannot be carried out as it stands; the reader can put it right. Exit 2."""
+    """The request cannot be carried out; the user can correct it. The command line exits 2."""
 
 
 class UnknownName(UserError):
-    """A name that nothing is registered under."""
+    """An unknown name."""
 
     @classmethod
     def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
-        """No `kind` is called `name`: suggest the nearest of the `known` names, and list them all."""
+        """The error for a `kind` without that `name`: suggests the nearest of the `known` names and lists them all."""
         import difflib
 
         known = sorted(known)
@@ -34,7 +34,7 @@ class UnknownName(UserError):
 
 
 class NameCollision(UserError):
-    """Two things claim one name."""
+    """Two things have the same name."""
 
 
 class InvalidConfiguration(UserError):
@@ -42,20 +42,20 @@ class InvalidConfiguration(UserError):
 
 
 class BrokenComponent(UserError):
-    """A component file that does not import."""
+    """A component file that cannot be imported."""
 
     @classmethod
     def during_import(
         cls, file: Path, error: BaseException, *, advice: str = "", within: Path | None = None
     ) -> BrokenComponent:
-        """Importing `file` raised `error`: show the line, in that file or in a neighbour that it imports.
+        """The error for a `file` whose import raised `error`: names the line, there or in a neighbour it imports.
 
         Neighbours are the files below `within`, by default those of the file's own folder.
         """
         place, line = _where(within or file.parent, error) or (file, None)
         at = f"{place}:{line}" if line else f"{place}"
         through = "" if place == file else f" (imported by {file})"
-        # SyntaxError repeats its file and line in str(); only its message is news.
+        # SyntaxError repeats its file and line in str(); only its message is new.
         text = error.msg if isinstance(error, SyntaxError) else str(error)
         reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
         return cls(f"{at} does not import{through}: {reason}" + (f"\n{advice}" if advice else ""))
@@ -66,17 +66,17 @@ class DataError(UserError):
 
 
 class Unreachable(HarnessError):
-    """The place where claims or runs are kept does not answer. It may later: nothing is wrong with the request.
+    """The store of claims or runs is unreachable. The request itself is valid: a retry may succeed.
 
     The message is one line and never holds credentials.
     """
 
 
 class Diverged(HarnessError):
-    """Training left the finite numbers. The trial has no result; the other trials go on."""
+    """The loss is no longer finite. The trial has no result; the other trials continue."""
 
     def __init__(self, step: int, loss: float) -> None:
-        # Both go to Exception, or the error could not cross a process boundary (pickle calls cls(*args)).
+        # Pass both to Exception, or the error cannot be pickled between processes (pickle calls cls(*args)).
         super().__init__(step, loss)
         self.step = step
         self.loss = loss

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: JSON is written beside its place, made durable and moved."""
+"""Atomic file writes: a temporary file beside the target is written, synced to disk and renamed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.owner import start_ticks
 DAY = 86400.0
 
 _UNFINISHED = re.compile(r"\..+\.(?P<process>\d+)\.\d+")
-"""How `write` calls a file until it is whole."""
+"""The name of a file while `write` is writing it."""
 
 
 def write_json(path: Path, document: Any) -> None:
@@ -29,7 +29,7 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Make the file by calling `fill` with it. Readers see the old one or the new one, never a part."""
+    """Write a file atomically; `fill` gets the open file. Readers see the old file or the new one, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with temporary.open("wb") as file:
@@ -44,14 +44,14 @@ def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
 
 
 def is_unfinished(path: Path) -> bool:
-    """Whether the file is called as one that is being written."""
+    """Whether the name is the name of a file that is being written."""
     return bool(_UNFINISHED.fullmatch(path.name))
 
 
 def living_writer(path: Path) -> int | None:
-    """The number of the process that is writing this unfinished file; None when none that lives here is.
+    """PID of the process that is writing this unfinished file; None if no live process on this machine is.
 
-    When nothing was written for a day, it is another process of the same number. Raises FileNotFoundError.
+    After a day without a write, the PID is assumed to belong to another process. Raises FileNotFoundError.
     """
     changed = path.stat().st_mtime
     match = _UNFINISHED.fullmatch(path.name)
@@ -61,7 +61,7 @@ def living_writer(path: Path) -> int | None:
 
 
 def make_durable(folder: Path) -> None:
-    """Survive a power failure: what was moved into the folder stays there."""
+    """Sync the folder, so that files moved into it survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

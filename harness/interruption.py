@@ -1,6 +1,6 @@
-"""Why a job is interrupted: told to stop, out of time, or no longer the owner of its trial.
+"""Why a job is interrupted: stopped, out of time, or no longer the owner of its trial.
 
-A signal carries no reason. Whoever sends one to the main thread says it here first; the handler raises it.
+A signal carries no reason. The sender records it here before it signals the main thread; the handler raises it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ STOPPED, TIMEOUT, LOST = "stopped", "timeout", "lost"
 
 
 PATIENCE = 5.0
-"""Seconds that work which was asked has to end by itself."""
+"""Seconds that work has to end by itself after it was asked to stop."""
 
 
 class Interruption(KeyboardInterrupt):
-    """The job must end now. A KeyboardInterrupt, so that nothing which catches errors holds it up."""
+    """The job must end now. A KeyboardInterrupt, so that `except Exception` does not catch it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -30,16 +30,16 @@ _polite: list[Callable[[], bool]] = []
 
 
 def interrupt_main(reason: str) -> None:
-    """Interrupt the main thread of this process, from another one; the first reason counts."""
+    """Interrupt the main thread of this process from another thread. The first reason counts."""
     _reasons.append(reason)
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def asked_first(stop: Callable[[], bool]) -> Iterator[None]:
-    """Within, a signal first asks `stop`: if it says that it will end the work by itself, nothing is raised.
+    """Within the block, a signal first calls `stop`. If it returns True, the work ends by itself: nothing is raised.
 
-    Not when the work is another's by now: that ends at once.
+    A job that has lost its trial to another owner ends at once instead.
     """
     _polite.append(stop)
     try:
@@ -50,10 +50,11 @@ def asked_first(stop: Callable[[], bool]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Within, no SIGTERM disturbs the main thread; the handler of one that came is called at the end.
+    """Defer SIGTERM in the main thread: its handler is called at the end of the block.
 
-    For what turns an exception that passes through it into another, as `torch.save` does. The signal is not masked
-    but noted: the system would give it to another thread, and Python have the main thread handle it all the same.
+    For code that turns an exception passing through it into another one, as `torch.save` does. The signal is noted,
+    not masked: the system would deliver a masked signal to another thread, and Python would still run the handler in
+    the main thread.
     """
     came: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
@@ -70,14 +71,14 @@ def held_back() -> Iterator[None]:
 
 
 def reason_of(interruption: KeyboardInterrupt) -> str:
-    """Why, also when the work ended itself after it was asked."""
+    """The reason of an interruption, also when the work ended by itself after it was asked to stop."""
     if isinstance(interruption, Interruption):
         return interruption.reason
     return _reasons[0] if _reasons else STOPPED
 
 
 def raise_interruption(number: int, frame: object) -> None:
-    """A handler for SIGTERM. Raises once: no second signal may disturb the storing of what the first interrupted."""
+    """Handler for SIGTERM. Raises once: a second signal must not disturb the storing of the interrupted work."""
     if LOST not in _reasons and any(stop() for stop in _polite):
         insisting = threading.Timer(PATIENCE, _insist)
         insisting.daemon = True
@@ -88,5 +89,5 @@ def raise_interruption(number: int, frame: object) -> None:
 
 
 def _insist() -> None:
-    if _polite:  # it has not ended yet
+    if _polite:  # the work has not ended yet
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)

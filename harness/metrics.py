@@ -18,25 +18,27 @@ def kendall_tau(predicted: Values, truth: Values) -> float:
 
     if len(predicted) != len(truth):
         raise InvalidConfiguration(f"{len(predicted)} predictions cannot be compared with {len(truth)} accuracies")
-    if len(predicted) < 2:  # scipy says the same, with a warning
+    if len(predicted) < 2:  # scipy returns the same, with a warning
         return float("nan")
     return float(kendalltau(predicted, truth, variant="b").statistic)
 
 
 def complexity_bias(predicted: Values, truth: Values, complexity: Values) -> float:
-    """CB: of the pairs that the prediction orders wrongly, the share in which the one ranked too low is the larger.
+    """CB: the share of wrongly ordered pairs in which the architecture that is ranked too low is the larger one.
 
-    A pair is wrongly ordered when prediction and truth order it strictly and differently: a tie in either is no
-    error. Two of equal complexity count as "not larger", as the formula reads. NaN where nothing is wrong.
+    A pair is wrongly ordered when prediction and truth order it strictly and differently: a tie in either is
+    not an error. Equal complexity counts as "not larger", as in the formula. NaN if no pair is wrong.
     """
     columns = [np.asarray(values, dtype=np.float64) for values in (predicted, truth, complexity)]
     if len({len(column) for column in columns}) != 1:
-        raise InvalidConfiguration(f"{[len(column) for column in columns]} predictions, accuracies and complexities")
+        raise InvalidConfiguration(
+            f"predictions, accuracies and complexities differ in number: {[len(column) for column in columns]}"
+        )
     order = np.argsort(columns[1], kind="stable")
-    # As ranks, which compare as the values do and take a quarter of the memory traffic.
+    # Dense ranks compare like the values and need a quarter of the memory traffic.
     guess, true, size = (_dense_ranks(column)[order] for column in columns)
     wrong = larger = 0
-    # In ascending order of truth the better ones of each pair lie behind: from the first that is truly better on.
+    # In ascending order of truth, the strictly better architectures start at this place.
     first_better = np.searchsorted(true, true, side="right")
     for place, start in enumerate(first_better.tolist()):
         too_low = guess[start:] < guess[place]
@@ -46,9 +48,9 @@ def complexity_bias(predicted: Values, truth: Values, complexity: Values) -> flo
 
 
 def neutral_complexity_bias(truth: Values, complexity: Values) -> float:
-    """The CB of a predictor whose errors have nothing to do with size: that of all pairs being wrong.
+    """The CB of a predictor whose errors are independent of size: the CB if all pairs are wrong.
 
-    It is not 0.5, since better networks tend to be larger.
+    Not 0.5, since better networks tend to be larger.
     """
     return complexity_bias(-np.asarray(truth, dtype=np.float64), truth, complexity)
 

@@ -1,8 +1,8 @@
-"""Which process owns a run or a claim, and whether it still lives.
+"""Which process owns a run or a claim, and whether it is still alive.
 
-A process is known by its machine, number and start time: a number that the system gave to another process
-later is not mistaken for the owner. The machine is known by its boot and its process namespace, since two
-containers may share a host name and process numbers; records without these are judged by the host name.
+A process is identified by its machine, PID and start time, so that a reused PID is not mistaken for the
+owner. The machine is identified by its boot and its PID namespace, since two containers may share a host
+name and PIDs; records without these are judged by the host name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 FRESH = timedelta(minutes=2)
-"""How old the last heartbeat of a run on another host may be."""
+"""Maximum age of the last heartbeat of a live run on another host."""
 
 
 def this_process() -> dict[str, Any]:
@@ -30,7 +30,7 @@ def this_process() -> dict[str, Any]:
 
 
 def is_alive(owner: Mapping[str, Any], heartbeat: str | None) -> bool:
-    """Whether the owner goes on. Of a process that cannot be seen from here only its heartbeat (UTC) tells."""
+    """Whether the owner is alive. For processes that are not visible from here, the heartbeat (UTC) decides."""
     lives = lives_here(owner)
     if lives is not None:
         return lives
@@ -42,7 +42,7 @@ def is_alive(owner: Mapping[str, Any], heartbeat: str | None) -> bool:
 
 
 def lives_here(owner: Mapping[str, Any]) -> bool | None:
-    """Whether the owner is a living process of this machine; None when that cannot be seen from here."""
+    """Whether the owner is a live process on this machine; None if its processes are not visible from here."""
     if not _same_machine(owner) or owner["started"] is None:
         return None
     pid = int(owner["pid"])
@@ -52,30 +52,30 @@ def lives_here(owner: Mapping[str, Any]) -> bool | None:
 
 
 def describe(owner: Mapping[str, Any] | None) -> str:
-    """The owner in a message."""
+    """The owner as text for a message."""
     return f"process {owner['pid']} on {owner['host']}" if owner else "an unknown process"
 
 
 def start_ticks(pid: int) -> int | None:
-    """When the process started, in the kernel's ticks; None when it is gone, or dead and not yet reaped."""
+    """Start time of the process in kernel ticks; None if it does not exist or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
-    # The name, in parentheses, may hold anything; fields are counted after it, from the third on.
+    # The name, in parentheses, may contain any character; the fields after it start with the third.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
 
 
 def _same_machine(owner: Mapping[str, Any]) -> bool:
-    """Whether process numbers of the owner's machine mean the same here. A reboot makes another machine of it."""
+    """Whether PIDs of the owner's machine are valid here. A rebooted machine counts as another machine."""
     here, there = (_boot(), _pid_namespace()), (owner.get("boot"), owner.get("pid_namespace"))
     known = None not in here and None not in there
     return bool(owner["host"] == platform.node()) and (here == there or not known)
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether there is such a process although /proc does not show it: mount options hide those of other users."""
+    """Whether the process exists although /proc does not show it: mount options can hide other users' processes."""
     try:
         Path(f"/proc/{pid}/stat").read_bytes()
         return False
@@ -94,7 +94,7 @@ def _is_hidden(pid: int) -> bool:
 
 @functools.cache
 def _boot() -> str | None:
-    """What tells this boot of this machine from all others; containers of one machine share it."""
+    """The id of this boot of this machine; containers on one machine share it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip() or None
     except OSError:

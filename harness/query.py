@@ -1,7 +1,7 @@
 """Conditions on columns, as text from a user: `train.epochs > 10 and kendall_tau > 0.5`.
 
-They are evaluated by pandas, but only after they have been found to be nothing more than comparisons and
-arithmetic of columns and constants: no calls, no attributes, no indexing, no `@`. Imports no pandas.
+pandas evaluates a condition only after a check that it contains nothing but comparisons and arithmetic of
+columns and constants: no calls, no attributes, no indexing, no `@`. Imports no pandas.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def select(frame: pandas.DataFrame, expression: str) -> pandas.DataFrame:
     plain = translate(expression, columns)
     try:
         holds: Any = frame.eval(plain, engine="python", parser="pandas")
-    except Exception as error:  # pandas raises what it likes: types that do not compare, its own refusals
+    except Exception as error:  # pandas raises many kinds: incomparable types, its own restrictions
         raise InvalidConfiguration(f"cannot evaluate {expression!r}: {error}. {_HINT}") from error
     if getattr(holds, "dtype", None) not in ("bool", "boolean"):
-        raise InvalidConfiguration(f"{expression!r} is neither true nor false of a run. {_HINT}")
+        raise InvalidConfiguration(f"{expression!r} is neither true nor false for a run. {_HINT}")
     return frame[holds.fillna(False).astype(bool)]
 
 
 def translate(expression: str, columns: Iterable[str]) -> str:
     """The expression in column names: `method.name` becomes `method_name`, string literals stay as they are.
 
-    Raises `InvalidConfiguration` for anything but comparisons and arithmetic, and for a name that is no
-    column.
+    Raises `InvalidConfiguration` for anything but comparisons and arithmetic, and for a name that is
+    not a column.
     """
     columns = list(columns)
     plain = underscored(expression)
@@ -63,7 +63,7 @@ def translate(expression: str, columns: Iterable[str]) -> str:
 
 
 def underscored(text: str) -> str:
-    """Dotted names with underscores in the place of the dots."""
+    """The text with dotted names joined by underscores instead of dots."""
     pieces: list[str] = []
     end = (1, 0)
     joining = False
@@ -83,7 +83,7 @@ def underscored(text: str) -> str:
                 gap = pieces and (token.start[0] > end[0] or token.start[1] > end[1])
                 pieces += [" ", token.string] if gap else [token.string]
                 if joining:
-                    raise InvalidConfiguration(f"cannot read {text!r}: a dot must stand between two names. {_HINT}")
+                    raise InvalidConfiguration(f"cannot read {text!r}: a dot must be between two names. {_HINT}")
             end = token.end
     except (tokenize.TokenError, SyntaxError) as error:
         raise InvalidConfiguration(f"cannot read {text!r}: {error.args[0]}. {_HINT}") from error

@@ -1,12 +1,12 @@
-"""What is stored, as pandas data frames: one row a run, or one row a measured point.
+"""Stored runs as pandas data frames: one row per run, or one row per measured point.
 
     from harness import results
     df = results.runs(study="ablation_calr_ms")
     curve = results.metrics(df, "kendall_tau")
 
-Only runs that are done, valid and not superseded are given unless all are asked for. Nested configuration is
-flattened with underscores (`method_name`, `train_epochs`), so that `df.query` reads well; what a run's
-configuration does not have (γ′ without CaLR) is missing. Imports neither pandas nor torch by itself.
+By default only runs that are done, valid and not superseded are returned. Nested configuration is flattened with
+underscores (`method_name`, `train_epochs`), so that `df.query` reads well. Values that a run's configuration does
+not have (γ′ without CaLR) are missing. Importing this module imports neither pandas nor torch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
     Store: TypeAlias = stores.Store | str | os.PathLike[str] | None
-    """A store, its directory or address, or None for the usual place (`harness.cli._store_option`)."""
+    """A store, its directory or address, or None for the default place (`harness.cli._store_option`)."""
     Runs: TypeAlias = pandas.DataFrame | str | Iterable[str]
     """Runs: a data frame with a column `run_id`, one id, or several."""
 
@@ -62,13 +62,13 @@ def runs(
     where: str | None = None,
     all: bool = False,
 ) -> pandas.DataFrame:
-    """One row a run: what it was asked to do, what came out, what it cost.
+    """One row per run: its configuration, result and cost.
 
-    With a study, only the runs whose trial it asks for under the run's own preset, without overrides if
-    it does so (as in its report), else with the run's; the study's row and labels beside them, and the
-    ranking that it asks for, missing if that was not made (a run that the study judges by several data
-    sets' truth stands there once for each: `rank_truth`). `where` is a condition on the columns. `all`
-    adds what is not done, invalid, or superseded.
+    With a study, only the runs of the study's trials, each under the run's own preset: without overrides if the
+    plain study has the trial (as in its report), else with the run's overrides. The study's row and labels are
+    added, and the metrics are those of the ranking that the study requests, missing if that ranking was not made.
+    A run that the study judges by the truth of several data sets has one row for each (`rank_truth`).
+    `where` is a condition on the columns. `all` adds runs that are not done, invalid, or superseded.
     Raises `InvalidConfiguration` for a condition that cannot be evaluated, `UnknownName` for a study.
     """
     from harness.query import select
@@ -90,16 +90,16 @@ def runs(
             ],
             extra={"study": str, "row": int} | {label: type(value) for label, value in labels[0].items()},
         )
-    # By name: pandas copies what stands here, and an address may hold a password.
+    # Only the name: pandas copies `attrs`, and an address may contain a password.
     table.attrs["store"] = opened.name
     _OPENED[opened.name] = opened
     return table if where is None else select(table, where).reset_index(drop=True)
 
 
 def metrics(runs: Runs, name: str, store: Store = None) -> pandas.DataFrame:
-    """A metric over training, in long format: run_id, step, value. Runs that do not have it give no rows.
+    """A metric over training, in long format: run_id, step, value. Runs without it have no rows.
 
-    Raises `UnknownName` when none of the runs has it.
+    Raises `UnknownName` if no run has it.
     """
     import pandas
 
@@ -133,12 +133,12 @@ def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
 
 
 def open_store(store: Store = None) -> stores.Store:
-    """The store itself."""
+    """Open the store, unless it is one already."""
     return places(store).open() if store is None or isinstance(store, str | os.PathLike) else store
 
 
 def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
-    """One run as flat columns; the metrics are those of the ranking asked for, or of the run's own."""
+    """One run as flat columns, with the metrics of the given ranking, or of the run's own."""
     result = run.result or {}
     if ranking_key is not None:
         judged = {key: None for key in result if key not in ("diverged", "observed")}
@@ -163,7 +163,7 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
 
 
 def columns_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested keys joined by underscores."""
+    """The document as flat columns: nested keys are joined by underscores."""
     columns: dict[str, Any] = {}
     _add_columns(columns, document)
     return columns
@@ -174,18 +174,18 @@ def _add_columns(columns: dict[str, Any], document: Mapping[str, Any], prefix: s
         if isinstance(value, dict):
             _add_columns(columns, value, f"{prefix}{key}_")
         else:
-            # One object for each name: ten thousand runs have it, and are all asked for it.
+            # One string object per name: ten thousand runs share it, and each is looked up by it.
             columns[sys.intern(f"{prefix}{key}")] = value
 
 
 def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None = None) -> pandas.DataFrame:
-    """Flat records as typed columns: those every run has, then those that some have."""
+    """Flat records as typed columns: first the columns that every run has, then the others."""
     import pandas
 
     kinds = {**_RUN, **(extra or {}), **_configured(), **_RESULT, **_COST}
     shapes = dict.fromkeys(map(tuple, records))
     columns = list(dict.fromkeys([*kinds, *(column for shape in shapes for column in shape)]))
-    # Row by row, then turned: column by column every run would come from the far end of memory each time.
+    # Read row by row, then transpose: reading column by column would fetch every run from memory each time.
     turned = zip(*([*map(one.get, columns)] for one in records), strict=True) if records else ((),) * len(columns)
     typed = {}
     for column, values in zip(columns, turned, strict=True):
@@ -194,7 +194,7 @@ def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None
 
 
 def _dtype(values: Sequence[Any], kind: type | None) -> str:
-    """What pandas should call a column: nullable types only where something is missing."""
+    """The pandas dtype of a column: nullable only if a value is missing."""
     missing = None in values
     if kind is None:
         kinds = {type(value) for value in values if value is not None}
@@ -213,7 +213,7 @@ def _configured() -> dict[str, type]:
             kinds[key] = kind
             continue
         hints = get_type_hints(kind)
-        # A component's options are its own business; every component has a name.
+        # Options differ from component to component; every component has a name.
         own = {"name": str} if "options" in hints else hints
         kinds |= {f"{key}_{name}": next(iter(get_args(hint)), hint) for name, hint in own.items()}
     return kinds
@@ -236,17 +236,17 @@ def _as_asked(run: StoredRun, request: Request) -> dict[str, Any]:
 
 
 def _members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, list[Request]]:
-    """The runs that the study asks for, by id, and the first row that does: once for each truth that judges it.
+    """By run id, the requests of the study for the run: of the first row that has it, one per truth that judges it.
 
-    A run that the plain study asks for answers that, as in its report, whatever overrides it was made
-    with; the others answer the study under their own overrides.
+    A run that the study requests without overrides counts as such, as in the report, whatever overrides it was
+    made with. Other runs are matched under their own overrides.
     """
     plain = _matches(study, [(run, {}) for run in chosen])
     return plain | _matches(study, [(run, run.overrides) for run in chosen if run.id not in plain])
 
 
 def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]) -> dict[str, list[Request]]:
-    """By id, the runs whose trial the study asks for under their preset and the overrides beside them."""
+    """By run id, the requests of the study for the run's trial, under the run's preset and the given overrides."""
     from harness.components.preset import presets_of
 
     presets = presets_of(study.about)
@@ -266,7 +266,7 @@ def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]
             requests = expand_stored(
                 study, presets[preset], lambda: (one for one, _ in chosen), 1, with_overrides[place]
             )
-        except UserError:  # overrides of another study, which this one has no row for
+        except UserError:  # overrides of another study that fit no row of this one
             continue
         asked: dict[str, list[Request]] = {}
         for first, seed in product(requests, seeds):
@@ -289,7 +289,7 @@ def _store_of(runs: Runs, store: Store) -> stores.Store:
 
 
 def _stored(runs: Runs, store: stores.Store) -> list[StoredRun]:
-    """The runs themselves, in the order given. Raises what `Store.find` raises."""
+    """The stored runs, in the given order. Raises what `Store.find` raises."""
     ids = [runs] if isinstance(runs, str) else list(getattr(runs, "run_id", runs))
     known = {run.id: run for run in store.runs({str(one)[:16] for one in ids})}
     return [known.get(str(one)) or store.find(str(one)) for one in ids]

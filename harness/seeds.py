@@ -1,7 +1,7 @@
 """Randomness comes from identity: one seed per purpose, derived from the trial's seed and a name.
 
 Two methods compared under one seed therefore see the same data order and initial weights, and a trial
-gives the same result whatever ran before it. No module of the harness draws from a global generator.
+gives the same result whatever ran before it. No module of the harness draws from a global rng.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def derive(seed: int, *names: str | int) -> int:
 
 
 def make_rng(seed: int, *names: str | int) -> random.Random:
-    """A generator of its own for the purpose that `names` describe."""
+    """A separate rng for the purpose that `names` describe."""
     return random.Random(derive(seed, *names))
 
 

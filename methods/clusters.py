@@ -28,7 +28,7 @@ class ByOperation(ClusterRule):
     """By the operation at one edge, or at several (in NAS-Bench-201: 5, 25, 125, 625 clusters)."""
 
     edges: int = 1
-    """How many edges, drawn once a run from those that are not fixed."""
+    """Number of edges, drawn once per run from those that are not fixed."""
     at: tuple[int, ...] | None = None
     """The edges themselves, instead of drawing them."""
 
@@ -69,7 +69,7 @@ class ByLastLayer(ClusterRule):
 @CLUSTER_RULES.register("random")
 @dataclass(frozen=True)
 class Random(ClusterRule):
-    """Each subnet assigned at random, once a run, to one of n clusters."""
+    """Each subnet assigned at random, once per run, to one of n clusters."""
 
     clusters: int = 5
 
@@ -87,7 +87,7 @@ class Random(ClusterRule):
 def _open_decisions(space: Space, fixed: Fixed) -> list[int]:
     free = [d for d, choices in enumerate(space.choices) if choices > 1 and d not in fixed]
     if not free:
-        raise InvalidConfiguration(f"no decision of {space.name} is left open to cluster by")
+        raise InvalidConfiguration(f"{space.name} has no free decision to cluster by")
     return free
 
 

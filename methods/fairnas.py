@@ -1,8 +1,8 @@
-"""FairNAS (Chu et al., 2021): strict fairness, every operation of every decision once a step.
+"""FairNAS (Chu et al., 2021): strict fairness, every operation of every decision once per step.
 
 A step trains n paths, n the largest number of choices; path k takes the k-th entry of a random
 permutation at each decision. A decision with fewer choices repeats a fresh permutation. With momentum
-separation the clustered decisions are constant within a step (Algorithm 2), so that the step lies in
+separation the clustered decisions are constant within a step (Algorithm 2), so that the step belongs to
 one cluster; strict fairness then holds for all other decisions. With a sampler that is not uniform the
 paths of a step are drawn from it, and fairness is given up.
 """
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 @METHODS.register("fairnas")
 @dataclass(frozen=True)
 class FairNAS(Method):
-    """Strict fairness: every operation of every decision is trained once a step."""
+    """Strict fairness: every operation of every decision is trained once per step."""
 
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
         if clustering.decisions is None:
             raise InvalidConfiguration(
-                "FairNAS cannot use these clusters: its paths of one step differ in every decision, and no decision "
-                "could be held to keep them in one cluster; use clusters by operation"
+                "FairNAS cannot use these clusters: the paths of one step differ in every decision, and no decision "
+                "can be held constant to keep them in one cluster; use clusters by operation"
             )
 
     def paths_per_step(self, space: Space) -> int:
@@ -49,10 +49,10 @@ class FairNAS(Method):
 
 
 def drawn_paths(training: SupernetTraining, count: int) -> list[Architecture]:
-    """One step's paths from a sampler that prefers some: as many as a fair step has, all in the first one's cluster.
+    """One step's paths from a non-uniform sampler: as many as a fair step has, all in the cluster of the first.
 
-    Every fair step holds all operations once, so it has the same complexity as every other, and no preference
-    could show. The paper (Table G) does not say what it did instead.
+    Every fair step holds all operations once, so all fair steps have the same complexity and a preference would
+    have no effect. The paper (Table G) does not say what it did instead.
     """
     source, rng, cluster_of = training.source, training.rng, training.clustering.of
     paths = [source.draw(rng)]

@@ -25,7 +25,7 @@ class FSNAS(Method):
     """Few-shot: one sub-supernet per operation of one decision."""
 
     split: int | None = None
-    """The decision to split at; None draws it once a run, as the paper says (the released code: 0)."""
+    """The decision to split at; None draws it once per run, as the paper says (the released code: 0)."""
 
     def parts(self, space: Space, rng: random.Random) -> tuple[Part, ...]:
         # A decision with one choice splits nothing.

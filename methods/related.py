@@ -1,7 +1,7 @@
-"""A supernet of a few related subnets, all trained in every step: what the gradients of relatives have in common.
+"""A supernet of a few related subnets, all trained in every step, to compare their gradients.
 
 The paper's Table I: a base subnet, and others that differ from it in one, three and five decisions. Their
-gradients are summed; `observe.gradient_similarity` measures how alike they are.
+gradients are summed; `observe.gradient_similarity` measures how similar they are.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ if TYPE_CHECKING:
 @METHODS.register("related")
 @dataclass(frozen=True)
 class Related(Method):
-    """A base subnet drawn by the seed, and subnets that differ from it in so many decisions each."""
+    """A base subnet drawn by the seed, and subnets that differ from it in a given number of decisions."""
 
     changes: tuple[int, ...] = (1, 3, 5)
 
     def __post_init__(self) -> None:
         if not self.changes or min(self.changes) < 1:
-            raise InvalidConfiguration(f"method.changes must be numbers of decisions from 1 on, not {self.changes}")
+            raise InvalidConfiguration(f"method.changes must be counts of decisions, at least 1, not {self.changes}")
 
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
         if clustering.count > 1:
-            raise InvalidConfiguration("the related subnets are trained together in each step: they take no clusters")
-        self.subnets(space, random.Random(0))  # too many changes are refused here
+            raise InvalidConfiguration(
+                "the related subnets are trained together in each step and cannot be clustered; use clusters.name=none"
+            )
+        self.subnets(space, random.Random(0))  # raises if there are too many changes
 
     def paths_per_step(self, space: Space) -> int:
         return 1 + len(self.changes)
@@ -46,7 +48,7 @@ class Related(Method):
         return list(training.memory["subnets"])
 
     def subnets(self, space: Space, rng: random.Random) -> list[Architecture]:
-        """The base and its relatives. All are connected: what has no gradient has no direction to compare."""
+        """The base and its relatives. All are connected: a subnet without gradients cannot be compared."""
         base = space.sample(rng)
         while not space.is_connected(base):
             base = space.sample(rng)

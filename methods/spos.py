@@ -1,4 +1,4 @@
-"""SPOS, single-path one-shot (Guo et al., 2020): one random path a step (Algorithm 1 with CaLR and MS)."""
+"""SPOS, single-path one-shot (Guo et al., 2020): one random path per step (Algorithm 1 with CaLR and MS)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @METHODS.register("spos")
 @dataclass(frozen=True)
 class SPOS(Method):
-    """Single-path one-shot: one path a step."""
+    """Single-path one-shot: one path per step."""
 
     def paths(self, training: SupernetTraining) -> list[Architecture]:
         return [training.source.draw(training.rng)]

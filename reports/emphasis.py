@@ -1,4 +1,4 @@
-"""Which values of a table are emboldened: the best of each block, as its column says."""
+"""Marks the values of a table that are printed in bold: the best of each block, by the rule of its column."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import replace
 from .values import Label, TableRow, Value, ValueColumn
 
 Neutral = Mapping[tuple[int, int], float]
-"""By row and place of the column, the reference that "nearest" is near to."""
+"""By row and column index, the reference value that "nearest" compares with."""
 
 
 def emboldened(
     rows: Sequence[TableRow], columns: Sequence[ValueColumn], group: int | None, neutral: Neutral
 ) -> list[TableRow]:
-    """Mark the best of each group, all of them where the shown means tie.
+    """Mark the best value of each group; if the shown means tie, mark all of them.
 
-    Only means over equally many seeds compete, those with the most; a single one is not the best of anything.
-    What was not measured by runs does not compete: it was made otherwise, or is out of reach.
+    Only the means over the most seeds of the group compete, and a single competitor is not marked.
+    Rows that do not come from runs do not compete: they were made in another way, or are out of reach.
     """
     marked = [list(row.values) for row in rows]
     for place, column in enumerate(columns):
@@ -41,20 +41,20 @@ def emboldened(
 
 
 def references(found: Mapping[int, Sequence[float | None]]) -> dict[int, float]:
-    """The mean reference of each row that has any."""
+    """The mean reference of each row that has one."""
     numbers = {row: [one for one in values if one is not None] for row, values in found.items()}
     return {row: statistics.fmean(values) for row, values in numbers.items() if values}
 
 
 def block(row: TableRow, group: int | None) -> Label:
-    """What the rows of one block share."""
+    """The label that the rows of one block share."""
     return None if group is None else row.labels[group]
 
 
 def _merit(best: str | None, value: Value, neutral: float | None) -> float | None:
-    """The higher, the better; None without anything to compare with. Of the mean as shown: what looks equal is."""
+    """Score of the mean as shown, so that equal texts tie; higher is better. None without a reference."""
     mean = float(value.mean)
     if best == "nearest":
-        # Rounded: 0.52 and 0.48 are equally far from 0.5, whatever binary fractions say.
+        # Rounded: 0.52 and 0.48 are equally far from 0.5, despite binary rounding.
         return None if neutral is None else -round(abs(mean - neutral), 9)
     return mean if best == "max" else -mean

@@ -1,4 +1,4 @@
-"""Which stored run answers a request, or why none does; and all that a study finds in a store."""
+"""Finds the stored run for each request of a study, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 
 JUDGED = ("kendall_tau", "valid_")
-"""How the names of curves begin that are measured by a ranking."""
+"""Name prefixes of the curves that a ranking measures."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the store holds for one request. Metrics are there only when the state is "done"."""
+    """What the store holds for one request. `metrics` is empty unless the state is "done"."""
 
     request: Request
     run: StoredRun | None
     state: str
     reason: str = ""
-    """What a reader should know when there is no value."""
+    """Why there is no value, for the reader."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     invalid: tuple[StoredRun, ...] = ()
-    """Runs of the trial that somebody declared invalid."""
+    """Runs of the trial that were declared invalid."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that a store holds for a study under one preset: what its table and its figures are made of."""
+    """Everything a store holds for a study under one preset: the input of its table and figures."""
 
     study: Study
     preset: Preset
@@ -44,12 +44,12 @@ class Findings:
     where: str | None
     requests: Sequence[Request]
     found: Sequence[Evidence]
-    """For every request."""
+    """One entry per request."""
     counted: Sequence[Evidence]
-    """Those for which the condition holds."""
+    """The entries for which the condition `where` holds."""
     store: str
     problems: Sequence[Problem]
-    """What the store holds of these trials and cannot be used."""
+    """Entries of these trials in the store that cannot be used."""
 
 
 def find(
@@ -60,10 +60,10 @@ def find(
     overrides: Mapping[str, Any] | None = None,
     where: str | None = None,
 ) -> Findings:
-    """What the store holds for the study.
+    """Find everything that the store holds for the study.
 
-    With overrides it is what was made with them. `where` is a condition on the columns of
-    `harness.results.runs` that says which runs count. Raises `InvalidConfiguration`.
+    `overrides` apply to the trials that are looked up. `where` is a condition on the columns of
+    `harness.results.runs` that selects the runs that count. Raises `InvalidConfiguration`.
     """
     requests = expand_stored(study, preset, store.runs, seeds, overrides)
     found = gather(requests, store.runs({request.trial.key for request in requests}))
@@ -73,10 +73,10 @@ def find(
 
 
 def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evidence]:
-    """The evidence for each request, in their order.
+    """The evidence for each request, in the order of the requests.
 
-    A run answers by identity: an equal key is an equal configuration, so that runs with overrides that
-    matter never answer a request without them, and what was only observed in addition does not matter.
+    A run answers a request if their keys are equal: an equal key is an equal configuration. So a run with
+    overrides that matter never answers a request without them, and additional observations do not matter.
     """
     by_key: dict[str, list[StoredRun]] = {}
     for run in runs:
@@ -111,9 +111,9 @@ def _judge(request: Request, candidates: Sequence[StoredRun]) -> Evidence:
 
 
 def curves(run: StoredRun, ranking: str) -> dict[str, list[list[Any]]]:
-    """What was observed while the run trained, by name: steps and values.
+    """The curves observed while the run trained, by name: steps and values.
 
-    Curves that depend on how the run is ranked and judged are those of its own ranking, and of no other.
+    Curves that depend on how the run is ranked and judged are included only if `ranking` is the run's own.
     """
     found: dict[str, list[list[Any]]] = (run.result or {}).get("observed") or {}
     if run.own_ranking == ranking:
@@ -122,13 +122,13 @@ def curves(run: StoredRun, ranking: str) -> dict[str, list[list[Any]]]:
 
 
 def _last_line(trace: Sequence[str] | None) -> str:
-    """The error itself, from Sacred's list of lines."""
+    """The error message, from Sacred's list of lines."""
     lines = "".join(trace or ()).strip().splitlines()
     return f": {lines[-1].strip()}" if lines else ""
 
 
 def _matching(found: list[Evidence], where: str | None, preset: str) -> list[Evidence]:
-    """The evidence that a condition holds of. What has no run is judged by its configuration alone."""
+    """The evidence for which the condition holds. Without a run, only the configuration is tested."""
     if where is None:
         return found
     from harness.query import select

@@ -1,4 +1,4 @@
-"""What a figure is made of: panels of plain numbers, with the runs behind them. Knows no study and no drawing."""
+"""The parts of a figure: panels of plain numbers, with the runs behind them. Knows no study and no drawing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Numbers = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Curve:
-    """A line, and the span around it; the span is empty where there is only one of it."""
+    """A line and the span of the seeds around it; the span is empty for a single seed."""
 
     label: str
     x: Numbers
@@ -22,7 +22,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Point:
-    """A point with its deviations; without an x it is a level, without a y there is nothing to see."""
+    """A point with its deviations. Without x it is drawn as a horizontal line, without y not at all."""
 
     label: str
     x: float | None
@@ -33,7 +33,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a group, or its empty place. Members of equal name look alike in every group."""
+    """A bar of a group, or an empty place without a value. Members of equal name look the same in every group."""
 
     group: str
     member: str
@@ -90,13 +90,13 @@ class FigureValue:
     panels: tuple[Panel, ...]
     notes: tuple[str, ...]
     runs: tuple[str, ...]
-    """The ids of the runs behind it."""
+    """The ids of the runs behind the figure."""
     missing: tuple[str, ...] = ()
-    """What it should show and cannot, one line each."""
+    """What the figure should show but cannot, one line each."""
 
     @property
     def file(self) -> str:
-        """What its files are called, without the ending."""
+        """Name of the figure's files, without suffix."""
         return f"{self.study}-{self.name}"
 
     @property

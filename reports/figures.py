@@ -1,7 +1,7 @@
-"""A study's figures from what is stored, as plain values. Knows no drawing and no particular study.
+"""Builds a study's figures from stored runs, as plain values. Knows no drawing and no particular study.
 
-Curves are means over the seeds at the steps that all have, with their span. As in a table, what is missing
-is told and never averaged away.
+Curves are means over the seeds, at the steps that all seeds have, with their span. As in a table, missing
+values are listed and never averaged away.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SPREADS: dict[type, str] = {
     layout.Scatter: "Mean ± sample standard deviation over the seeds.",
     layout.Bars: "Mean ± sample standard deviation over the seeds.",
 }
-"""How each kind of panel shows several seeds; the others have none."""
+"""The text on how each kind of panel shows several seeds; other kinds have no seeds."""
 PLAIN = "baseline"
-"""What a member of a group is called that has nothing added."""
+"""Name of the group member that has nothing added."""
 
 
 def build(findings: Findings) -> list[FigureValue]:
-    """All figures of the study. Raises `InvalidConfiguration` for one that names a row which is not there."""
+    """All figures of the study. Raises `InvalidConfiguration` if a figure names a row that does not exist."""
     return [_Making(findings).figure(figure) for figure in findings.study.figures]
 
 
@@ -49,7 +49,7 @@ def find_row(study: Study, labels: Labels) -> int:
 
 
 def legend_name(labels: Labels) -> str:
-    """A row as legends call it: its words, and what was added to them."""
+    """The name of a row in legends: its text labels, then the names of what is added."""
     words = ", ".join(label for label in labels.values() if isinstance(label, str) and label not in ("", "–"))
     added = [name for name, label in labels.items() if label is True]
     return " + ".join([*([words] if words else []), *added])
@@ -57,7 +57,7 @@ def legend_name(labels: Labels) -> str:
 
 @dataclass
 class _Making:
-    """A figure in the making: whose runs are behind it, and what is missing, come up on the way."""
+    """A figure under construction. Collects the runs behind it and what is missing."""
 
     findings: Findings
     runs: dict[str, None] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class _Making:
         return panels
 
     def curve(self, panel: str, line: layout.Line, dataset: str) -> Curve | None:
-        """The mean over seeds at the steps that all of them have; None without any."""
+        """The mean over seeds at the steps that all of them have; None if there are no such steps."""
         row = find_row(self.findings.study, line.row)
         asked = [one for one in self.findings.counted if (one.request.row, one.request.dataset) == (row, dataset)]
         if not asked:  # a condition or an override has left the row out
@@ -121,7 +121,7 @@ class _Making:
             points = [
                 Point(legend_name(labels) + high.mark, _mean(wide), _mean(high), _deviation(wide), _deviation(high))
                 for labels, (wide, high) in self.rows(x, y)
-                # A level of another data set would only stretch the axis.
+                # A horizontal line for another data set would only stretch the axis.
                 if high.mean and not (high.quotation and high.quotation.elsewhere)
             ]
             panels.append(PointPanel(self.on(panel.title, y.dataset), x.label, y.label, tuple(points), panel.log_x))
@@ -155,7 +155,7 @@ class _Making:
         return panels
 
     def rows(self, *columns: ValueColumn) -> list[tuple[Labels, tuple[Value, ...]]]:
-        """The study's rows, and what they have in these columns; who is missing is remembered."""
+        """The study's rows with their values in these columns; adds missing values to `missing`."""
         study, found = self.findings.study, self.findings.counted
         rows = []
         for number, row in enumerate(study.rows):
@@ -175,14 +175,14 @@ class _Making:
         return rows
 
     def on(self, text: str, dataset: str) -> str:
-        """A panel's title; it names the data set where there are several."""
+        """A panel's title; names the data set if there are several."""
         if len(self.findings.preset.datasets) == 1:
             return text
         return f"{text} ({dataset})" if text else dataset
 
 
 def observed(evidence: Evidence, metric: str) -> dict[float, float]:
-    """The points of a run's curve that are numbers, by step; none unless the run is done."""
+    """The points of a run's curve that are numbers, by step; empty unless the run is done."""
     if evidence.run is None or evidence.state != "done":
         return {}
     known = curves(evidence.run, evidence.request.trial.ranking_key)

@@ -1,6 +1,6 @@
-"""A plain text table: headings and cells as they are to be read. Knows no study, no run and no format.
+"""A plain text table: headings and cells as they are printed. Knows no study, no run and no format.
 
-What compares and what judges gives its outcome as grids, so that every renderer can show it alike.
+Comparisons and verdicts are returned as grids, so that every renderer can show them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Grid:
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: tuple[bool, ...]
-    """For each column, whether it holds numbers: these stand at the right, and sort as numbers."""
+    """For each column, whether it holds numbers, which are aligned right and sorted as numbers."""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The words around a table or figure: its scale above, and under it what a reader must know of the runs behind it."""
+"""The text around a table or figure: its scale above, and below it notes on the runs behind it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .values import ValueColumn, row_name, shown
 
 
 def title(text: str, paper: str) -> str:
-    """A title, with what of the paper it rebuilds."""
+    """A title, with the part of the paper that it reproduces."""
     return text + (f" ({paper} of the paper)" if paper else "")
 
 
 def scale(findings: Findings, spread: str = "Mean ± sample standard deviation over the seeds.") -> str:
-    """What a caption must say, so that no table can pass for one of another scale.
+    """The scale for a caption, so that no table can be mistaken for one of another scale.
 
     `spread` says how several seeds are shown.
     """
@@ -43,7 +43,7 @@ def scale(findings: Findings, spread: str = "Mean ± sample standard deviation o
 
 
 def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
-    """What a reader must know: one line for each reason and its seeds, with the rows and data sets it holds for."""
+    """Notes on missing values: one line per reason and its seeds, with the rows and data sets concerned."""
     found, asked = findings.counted, len(findings.found)
     rows = findings.study.rows
     reasons: dict[tuple[int, str, str], list[int]] = {}
@@ -72,13 +72,13 @@ def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
         place = ", ".join(filter(None, [row_name(rows[row].labels), dataset if several else ""]))
         places.setdefault((text, which), []).append(place)
     for (text, which), those in places.items():
-        # What holds of many rows is said once: nothing was run yet, and the table has forty.
+        # A reason that many rows share is printed once: before any run, all forty rows of a table are missing.
         lines.append(f"{those[0]}, {which}: {text}" if len(those) == 1 else f"{text}, {which}: {'; '.join(those)}")
     return lines
 
 
 def column_notes(asked: Sequence[Column], columns: Sequence[ValueColumn], found: Sequence[Evidence]) -> list[str]:
-    """What a reader must know of the metrics: their neutral values, data set by data set, and the study's remarks."""
+    """Notes on the metrics: their neutral values per data set, and the study's remarks."""
     lines = []
     several = len({column.dataset for column in columns}) > 1
     for column in asked:
@@ -98,7 +98,7 @@ def column_notes(asked: Sequence[Column], columns: Sequence[ValueColumn], found:
 
 
 def elsewhere(findings: Findings) -> list[str]:
-    """Runs of equal identity that were asked for in other words: their cost may hold more observations."""
+    """Runs of equal identity with another preset or other overrides: their cost may include more observations."""
     asked = (findings.preset.name, dict(findings.overrides))
     runs = [one.run for one in findings.counted if one.run and one.state == "done"]
     others = {run.id: run for run in runs if (run.preset, run.overrides) != asked}
@@ -107,13 +107,13 @@ def elsewhere(findings: Findings) -> list[str]:
 
 
 def invalidated(found: Sequence[Evidence]) -> list[str]:
-    """Runs that were declared invalid, and why; they are kept, but stand in no table."""
+    """Runs that were declared invalid, and why; they are kept, but appear in no table."""
     runs = {run.id: run for one in found for run in one.invalid}
     return [f"Declared invalid and not counted: run {run.id}: {run.invalid}" for _, run in sorted(runs.items())]
 
 
 def damage(findings: Findings) -> list[str]:
-    """What the store holds of the trials asked for and cannot be used: their runs, and rankings of them."""
+    """Runs of the requested trials, and rankings of these runs, that are damaged in the store."""
     inside = f"{findings.store}/"
     return sorted(
         f"Damaged and not counted: {one.place.removeprefix(inside)}: {one.reason}" for one in findings.problems
@@ -121,7 +121,7 @@ def damage(findings: Findings) -> list[str]:
 
 
 def _neutral(column: ValueColumn, found: Sequence[Evidence]) -> str:
-    """The reference as shown; from lowest to highest where runs differ in it."""
+    """The reference as shown; a range from lowest to highest if runs differ."""
     if not isinstance(column.reference, str):
         # As the study wrote it: rounding it to the column's digits could make it another value.
         return f"{float(column.reference):g}" if column.reference is not None else ""

@@ -1,6 +1,6 @@
-"""What is behind the values of a report, for pages: runs with commit, host, dates and configuration. Plain JSON types.
+"""The runs behind the values of a report, for HTML pages: commit, host, dates, configuration. Plain JSON types.
 
-Runs of one report have most of their configuration and their machine in common: that is kept once.
+Runs of one report share most of their configuration and their machine: shared parts are stored once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MISSING = object()
 
 
 def describe(runs: Iterable[StoredRun], store: Store) -> dict[str, Any]:
-    """All runs by id: what is common to all, the machines, and what is each run's own."""
+    """All runs by id, the configuration that all have in common, and the machines."""
     ordered = sorted({run.id: run for run in runs}.values(), key=lambda run: run.id)
     configs = {run.id: flatten(run.trial["config"]) for run in ordered}
     common = _common(list(configs.values()))
@@ -33,7 +33,7 @@ def describe(runs: Iterable[StoredRun], store: Store) -> dict[str, Any]:
         own = {key: value for key, value in configs[run.id].items() if key not in common}
         described[run.id] = {
             "status": run.status + (", declared invalid" if run.invalid else ""),
-            "cell": run.key,
+            "trial": run.key,
             "attempt": run.attempt,
             "preset": run.preset,
             "overrides": dict(sorted(run.overrides.items())),
@@ -47,7 +47,7 @@ def describe(runs: Iterable[StoredRun], store: Store) -> dict[str, Any]:
 
 
 def _common(configs: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """The entries that all configurations have alike."""
+    """The entries that are equal in all configurations."""
     if len(configs) < 2:
         return {}
     first, *others = configs
@@ -55,7 +55,7 @@ def _common(configs: list[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _machine(run: StoredRun, store: Store) -> dict[str, Any]:
-    """What the run was made on and from: empty where its record says nothing, or cannot be read."""
+    """The machine and commit of the run; empty if its record does not say, or cannot be read."""
     record: Any = {}
     with contextlib.suppress(HarnessError, ValueError):
         record = json.loads(store.read(run, RUN))

@@ -1,4 +1,4 @@
-"""Rows whose values come from elsewhere than runs: quoted from the paper, or read from the ground truth."""
+"""Rows whose values do not come from runs: quoted from the paper, or read from the ground truth."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .paper.numbers import beside, datasets, quoted
 from .values import MARK, Measurement, Quotation, TableRow, Value, ValueColumn, row_name
 
 BEST_KNOWN = ("top1_accuracy",)
-"""The metrics that ground truth has a best value of."""
+"""The metrics for which the ground truth has a best value."""
 
 
 def given_row(
     study: Study, number: int, columns: Sequence[ValueColumn], requests: Sequence[Request], missing: list[str]
 ) -> TableRow:
-    """The row as its source has it, with a dash where that has nothing. What should be there is told to `missing`."""
+    """The row from its source, with a dash where the source has no value. Unavailable truth is added to `missing`."""
     row = study.rows[number]
     values = []
-    # Beside a data set that the paper has, no other needs its numbers.
+    # Numbers of another data set are quoted only if the table has no data set of the paper.
     known = any(column.dataset in datasets() for column in columns)
     for column in columns:
         if row.source == "paper":
@@ -33,7 +33,7 @@ def given_row(
 
 
 def remarks(study: Study, rows: Sequence[TableRow]) -> list[str]:
-    """What a reader must know of such rows."""
+    """Notes on such rows."""
     lines = []
     quotations = [value.quotation for row in rows for value in row.values if value.quotation]
     if quotations:
@@ -51,7 +51,7 @@ def remarks(study: Study, rows: Sequence[TableRow]) -> list[str]:
 
 
 def _name(study: Study, row: TableRow) -> str:
-    """A row by its words: what was used or not has no meaning there."""
+    """The name of a row from its text labels; its yes/no labels mean nothing here."""
     return row_name({name: label for name, label in study.rows[row.number].labels.items() if isinstance(label, str)})
 
 
@@ -76,7 +76,7 @@ def _truth(row: Row, column: ValueColumn, requests: Sequence[Request], missing: 
     try:
         benchmark = benchmark_for(config.benchmark, config.space)
         best = float(benchmark.accuracies(config.rank.truth_of(config.dataset)).max())
-    except UserError as error:  # it is not here, or about something else
+    except UserError as error:  # the benchmark is missing, or for something else
         missing.append(f"{row_name(row.labels)}, {column.dataset}: {column.label}: {error}")
         return Value((Measurement(None, None, f"benchmark {config.benchmark}", "not here"),), column.digits)
     measurement = Measurement(None, column.scaled(best), f"benchmark {config.benchmark}", "truth")

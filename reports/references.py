@@ -1,7 +1,7 @@
-"""Reference rows: what predictors give that trained nothing, judged as the preset judges its runs.
+"""Reference rows: results of predictors without training, judged as the preset judges its runs.
 
-They are computed here, seed by seed, and remembered by the store, so that a second
-report is quick and needs no torch. The key holds all that they depend on, the ground truth included.
+They are computed here, per seed, and cached in the store, so that a second report is quick and needs
+no torch. The cache key covers everything that they depend on, including the ground truth.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LABELS = {"untrained": "Untrained supernet", "parameters": "Number of parameters", "random": "Random numbers"}
 VERSION = 1
-"""Changes when a reference's meaning does."""
+"""Must change when the meaning of a reference changes."""
 
 
 def reference_rows(
@@ -41,11 +41,11 @@ def reference_rows(
     overrides: Mapping[str, Any] | None = None,
     ranking: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[TableRow]:
-    """One row a reference, its name in label column `place` of `labels`. Metrics it has not are left empty.
+    """One row per reference, its name in label column `place` of `labels`. Metrics that it lacks are left empty.
 
-    `ranking` is how the study's rows are ranked and judged, as far as they agree.
+    `ranking` holds the settings for ranking and judging that all rows of the study share.
     """
-    # Components' options concern what is trained, and here nothing is.
+    # Options of components affect training only, and nothing is trained here.
     trains = (*COMPONENTS, "retrain")
     plain = {key: value for key, value in (overrides or {}).items() if key.partition(".")[0] not in trains}
     asked = expand(Study("references", "", [Row({"": ""}, ranking)], []), preset, seeds, plain)
@@ -61,8 +61,8 @@ def reference_rows(
                 if value is not None
             ]
             values.append(Value(tuple(measurements), column.digits))
-        trials = tuple(label if index == place else None for index in range(labels))
-        rows.append(TableRow(trials, tuple(values), number, name, source="reference"))
+        shown = tuple(label if index == place else None for index in range(labels))
+        rows.append(TableRow(shown, tuple(values), number, name, source="reference"))
     return rows
 
 
@@ -71,7 +71,7 @@ def _result(trial: Trial, name: str, store: Store) -> dict[str, Any]:
     truth = BENCHMARKS.get(config.benchmark)().accuracies(config.dataset)
     known_by = [VERSION, name, trial.identity(), trial.ranking_key, hashlib.sha256(truth.tobytes()).hexdigest()]
     key = hashlib.sha256(canonical(known_by).encode()).hexdigest()[:32]
-    # What is damaged is only a reason to compute again.
+    # A damaged cache entry is computed again.
     with contextlib.suppress(KeyError, TypeError):
         stored: dict[str, Any] = (store.recall(key) or {})["result"]
         return {**stored}
@@ -85,7 +85,7 @@ def _compute(trial: Trial, name: str) -> dict[str, Any]:
 
     from harness.training.trial import run_reference
 
-    # One thread: the sums, and so the predictions, do not depend on how many cores there are.
+    # One thread: the sums, and so the predictions, do not depend on the number of cores.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

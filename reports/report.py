@@ -1,4 +1,4 @@
-"""What a report holds: for every study its table, its figures, and how it compares with the paper. Knows no format."""
+"""The contents of a report: each study's table, figures and comparison with the paper. Knows no format."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from harness.stores.store import Store
 
 LISTED = 40
-"""How many of the missing things a message names."""
+"""Maximum number of missing items that a message lists."""
 
 
 class Incomplete(HarnessError):
-    """The store does not hold all that the report should show. The request is right: exit 1."""
+    """The store does not hold everything that the report should show. The request is valid: exit 1."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is reported of every study: which runs count, and what is made of them."""
+    """Options of a report: which runs count, and what is built from them."""
 
     preset: Preset
     seeds: int | None = None
@@ -52,13 +52,13 @@ class Section:
 
     @property
     def missing(self) -> list[str]:
-        """What the table and the figures should show and cannot."""
+        """What the table and the figures should show but cannot."""
         drawn = [f"figure {one.name}: {text}" for one in self.figures for text in one.missing]
         return [*self.table.missing, *drawn]
 
 
 def section(study: Study, store: Store, asked: Asked) -> Section:
-    """All that is reported of a study. Raises `InvalidConfiguration`."""
+    """Build the section of a study. Raises `InvalidConfiguration`."""
     findings = find(study, asked.preset, store, asked.seeds, asked.overrides, asked.where)
     table = lay_out(findings, store if asked.references else None)
     figures = tuple(build_figures(findings)) if asked.figures else ()
@@ -71,9 +71,9 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
 
 
 def require_complete(sections: Sequence[Section], store: str) -> None:
-    """Raise `Incomplete`, with what is missing, unless nothing is."""
+    """Raise `Incomplete`, with a list of what is missing, if anything is."""
     missing = [f"{one.table.study}: {text}" for one in sections for text in one.missing]
     if missing:
         listed = "".join(f"\n  {text}" for text in missing[:LISTED])
         more = f"\n  and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
-        raise Incomplete(f"nothing was reported: {store} does not hold all that is asked for:{listed}{more}")
+        raise Incomplete(f"nothing was reported: {store} does not hold everything that the report needs:{listed}{more}")

@@ -1,8 +1,8 @@
-"""A study's table from what is stored. Knows no format and no particular study.
+"""Builds a study's table from stored runs. Knows no format and no particular study.
 
-A table takes the runs of the trials that the study asks for under one preset, by identity, and of each
-run the metrics of the ranking asked for. Whatever is missing, failed, diverged, interrupted, lost or
-damaged is listed under the table; nothing is averaged away.
+A table uses the runs of the study's trials under one preset, matched by identity, and from each run the
+metrics of the requested ranking. Runs that are missing, failed, diverged, interrupted, lost or damaged are
+listed under the table; nothing is averaged away.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def build(
     where: str | None = None,
     references: bool = False,
 ) -> Table:
-    """The study's table; see `evidence.find`. With `references`, rows of what predictors give that trained nothing."""
+    """The study's table; see `evidence.find`. `references` adds rows of predictors without training."""
     findings = find(study, preset, store, seeds, overrides, where)
     return lay_out(findings, store if references else None)
 
 
 def lay_out(findings: Findings, referred: Store | None = None) -> Table:
-    """The table of what was found; with reference rows if a store is given that may remember them."""
+    """The table of the findings; with reference rows if `referred`, the store that caches them, is given."""
     study, preset, counted = findings.study, findings.preset, findings.counted
     unasked = [
         one for one in study.columns if all(one.metric in r.trial.config.rank.left_out for r in findings.requests)
@@ -51,7 +51,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
     rows = []
     for number, row in enumerate(study.rows):
         if row.source != "runs":
-            # A condition is on runs, and these are none.
+            # A condition selects runs, and these rows have none.
             if findings.where is None:
                 rows.append(given_row(study, number, columns, findings.requests, missing))
         elif any(one.request.row == number for one in counted):
@@ -99,13 +99,13 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
 
 
 def has_runs(study: Study, preset: Preset, store: Store, overrides: Mapping[str, Any] | None = None) -> bool:
-    """Whether the store holds any run, whatever became of it, that the study asks for."""
+    """Whether the store holds any run of the study's trials, whatever its state."""
     keys = {request.trial.key for request in expand_stored(study, preset, store.runs, None, overrides)}
     return any(run.key in keys for run in store.runs(keys))
 
 
 def value_columns(columns: Sequence[Column], preset: Preset) -> tuple[ValueColumn, ...]:
-    """The columns under every data set, then those that stand there once."""
+    """The columns of each data set, then those that appear once."""
 
     def under(dataset: str, each: bool) -> list[ValueColumn]:
         return [
@@ -121,7 +121,7 @@ def value_columns(columns: Sequence[Column], preset: Preset) -> tuple[ValueColum
 
 
 def value_of(found: Sequence[Evidence], row: int, column: ValueColumn, instead: Mapping[str, str]) -> Value:
-    """What the runs of a row gave for a column."""
+    """The value of a row's runs in a column."""
     measurements = []
     for one in found:
         if (one.request.row, one.request.dataset) == (row, column.dataset):
@@ -132,12 +132,12 @@ def value_of(found: Sequence[Evidence], row: int, column: ValueColumn, instead: 
 
 
 def _ruled(row: TableRow, group: int | None) -> tuple[str, Label]:
-    """What the rows between two rules share: the group, or a source that is no run."""
+    """What the rows between two rules share: the group, or a source other than runs."""
     return row.source, block(row, group) if row.source == "runs" else None
 
 
 def _neutral(found: Sequence[Evidence], columns: Sequence[ValueColumn]) -> dict[tuple[int, int], float]:
-    """By row and place of the column, the reference that holds there."""
+    """The reference value by row and column index."""
     neutral: dict[tuple[int, int], float] = {}
     for place, column in enumerate(columns):
         by_row: dict[int, list[float | None]] = {}

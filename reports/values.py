@@ -1,4 +1,4 @@
-"""What a table is made of: values with the measurements behind them, columns, rows. Knows no study and no format."""
+"""The parts of a table: values with the measurements behind them, columns, rows. Knows no study and no format."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Label = str | bool | None
-"""What stands in a label column; None where it has no meaning (reference rows)."""
+"""An entry of a label column; None where it has no meaning (reference rows)."""
 
 MARK = "†"
-"""Stands behind every value that was quoted, not measured."""
+"""Printed after every value that is quoted, not measured."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one seed gave: a value, or why there is none. `state` is "done" or what is wrong.
+    """The result of one seed: a value, or why there is none. `state` is "done" or says what is wrong.
 
-    What was not measured by a run ("quoted", "truth") has no seed, and its source in the place of the run.
+    A value that was not measured by a run ("quoted", "truth") has no seed, and `run_id` names its source.
     """
 
     seed: int | None
@@ -29,18 +29,18 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Quotation:
-    """A value as somebody else printed it, and where."""
+    """A value as printed in a publication, and where it is printed."""
 
     mean: str
     deviation: str
     place: str
     elsewhere: bool = False
-    """Whether it is about another data set than the column's."""
+    """Whether it is for another data set than the column's."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """One place of a table: the measurements of all seeds asked for, and what is shown of them."""
+    """One value of a table: the measurements of all requested seeds, and how they are shown."""
 
     measurements: tuple[Measurement, ...]
     digits: int
@@ -53,7 +53,7 @@ class Value:
 
     @property
     def mean(self) -> str:
-        """As shown; empty without any measurement."""
+        """The mean as shown; empty without measurements."""
         if self.quotation:
             return self.quotation.mean
         return shown(statistics.fmean(self.numbers), self.digits) if self.numbers else ""
@@ -67,15 +67,15 @@ class Value:
 
     @property
     def count(self) -> str:
-        """How many seeds are behind the value, if they are fewer than asked for; otherwise empty."""
+        """The number of seeds behind the value, if there are fewer than requested; otherwise empty."""
         n, asked = len(self.numbers), len(self.measurements)
         if n < asked and all(one.seed is None for one in self.measurements):
-            return self.measurements[0].state  # no seeds: something that is looked up
+            return self.measurements[0].state  # no seeds: the value is looked up
         return f"{n} of {asked} seed{'s' * (asked > 1)}" if n < asked else ""
 
     @property
     def mark(self) -> str:
-        """What must stand behind it."""
+        """The mark that is printed after the value."""
         return MARK if self.quotation else ""
 
 
@@ -90,18 +90,18 @@ class ValueColumn:
     best: str | None
     scale: float = 1.0
     once: bool = False
-    """Whether it stands there for one data set only, whatever others there are."""
+    """Whether the column appears for one data set only, even if there are several."""
     reference: str | float | None = None
 
     def of(self, metrics: Mapping[str, Any], instead: Mapping[str, str] | None = None) -> float | None:
-        """The column's number among a run's metrics, in the column's unit; None where there is none.
+        """The column's number from a run's metrics, in the column's unit; None if there is none.
 
-        `instead` names, by a column's metric, the one to be shown in its place.
+        `instead` maps a column's metric to the metric shown in its place.
         """
         return self.scaled(look_up(metrics, (instead or {}).get(self.metric, self.metric)))
 
     def neutral(self, metrics: Mapping[str, Any]) -> float | None:
-        """The column's reference in its own unit, from a run's metrics if they hold it."""
+        """The column's reference in its own unit; looked up in a run's metrics if it names a metric."""
         if isinstance(self.reference, str):
             return self.scaled(look_up(metrics, self.reference))
         return self.reference
@@ -125,7 +125,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """A whole table. Blocks are the rows between two rules, references the last block if there are any."""
+    """A whole table. Blocks are the rows between two rules, references are the last block, if there are any."""
 
     study: str
     preset: str
@@ -134,16 +134,16 @@ class Table:
     """What every caption must say: preset, data sets, seeds, epochs, width, depth, overrides, conditions."""
     labels: tuple[str, ...]
     group: int | None
-    """Which label column is shown once a block."""
+    """Which label column is shown once per block."""
     columns: tuple[ValueColumn, ...]
     blocks: tuple[tuple[TableRow, ...], ...]
     notes: tuple[str, ...]
     missing: tuple[str, ...] = field(default=())
-    """What the table should show and cannot, one line each."""
+    """What the table should show but cannot, one line each."""
 
     @property
     def datasets(self) -> list[str]:
-        """Those that have columns of their own."""
+        """The data sets that have columns of their own."""
         return list(dict.fromkeys(column.dataset for column in self.columns if not column.once))
 
     @property
@@ -156,7 +156,7 @@ class Table:
         return f"{self.title}. {self.scale}"
 
     def spanned(self, block: Sequence[TableRow]) -> bool:
-        """Whether a block's label in the group's column stands there once, for all its rows."""
+        """Whether a block's label in the group's column is shown once, for all its rows."""
         group = self.group
         return group is not None and len(block) > 1 and len({row.labels[group] for row in block}) == 1
 
@@ -166,7 +166,7 @@ class Table:
 
 
 def look_up(metrics: Mapping[str, Any], path: str) -> Any:
-    """What stands under a key; dots lead into nested ones. None where nothing does."""
+    """The value under a key; dots separate nested keys. None if there is no value."""
     if path in metrics:
         return metrics[path]
     first, _, rest = path.partition(".")
@@ -180,7 +180,7 @@ def label_text(label: Label) -> str:
 
 
 def row_name(labels: Mapping[str, str | bool]) -> str:
-    """A row in words: its labels, one after the other."""
+    """The name of a row: its labels, separated by commas."""
     words = [label if isinstance(label, str) else name if label else f"no {name}" for name, label in labels.items()]
     return ", ".join(word for word in words if word not in ("", "–"))
 

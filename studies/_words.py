@@ -9,7 +9,7 @@ METHODS = [("spos", "SPOS"), ("fairnas", "FairNAS"), ("fsnas", "FSNAS")]
 CALR: dict[str, Any] = {"schedule.name": "calr"}
 MS: dict[str, Any] = {"clusters.name": "operation"}
 OURS = CALR | MS
-"""Both, which the paper calls "Ours"."""
+"""CaLR and MS together, which the paper calls "Ours"."""
 
 TAU = Column("Kendall's τ", "kendall_tau", digits=3)
 TOP1 = Column("Top-1 acc. (%)", "top1_accuracy", digits=2)
@@ -36,9 +36,9 @@ HOURS = Column(
 
 
 def decay_ratios(requests: Sequence[Request], variants: Mapping[str, Mapping[str, Any]]) -> list[Series]:
-    """γ over millions of parameters, for variants of CaLR: its options, by what the line is called.
+    """γ over millions of parameters, for variants of CaLR: its options, by the label of the line.
 
-    All else is as the study's own rows with CaLR have it.
+    All other options are those of the study's own rows with CaLR.
     """
     from harness.components.registries import SCHEDULES, SPACES
 

@@ -1,7 +1,7 @@
 """Table 5, Figures 5 and B of the paper: which subnets should share a momentum? MS without CaLR.
 
-The paper compares the clusterings on SPOS. FairNAS and FSNAS stand here with and without MS for Figure B; a fair
-step of FairNAS cannot lie in one random cluster.
+The paper compares the clusterings on SPOS. FairNAS and FSNAS are included with and without MS for
+Figure B; the paths of a fair step of FairNAS cannot all be in one random cluster.
 """
 
 from harness.study import Curves, Figure, Line, Row, Study

@@ -6,7 +6,7 @@ from typing import Any
 from harness.study import Column, Drawings, Figure, Request, Row, Study
 
 NAMES = {"A₁": "mgcs_1", "A₃": "mgcs_2", "A₅": "mgcs_3"}
-"""By the number of edges that differ from A₀."""
+"""Metric of each subnet; the index of a subnet is the number of edges in which it differs from A₀."""
 
 
 def drawn(requests: Sequence[Request]) -> dict[str, tuple[Any, Any]]:
@@ -27,7 +27,7 @@ study = Study(
     rows=[
         Row(
             {"Subnet": name},
-            # Four subnets are trained: the others are not worth ranking.
+            # Only four subnets are trained, so ranking the others has no meaning.
             {"method.name": "related", "observe.gradient_similarity": True, "rank.candidates": 1, "rank.bins": 2},
             metrics={"mgcs": metric},
         )

@@ -1,6 +1,6 @@
-"""Table G of the paper: larger subnets more often, instead of with larger rates? With MS.
+"""Table G of the paper: should larger subnets be sampled more often, instead of with larger rates? With MS.
 
-FairNAS has no such thing as a preferred path; see `methods/fairnas.py` for what it does then.
+FairNAS cannot prefer paths; see `methods/fairnas.py` for what it does instead.
 """
 
 from harness.study import Row, Study
@@ -8,7 +8,7 @@ from harness.study import Row, Study
 from ._words import CALR, METHODS, MS, TAU
 
 COSINE = {"schedule.name": "cosine"}
-"""Said here, since a preset may have another baseline for FairNAS."""
+"""Explicit, since a preset may have another baseline for FairNAS."""
 
 study = Study(
     name="nonuniform_sampling",

@@ -1,7 +1,7 @@
-"""Table H of the paper: should what was found be retrained with CaLR, too? Found by supernets with CaLR and MS.
+"""Table H of the paper: should the architecture found be retrained with CaLR, too? Supernets with CaLR and MS.
 
-The accuracy that is looked up stands beside the one that was trained here: the paper's cosine rows equal its looked-up
-ones to the digit.
+The looked-up accuracy is shown beside the retrained one, since the paper's cosine rows equal its looked-up values to
+the digit.
 """
 
 from harness.study import Column, Row, Study
@@ -15,7 +15,7 @@ study = Study(
     rows=[
         Row(
             {"Method": label, "Retraining": name},
-            # What is best-ranked is needed here, whatever a preset says.
+            # The best-ranked architecture is needed here, whatever the preset says.
             {"method.name": method, "retrain.schedule": schedule, "rank.top1": True} | OURS,
         )
         for method, label in METHODS

@@ -19,12 +19,12 @@ def labels(method: str, calr: bool = False, ms: bool = False) -> dict[str, str |
 
 
 def subnets(metric: str, row: dict[str, str | bool]) -> list[Line]:
-    """One line a subnet."""
+    """One line per subnet."""
     return [Line(f"{size} subnet", row, f"{metric}_{size}") for size in SIZES]
 
 
 def over_training(metric: str) -> list[Line]:
-    """One line a method, and one for it with CaLR and MS."""
+    """One line per method, and one per method with CaLR and MS."""
     pairs = [(label, ours) for _, label in METHODS for ours in (False, True)]
     return [Line(f"{label} + Ours" if ours else label, labels(label, ours, ours), metric) for label, ours in pairs]
 

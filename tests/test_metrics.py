@@ -122,5 +122,5 @@ def test_complexity_convergence_is_tau_of_the_ratio(values: list[tuple[int, int,
 
 
 def test_columns_of_different_length_are_refused() -> None:
-    with pytest.raises(InvalidConfiguration, match=r"\[2, 2, 1\] predictions, accuracies and complexities"):
+    with pytest.raises(InvalidConfiguration, match=r"complexities differ in number: \[2, 2, 1\]"):
         complexity_bias([1, 2], [1, 2], [1])

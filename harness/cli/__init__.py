@@ -1,8 +1,8 @@
-"""The command line: `harness COMMAND`, one file of this folder a command.
+"""The command line: `harness COMMAND`, one file of this folder per command.
 
-A command is a module here whose attribute `command` is a click command of the module's name; it is
-found by listing the folder and imported when it is asked for. Command modules import click and
-`harness.errors` only, everything else inside the function: `--help` must answer at once.
+A command is a module here whose attribute `command` is a click command of the same name. Modules are
+found by listing the folder and imported on demand. Command modules import click and `harness.errors`
+only, and everything else inside the function: `--help` must answer at once.
 
 A command's integer return value is the exit status. Errors are printed here, and only here.
 """
@@ -37,7 +37,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="harness")
 def group() -> None:
-    """Benchmark neural architecture search: run studies, ask for results, rebuild tables."""
+    """Benchmark neural architecture search: run studies, query results, rebuild tables."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def duration(seconds: float) -> str:
-    """A length of time for readers: "0.4 s", "12 s", "3 min 20 s", "2 h 05 min"."""
+    """Format a duration for readers: "0.4 s", "12 s", "3 min 20 s", "2 h 05 min"."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -28,7 +28,7 @@ def duration(seconds: float) -> str:
 
 @dataclass
 class Running:
-    """A trial under way, as far as it is known."""
+    """Latest known progress of a running trial."""
 
     label: str
     began: float = field(default_factory=time.monotonic)
@@ -39,7 +39,7 @@ class Running:
     tau: float | None = None
 
     def take(self, report: Mapping[str, Any]) -> None:
-        """A report of the trial's process."""
+        """Update from a progress report of the trial's process."""
         self.stage = {"start": "starting", "epoch": "epoch", "rank": "ranking"}.get(report["event"], report["event"])
         self.step, self.steps = report.get("step") or 0, report.get("steps") or 0
         self.loss = report.get("loss") if report.get("loss") is not None else self.loss
@@ -47,7 +47,7 @@ class Running:
 
     @property
     def left(self) -> float | None:
-        """Seconds of this stage still to come, if it goes on as it went."""
+        """Estimated seconds until the end of this stage, at the average speed so far."""
         if not self.step or self.stage != "epoch":
             return None
         return (time.monotonic() - self.began) * (self.steps - self.step) / self.step
@@ -55,10 +55,10 @@ class Running:
 
 @dataclass
 class Display:
-    """Counts trials and shows them. Used as a context; `console` is where to."""
+    """Counts trials and shows them on `console`. A context manager."""
 
     total: int
-    """How many trials are to be run now."""
+    """Number of trials to run now."""
     console: Console = field(default_factory=lambda: Console(highlight=False))
     running: dict[int, Running] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=lambda: {"done": 0, "failed": 0, "interrupted": 0})
@@ -80,7 +80,7 @@ class Display:
             self._live.stop()
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that stays on the screen."""
         self.console.print(line, markup=False, soft_wrap=True)
 
     def started(self, number: int, label: str) -> None:
@@ -93,7 +93,7 @@ class Display:
 
     def finished(self, number: int, answer: Mapping[str, Any]) -> None:
         trial = self.running.pop(number, None) or Running("?")
-        if answer["status"] not in self.ended:  # another process has it: it comes again
+        if answer["status"] not in self.ended:  # another process has it: the trial is queued again
             return
         self.ended[answer["status"]] += 1
         so_far = f"[{sum(self.ended.values())}/{self.total}]"
@@ -102,12 +102,12 @@ class Display:
         self.say(f"{so_far} {trial.label}: {answer['status']} after {took}" + (f", {news}" if news else ""))
 
     def elsewhere(self, label: str) -> None:
-        """A trial that another process has done meanwhile."""
+        """Count a trial that another process has done meanwhile."""
         self.ended["done"] += 1
         self.say(f"[{sum(self.ended.values())}/{self.total}] {label}: done by another process")
 
     def table(self) -> Table:
-        """The live table: what runs, under it the counts."""
+        """The live table: running trials, and below them the counts."""
         from rich.table import Table
 
         waiting = self.total - sum(self.ended.values()) - len(self.running)

@@ -1,4 +1,4 @@
-"""What `run`, `plan` and `status` have in common: which trials of which studies are meant."""
+"""Shared by `run`, `plan`, `status` and others: the selection of studies and trials."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class WithUpdates(click.Command):
-    """A command whose words after `with` are configuration updates: its argument `updates`."""
+    """A command that takes overrides after `with`, as its argument `updates`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         split = args.index("with") if "with" in args else len(args)
@@ -31,21 +31,21 @@ class WithUpdates(click.Command):
 
 
 def preset_option(command: F) -> F:
-    """`--preset`, by default the one that the default preset names."""
+    """Add `--preset`; it defaults to the name of the default preset."""
 
     def resolve(context: click.Context, option: click.Parameter, value: str | None) -> str:
         from harness.components.preset import default_preset
 
         return value or default_preset().name
 
-    text = "The scale, of each study's own space.  [default: demo, unless yours is another]"
+    text = "Preset (the scale); each space has its own.  [default: demo, unless your default preset names another]"
     return click.option("--preset", metavar="P", callback=resolve, help=text)(command)
 
 
 def with_preset(studies: list[Study], preset: str) -> list[Study]:
-    """The studies whose space has the preset; the others are left out, each with a line that says so.
+    """The studies whose space has the preset; a line is printed for each study that is left out.
 
-    Raises `UnknownName` when none has it.
+    Raises `UnknownName` when no study is left.
     """
     from harness.components.preset import get_preset, presets_of
 
@@ -69,7 +69,7 @@ def request_options(command: F) -> F:
             metavar="KEY=VALUE,…",
             help="Only trials with these values, such as train.epochs=20,seed=0.",
         ),
-        click.option("--seeds", type=click.IntRange(1), help="How many seeds, from 0 on.  [default: the preset's]"),
+        click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]"),
         preset_option,
         click.option("--all", "everything", is_flag=True, help="All known studies."),
         click.argument("names", metavar="[STUDY]...", nargs=-1),
@@ -79,15 +79,15 @@ def request_options(command: F) -> F:
 
 
 def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
-    """The studies that are meant, each once. Raises `UserError` when none is named."""
+    """The selected studies, each once. Raises `UserError` when none is named."""
     from harness.components.discovery import study_files
     from harness.study.catalogue import all_studies, find_studies
 
     if everything and names:
-        raise UserError("either name studies or say --all, not both")
+        raise UserError("either name studies or use --all, not both")
     if not everything and not names:
         known = ", ".join(file.parent.name if file.name == "__init__.py" else file.stem for file in study_files())
-        raise UserError(f"name a study, by file or by name, or say --all. Known: {known or 'none'}")
+        raise UserError(f"name a study, by file or by name, or use --all. Known: {known or 'none'}")
     studies: dict[str, Study] = {}
     for study in all_studies() if everything else [study for name in names for study in find_studies(name)]:
         if studies.setdefault(study.name, study) is not study:
@@ -105,7 +105,7 @@ def plan_of(
     updates: tuple[str, ...],
     check: bool = True,
 ) -> Plan:
-    """The plan as the command line asks for it; see `make_plan`."""
+    """Make the plan from the options of a command; see `make_plan`."""
     from harness.execution.plan import make_plan
     from harness.study.overrides import parse_only, parse_updates
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def on_signals(ask: Callable[[], None]) -> Iterator[list[int]]:
-    """Within, Ctrl-C and SIGTERM call `ask` instead of ending the process; gives the list of those received."""
+    """In this context Ctrl-C and SIGTERM call `ask` instead of ending the process. Yields the signals received."""
     received: list[int] = []
 
     def handle(number: int, frame: object) -> None:
         received.append(number)
-        if len(received) == 1:  # written past all buffers: a handler may come in the midst of a print
+        if len(received) == 1:  # unbuffered: the handler may interrupt a print
             os.write(2, b"stopping: running trials are stored as interrupted; Ctrl-C again ends them at once\n")
         ask()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli._request import WithUpdates, chosen_studies, plan_of, with_preset
+from harness.cli._request import WithUpdates, chosen_studies, plan_of, preset_option, with_preset
 from harness.cli._store_option import store_option
 from harness.cli._store_places import amount, connected
 from harness.cli._values import Size
@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
 LISTED = 20
-"""How many missing trials are named."""
+"""Number of missing trials to list at most."""
 
 
 @click.command("export", cls=WithUpdates)
 @click.argument("study")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--preset", default="demo", show_default=True, help="The scale.")
-@click.option("--seeds", type=click.IntRange(1), help="How many seeds, from 0 on.  [default: the preset's]")
-@click.option("--no-weights", is_flag=True, help="Leave the weights out: smaller, but nothing can start from them.")
-@click.option("--all-attempts", is_flag=True, help="Also runs that failed, were lost, invalidated or superseded.")
+@preset_option
+@click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]")
+@click.option(
+    "--no-weights",
+    is_flag=True,
+    help="Leave out the weights: a smaller file, but new predictions cannot be made from it.",
+)
+@click.option("--all-attempts", is_flag=True, help="Include runs that failed, were lost, invalidated or superseded.")
 @store_option
 def export_command(
     study: str,
@@ -40,10 +44,10 @@ def export_command(
     store: Places,
     updates: tuple[str, ...],
 ) -> None:
-    """Write the runs that count for STUDY into FILE: an archive in which every file has its checksum.
+    """Write the runs that count for STUDY to FILE, an archive with a checksum for every file.
 
-    The same runs give the same bytes. A name that ends in .gz or .tgz is compressed. What the study asks for
-    and the store does not have is listed, here and in the archive.
+    The same runs give the same bytes. A FILE that ends in .gz or .tgz is compressed. Trials of the study that
+    the store does not have are listed, on the screen and in the archive.
     """
     from harness.stores.upkeep.archive import export_runs
 
@@ -69,13 +73,19 @@ def export_command(
 
 @click.command("import")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--mirror-weights-max", type=Size(), default="64MB", show_default=True, help="For a database.")
+@click.option(
+    "--mirror-weights-max",
+    type=Size(),
+    default="64MB",
+    show_default=True,
+    help="With a database: leave out weight files larger than this.",
+)
 @store_option
 def import_command(file: Path, mirror_weights_max: float, store: Places) -> None:
     """Add the runs of the archive FILE to the directory of runs, or with --store mongodb://… to a database.
 
-    Nothing is added unless all of it is whole and fits what is there. Runs that are there already are
-    skipped; of these, rankings and weights that only the archive has are added.
+    Nothing is added unless the whole archive is intact and agrees with the stored runs. Runs that are already
+    stored are skipped, but rankings and weights that only the archive has are added to them.
     """
     from harness.stores.upkeep.importing import import_into_database, import_into_directory
 
@@ -86,16 +96,16 @@ def import_command(file: Path, mirror_weights_max: float, store: Places) -> None
         done = import_into_directory(file, store.directory)
         place = str(store.directory)
     click.echo(
-        f"{len(done.added)} runs added to {place}, {len(done.extended)} extended, {len(done.present)} there already"
+        f"{len(done.added)} runs added to {place}, {len(done.extended)} extended, {len(done.present)} already there"
     )
     if done.manifest.missing:
         click.echo(f"{len(done.manifest.missing)} trials of {done.manifest.study} are not in the archive", err=True)
     if store.mongo is not None and not store.database_only:
-        click.echo("`harness store sync` brings them to the database", err=True)
+        click.echo("`harness store sync` copies them to the database", err=True)
 
 
 def _chosen(plan: Plan, stored: list[StoredRun], all_attempts: bool) -> tuple[list[StoredRun], list[str]]:
-    """The runs to export, and what is missing of the plan."""
+    """The runs to export, and the missing trials of the plan."""
     counting = {run.key: run for run in stored if run.counts}
     keys = {work.trial.key for work in plan.work}
     missing = []

@@ -1,4 +1,4 @@
-"""`harness store check` and `clean`: what is wrong with stored runs, and what nobody needs."""
+"""`harness store check` and `clean`: problems of stored runs, and files that are no longer needed."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 
 
 @click.command("check")
-@click.option("--fix", is_flag=True, help="Repair what can be repaired without a doubt.")
+@click.option("--fix", is_flag=True, help="Repair every problem whose repair is unambiguous.")
 @weights_option
 @work_option
 @store_option
 def check(fix: bool, mirror_weights_max: float, work: str | None, store: Places) -> int:
-    """Look for everything that can be wrong with stored runs; every file is read and compared with its checksum.
+    """Check stored runs for problems. Every file is read and compared with its checksum.
 
-    Damaged files, wrong numbers of points, runs of one trial that contradict each other, differences between
-    the directory and the database, claims of dead owners, and what killed processes left. With --fix damaged
-    files are restored from the database, the database from the directory, such claims freed and such
-    leftovers removed; no run is ever removed. Exits 1 when problems are left.
+    Problems are damaged files, wrong numbers of points, runs of one trial that contradict each other,
+    differences between the directory and the database, claims of dead owners, and leftovers of killed
+    processes. With --fix, damaged files are restored from the database, the database is restored from the
+    directory, such claims are released and such leftovers removed. No run is ever removed. Exits 1 when
+    problems remain.
     """
     opened = open_all(store, patient=True)
     left = found = 0
@@ -48,18 +49,18 @@ def check(fix: bool, mirror_weights_max: float, work: str | None, store: Places)
     repaired = f", {found - left} repaired" if fix and found else ""
     click.echo(f"{found} problem{'s' if found != 1 else ''}{repaired}" if found else "no problems")
     if left and not fix:
-        click.echo("`harness store check --fix` repairs what can be repaired without a doubt", err=True)
+        click.echo("`harness store check --fix` repairs every problem whose repair is unambiguous", err=True)
     return 1 if left else 0
 
 
 @click.command("clean")
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @work_option
 @store_option
 def clean(dry_run: bool, work: str | None, store: Places) -> int:
-    """Remove what nobody needs: checkpoints that no process uses, what killed processes left, old claims.
+    """Remove files that are no longer needed: unused checkpoints, leftovers of killed processes, old claims.
 
-    A trial that is not done begins anew without its checkpoint. No run is touched.
+    Without its checkpoint, a trial that is not done starts from the beginning. No run is touched.
     """
     from harness.errors import UserError
     from harness.stores.upkeep.cleaning import checkpoints, old_claims, stale_index, unfinished
@@ -107,7 +108,7 @@ def _findings(opened: Opened, work: str | None, weights_max: int, progress: Prog
 
 
 def _leftovers(opened: Opened, path: Path, work: Path | None) -> Iterator[Finding]:
-    """What killed processes left. The checkpoints of trials that are not done are of use."""
+    """Leftovers of killed processes. Checkpoints of trials that are not done are still useful, and left out."""
     from harness.stores.upkeep.checking import Finding
     from harness.stores.upkeep.cleaning import OF_DONE, checkpoints, unfinished
 
@@ -122,7 +123,7 @@ def _leftovers(opened: Opened, path: Path, work: Path | None) -> Iterator[Findin
 
 
 def _trials(opened: Opened) -> tuple[set[str], dict[str, float]]:
-    """The trials that somebody is at, and those that are done with the time since when."""
+    """The trials in progress, and the done trials with the time when they ended."""
     from harness.stores.upkeep.cleaning import busy_trials, done_trials
 
     runs = opened.reader.runs()
@@ -130,7 +131,7 @@ def _trials(opened: Opened) -> tuple[set[str], dict[str, float]]:
 
 
 def _summary(opened: Opened) -> str:
-    """How many runs there are, and how they ended."""
+    """The number of runs, in all and by status."""
     runs = opened.reader.runs()
     states = Counter(run.status for run in runs)
     states["invalid"] = sum(run.invalid is not None for run in runs)
@@ -141,7 +142,7 @@ def _summary(opened: Opened) -> str:
 
 @contextlib.contextmanager
 def progress_line() -> Iterator[Progress]:
-    """A line that counts runs, on a terminal only."""
+    """A progress bar over runs, on a terminal only."""
     from rich.console import Console
     from rich.progress import Progress as Line
 

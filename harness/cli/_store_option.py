@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from harness.stores.places import DEFAULT, MONGO, VARIABLE, Places, places
 
-if TYPE_CHECKING:
-    pass
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 def store_option(command: F) -> F:
-    """Adds `--store` and `--mongo` to a command, which gets `Places` as its argument `store`."""
+    """Add `--store` and `--mongo` to a command; it receives `Places` as its argument `store`."""
 
     def resolve(context: click.Context, option: click.Parameter, value: str | None) -> Places:
         return places(value, context.params.pop("mongo", None))
@@ -24,11 +21,11 @@ def store_option(command: F) -> F:
         "--store",
         metavar="PLACE",
         callback=resolve,
-        help=f"The runs: a directory, or mongodb://…  [default: {VARIABLE} from the environment, or ./{DEFAULT}]",
+        help=f"Directory of the runs, or mongodb://…  [default: {VARIABLE} from the environment, or ./{DEFAULT}]",
     )(command)
     return click.option(
         "--mongo",
         metavar="URI",
-        is_eager=True,  # read before --store, which takes it in
+        is_eager=True,  # parsed before --store, whose callback uses it
         help=f"The database that mirrors the runs.  [default: {MONGO} from the environment, or none]",
     )(command)

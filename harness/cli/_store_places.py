@@ -1,4 +1,4 @@
-"""What the housekeeping commands have in common: every place that is meant, opened."""
+"""Shared by the `store` commands: open the directory, the database and the claims."""
 
 from __future__ import annotations
 
@@ -20,29 +20,33 @@ if TYPE_CHECKING:
     from harness.stores.store import Store
 
 work_option = click.option(
-    "--work", type=click.Path(file_okay=False), help="The folder of checkpoints.  [default: STORE/work]"
+    "--work", type=click.Path(file_okay=False), help="Folder of the checkpoints.  [default: STORE/work]"
 )
 
 weights_option = click.option(
-    "--mirror-weights-max", type=Size(), default="64MB", show_default=True, help="Larger ones stay here."
+    "--mirror-weights-max",
+    type=Size(),
+    default="64MB",
+    show_default=True,
+    help="Do not mirror weight files larger than this; they stay in the run directory.",
 )
 
 
 @dataclass(frozen=True)
 class Opened:
-    """The directory, the database, and the claims of both; None for what is not meant or not configured."""
+    """The directory, the database, and the claims of both; None for those not selected or not configured."""
 
     directory: DirectoryStore | None
     database: Any
     mirror: MongoStore | None
     claims: dict[str, Claims]
-    """By where they are kept."""
+    """By the place where they are kept."""
     silent: str | None = None
-    """Why there is no database although one is configured."""
+    """Why the configured database is unreachable, if it is."""
 
     @property
     def reader(self) -> Store:
-        """All runs, wherever they are."""
+        """All runs, of the directory and the database."""
         if self.directory is None or self.mirror is None:
             one = self.directory or self.mirror
             assert one is not None
@@ -52,7 +56,7 @@ class Opened:
         return MergedStore(self.directory, self.mirror)
 
     def work(self, given: str | None) -> Path | None:
-        """The folder of checkpoints."""
+        """The folder of the checkpoints."""
         from pathlib import Path
 
         if given:
@@ -61,9 +65,9 @@ class Opened:
 
 
 def open_all(places: Places, patient: bool = False) -> Opened:
-    """Raises `UserError` for what cannot be a store, and `Unreachable` for a database that does not answer.
+    """Open all places. Raises `UserError` for an invalid store, and `Unreachable` for an unreachable database.
 
-    Whoever is patient gets the directory without it, if there is one.
+    With `patient`, an unreachable database is left out if there is a directory.
     """
     from harness.stores.claims.directory import DirectoryClaims
     from harness.stores.directory.store import DirectoryStore
@@ -98,7 +102,7 @@ def connected(places: Places) -> Any:
 
 
 def amount(size: int) -> str:
-    """Bytes for readers: "512 bytes", "3.4 kB", "1.2 GB" (of 1024)."""
+    """Format a size for readers: "512 bytes", "3.4 kB", "1.2 GB" (units of 1024)."""
     if size < 1024:
         return f"{size} bytes"
     value, units = size / 1024, ["kB", "MB", "GB", "TB"]

@@ -1,4 +1,4 @@
-"""`harness store recompute`: what can be computed from stored predictions and weights."""
+"""`harness store recompute`: compute metrics from stored predictions and weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options, with_preset
 from harness.cli._signals import on_signals
-from harness.cli._values import Size
+from harness.cli._store_places import weights_option
 from harness.errors import Unreachable
 from harness.stores.places import Places
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @click.command("recompute", cls=WithUpdates)
 @request_options
-@click.option("--jobs", type=click.IntRange(1), help="Trials side by side.  [default: all cores]")
-@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a trial.")
-@click.option("--device", help="Where to compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
-@click.option("--again", is_flag=True, help="Also what is there: for metrics whose computation has changed.")
-@click.option("--mirror-weights-max", type=Size(), default="64MB", show_default=True, help="Larger ones stay here.")
+@click.option("--jobs", type=click.IntRange(1), help="Trials in parallel.  [default: all cores]")
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads per trial.")
+@click.option("--device", help="Device, for instance cpu or cuda:1.  [default: a GPU if there is one]")
+@click.option("--again", is_flag=True, help="Also compute stored metrics again, for metrics whose code has changed.")
+@weights_option
 def recompute(
     names: tuple[str, ...],
     everything: bool,
@@ -41,11 +41,11 @@ def recompute(
     again: bool,
     mirror_weights_max: float,
 ) -> int:
-    """Bring the metrics of done runs to what the studies ask for now, without training anything.
+    """Compute the metrics of done runs that the studies now ask for, without training.
 
-    Other architectures to rank, other images to rank them on, another table of ground truth: predictions that
-    are stored are taken as they are, others are made with the stored weights. With --again every metric is
-    computed anew, and stored where it differs. Exits 1 unless all of it was done.
+    Studies may ask for other architectures to rank, other images to rank them on, or another table of ground
+    truth. Stored predictions are used as they are; others are made with the stored weights. With --again every
+    metric is computed again, and stored if it differs. Exits 1 unless everything was computed.
     """
     from harness.execution.executors.executor import Job, Stopping
     from harness.execution.executors.local import execute
@@ -89,7 +89,7 @@ def recompute(
             for label, answer in _follow(execute(numbered, jobs or os.cpu_count() or 1, stopping=stopping), todo):
                 status = answer["status"]
                 if status == "done":
-                    status = "as it was" if answer["already"] else "recomputed"
+                    status = "unchanged" if answer["already"] else "recomputed"
                 else:
                     undone.append(f"{status}: {label}" + _reason(answer))
                 ended[status] = ended.get(status, 0) + 1
@@ -100,9 +100,9 @@ def recompute(
         f"{ended.pop('recomputed')} recomputed" + "".join(f", {count} {name}" for name, count in ended.items() if count)
     )
     if states["rank"]:
-        click.echo(f"{states['rank']} trials are still not ranked as asked")
+        click.echo(f"{states['rank']} trials still lack a requested ranking")
     if training:
-        click.echo(f"{training} of {len(plan.work)} trials would need training, which `harness run` does")
+        click.echo(f"{training} of {len(plan.work)} trials need training: use `harness run`")
     for line in undone:
         click.echo(line, err=True)
     if received:
@@ -111,25 +111,25 @@ def recompute(
 
 
 def _rankings(plan: Plan, again: bool) -> list[tuple[Trial, str]]:
-    """The trials with the rankings that can be made now, and their labels: those that are missing, or all."""
+    """The trials whose rankings can be computed now, with their labels: the missing ones, or all."""
     found = []
     for work in plan.work:
         if work.run is None or work.state not in ("rank", "done") or work.trial.start is not None:
-            continue  # what is retrained ranks nothing
+            continue  # a retrained trial has no ranking
         wanted = {request.trial.ranking_key: request.trial for request in work.requests}
         found += [(trial, work.label) for key, trial in wanted.items() if again or key not in work.run.rankings]
     return found
 
 
 def _reason(answer: Mapping[str, Any]) -> str:
-    """Why a ranking was not made, as far as it is known."""
-    known = {"elsewhere": "another process is at it; the same command says later what came of it"}
+    """Why a ranking was not computed, if known."""
+    known = {"elsewhere": "running in another process; use the same command later to see the outcome"}
     reason = answer.get("error") or known.get(answer["status"])
     return f": {reason}" if reason else ""
 
 
 def _follow(events: Iterator[Event], todo: list[tuple[Trial, str]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Show what happens; gives the label of each, and how it ended."""
+    """Show the progress; yield the label and the answer of each job that finishes."""
     from harness.cli._display import Display
 
     with Display(len(todo)) as display:

@@ -1,4 +1,4 @@
-"""Values that people write with units: durations and sizes."""
+"""Option values with units: durations and sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 class _Quantity(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.4 on
-    """A number with one of some units, as a number of the smallest."""
+    """A number with an optional unit, converted to the base unit (seconds or bytes)."""
 
     units: dict[str, float]
 
@@ -19,7 +19,7 @@ class _Quantity(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gen
         match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*)", value.strip())
         if not match or match[2].lower() not in self.units:
             known = ", ".join(unit for unit in self.units if unit)
-            self.fail(f"{value!r} is no {self.name}: a number, alone or with one of {known}", param, ctx)
+            self.fail(f"{value!r} is not a {self.name}: give a number, alone or with one of {known}", param, ctx)
         return float(match[1]) * self.units[match[2].lower()]
 
 
@@ -31,7 +31,7 @@ class Duration(_Quantity):
 
 
 class Size(_Quantity):
-    """Megabytes, or a number with kB, MB or GB (of 1024)."""
+    """Megabytes, or a number with kB, MB or GB (units of 1024)."""
 
     name = "size"
     units = {"": 1024.0**2, "kb": 1024.0, "mb": 1024.0**2, "gb": 1024.0**3}

@@ -1,4 +1,4 @@
-"""`harness data`: which data sets are there, where they are looked for, and whether they are right."""
+"""`harness data`: which data sets are there, where they are looked for, and whether they are correct."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import click
 def command() -> None:
     """Show and verify the data sets.
 
-    Files are looked for in HARNESS_DATA (./data if not set), for the data set `folder` in
+    Files are looked for in HARNESS_DATA (./data if not set), those of the data set `folder` in
     HARNESS_DATA_FOLDER. Decoded images are kept in HARNESS_CACHE (the user's cache if not set).
     """
 
 
 @command.command("list")
 def list_command() -> None:
-    """List all data sets: what is there, where it is looked for, how to get what is missing."""
+    """List all data sets: state, location, and how to get missing ones."""
     from tabulate import tabulate
 
     from harness.data.inspection import presences
@@ -34,9 +34,9 @@ def list_command() -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("--download", is_flag=True, help="Get it first if it is missing, from where torchvision gets it.")
+@click.option("--download", is_flag=True, help="Download the data set first if missing, from torchvision's source.")
 def check(name: str, download: bool) -> int:
-    """Read all of a data set and verify it: files, counts, checksums. Exits with 1 if anything is wrong."""
+    """Read all of a data set and verify it: files, counts, checksums. Exits 1 if anything is wrong."""
     from harness.components.registries import DATASETS
     from harness.data.inspection import inspect
     from harness.data.source import FileDataSet, Missing

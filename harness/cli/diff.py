@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @click.argument("other", metavar="RUN")
 @store_option
 def command(one: str, other: str, store: Places) -> int:
-    """Show in what two runs differ: configuration, result, metrics, predictions, weights, cost, environment.
+    """Show the differences between two runs: configuration, result, metrics, predictions, weights, cost, environment.
 
-    RUN is a run's id; a beginning that no other run has is enough. Exits 0 when the results are equal, 1
-    when they differ; cost, environment, and what only one of the runs observed do not matter for that.
+    RUN is a run's id or a unique prefix of it. Exits 0 when the results are equal, 1 when they differ. Cost,
+    environment, and observations of only one of the runs are ignored for the exit status.
     """
     from harness.stores.upkeep.comparison import Side, compare
 
@@ -34,7 +34,7 @@ def command(one: str, other: str, store: Places) -> int:
 
 
 def show(found: Comparison) -> None:
-    """The differences as text, and in a last line whether the results are equal."""
+    """Print the differences, and in a last line whether the results are equal."""
     for section, differences in found.sections.items():
         width = max(len(one.name) for one in differences)
         click.echo(section)

@@ -1,4 +1,4 @@
-"""`harness explain`: what a preset sets, and in what it differs from another."""
+"""`harness explain`: the settings of a preset, and its differences from another."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ INDENT = "  "
 
 @click.command("explain")
 @click.argument("preset")
-@click.option("--space", help="Whose preset.  [default: the default preset's space]")
+@click.option("--space", help="Space of the preset.  [default: the default preset's space]")
 def command(preset: str, space: str | None) -> None:
-    """Show what PRESET means: its settings, or what differs from the preset that it is made from, and why."""
+    """Show the settings of PRESET, or its differences from the preset that it is based on, and why."""
     from harness.components.preset import get_preset
 
     found = get_preset(preset, space)
@@ -36,18 +36,18 @@ def _heading(preset: Preset) -> Iterator[str]:
     }
     yield from (f"{INDENT}{label:10}  {text}" for label, text in lines.items())
     if preset.equal_passes:
-        yield f"{INDENT}{'epochs':10}  divided by a method's supernets and paths a step: all make equal passes"
+        yield f"{INDENT}{'epochs':10}  divided by a method's supernets and paths per step: all make equal passes"
 
 
 def _settings(preset: Preset) -> Iterator[str]:
     for heading, settings in {"": preset.settings, **preset.by_method}.items():
-        yield f"for {heading}, instead" if heading else "settings; those of a study's rows come first"
+        yield f"for {heading}, instead" if heading else "settings; a study's rows override them"
         yield from (f"{INDENT}{text}" for text in _assignments(settings))
 
 
 def _differences(preset: Preset, base: Preset) -> Iterator[str]:
     different = [one for one in preset.differences if _changes(one, base)]
-    yield f"It differs from `{base.name}` in {len(different)} ways; all else is as `harness explain {base.name}` shows."
+    yield f"It differs from `{base.name}` in {len(different)} ways; see `harness explain {base.name}` for the rest."
     for one in different:
         yield ""
         yield one.name
@@ -63,7 +63,7 @@ def _differences(preset: Preset, base: Preset) -> Iterator[str]:
 
 
 def _changes(difference: Difference, base: Preset) -> list[str]:
-    """The options of a difference, with what they are in the other preset."""
+    """The options of a difference, with their values in the other preset."""
     changes = []
     if difference.trained_on:
         changes.append(f"supernets trained on {difference.trained_on}, rank.truth each data set")
@@ -76,7 +76,7 @@ def _changes(difference: Difference, base: Preset) -> list[str]:
 
 
 def _default(key: str) -> Any:
-    """What the configuration has where a preset says nothing."""
+    """The configuration's default for a key that a preset does not set."""
     from harness.documents import flatten
     from harness.study.configuration import RunConfig
 
@@ -84,7 +84,7 @@ def _default(key: str) -> Any:
 
 
 def _assignments(settings: Mapping[str, Any]) -> list[str]:
-    """As `with` takes them."""
+    """Settings as key=value, in the syntax of `with`."""
     return [f"{key}={_shown(value)}" for key, value in settings.items()]
 
 

@@ -1,4 +1,4 @@
-"""`harness list`: what is registered, from which file."""
+"""`harness list`: registered components, and the files they come from."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Row = tuple[str, str, str]
 def command(kind: str | None) -> None:
     """List the known methods, spaces, studies and other components.
 
-    KIND shows only one kind: methods, spaces, datasets, benchmarks, importers, schedules, cluster-rules, samplers
-    or studies. Each line is a name, what it is, and the file it comes from.
+    KIND shows only one kind: methods, spaces, datasets, benchmarks, importers, schedules, cluster-rules, samplers,
+    presets or studies. Each line is a name, a summary, and the file it comes from.
     """
     from harness.components.registries import REGISTRIES
 
@@ -38,7 +38,7 @@ def _registered_rows(kind: str) -> list[Row]:
 
 
 def _study_rows() -> list[Row]:
-    """Studies are files: each is loaded, and one that cannot be says why in place of its docstring."""
+    """One row per study file. A file that cannot be loaded shows the reason in place of its docstring."""
     from harness.components.discovery import load_file, study_files
     from harness.study.catalogue import studies_in
 

@@ -15,16 +15,16 @@ data_option = click.option(
     envvar="HARNESS_MONGO_DATA",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("mongo"),
-    help="The server's own folder.  [default: HARNESS_MONGO_DATA, else ./mongo]",
+    help="Folder of the server.  [default: HARNESS_MONGO_DATA, else ./mongo]",
 )
 
 
 @click.group()
 def command() -> None:
-    """Start, stop and look at a private MongoDB server.
+    """Start, stop and inspect a private MongoDB server.
 
-    It listens on this machine only and asks for no password: whoever is logged in here can use it. For a
-    server that several people share, see compose.yaml.
+    The server listens on this machine only and has no password: every user of this machine can access it. For a
+    shared server, see compose.yaml.
     """
 
 
@@ -33,13 +33,15 @@ def command() -> None:
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
-    help="Where to listen.  [default: the port of the last time, else 27017, else a free one]",
+    help="Port to listen on.  [default: the last port used, else 27017, else a free one]",
 )
-@click.option("--wait", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds until it must answer.")
+@click.option(
+    "--wait", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds to wait for the server to start."
+)
 def start(data: Path, port: int | None, wait: float) -> None:
-    """Start the server, which goes on when the terminal is closed.
+    """Start the server. It keeps running when the terminal is closed.
 
-    Prints the line that makes the other commands use it; `eval "$(harness mongo start)"` does both.
+    Prints the `export` line that makes other commands use the server; `eval "$(harness mongo start)"` does both.
     """
     from harness.stores.server import mongod
 
@@ -51,9 +53,11 @@ def start(data: Path, port: int | None, wait: float) -> None:
 
 @command.command()
 @data_option
-@click.option("--wait", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds until it must end.")
+@click.option(
+    "--wait", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds to wait for the server to end."
+)
 def stop(data: Path, wait: float) -> None:
-    """Shut the server down cleanly; its data stay."""
+    """Shut the server down cleanly; its data are kept."""
     from harness.stores.server import mongod
 
     server = mongod.stop(data, wait=wait)
@@ -63,12 +67,12 @@ def stop(data: Path, wait: float) -> None:
 @command.command()
 @data_option
 def status(data: Path) -> int:
-    """Show whether the server runs, where, and what it holds. Exit status 0 when it runs, 1 when not."""
+    """Show whether the server is running, its address and its contents. Exits 0 if it is running, else 1."""
     from harness.stores.server import mongod
 
     server = mongod.read(data)
     if server is None or not server.running:
-        there = f", but one may on {server.host}" if server and server.elsewhere else "; harness mongo start starts one"
+        there = f", but maybe on {server.host}" if server and server.elsewhere else "; `harness mongo start` starts one"
         click.echo(f"no server runs here on {data.absolute()}{there}")
         return 1
     _show(
@@ -85,13 +89,13 @@ def status(data: Path) -> int:
     try:
         _show_contents(server)
     except PyMongoError as error:
-        click.echo(f"it does not answer: {error}")
+        click.echo(f"the server does not answer: {error}")
         return 1
     return 0
 
 
 def _show_contents(server: Server) -> None:
-    """Version, number of runs, and every collection but MongoDB's own, with its sizes."""
+    """Print the version, the number of runs, and the sizes of all collections except MongoDB's own."""
     with server.client() as client:
         version = client.server_info()["version"]
         rows = {

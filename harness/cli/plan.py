@@ -1,4 +1,4 @@
-"""`harness plan`: what a run would do, and about how long."""
+"""`harness plan`: what `run` would do, and about how long it would take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def command(
     store: Places,
     updates: tuple[str, ...],
 ) -> None:
-    """Show how many trials studies have, how many are shared, done and waiting, and what is left to pay.
+    """Show how many trials the studies have, how many are shared, done and waiting, and the estimated time left.
 
     STUDY is a study file or the name of a known study.
     """
@@ -35,7 +35,7 @@ def command(
     for study in studies:
         part = plan.of(study)
         click.echo(f"{study.name}: {study.title}, {len(part.work)} trials, {part.states['done']} done")
-    click.echo(f"in all {len(plan.work)} trials under preset {preset}, {plan.shared} requests shared with another row")
+    click.echo(f"total: {len(plan.work)} trials under preset {preset}, {plan.shared} requests shared with another row")
     for state, meaning in STATES.items():
         if plan.states[state]:
             click.echo(f"  {plan.states[state]:5} {state:12} {meaning}")
@@ -45,7 +45,7 @@ def command(
         return
     if "train" not in kinds:
         count = kinds.count("rank")
-        click.echo(f"{count} ranking{'s' if count > 1 else ''} of stored weights, not estimated")
+        click.echo(f"{count} ranking{'s' if count > 1 else ''} of stored weights; time not estimated")
         return
     seconds = seconds_left(plan, runs, preset)
     if seconds is None:
@@ -53,6 +53,6 @@ def command(
     else:
         cores = os.cpu_count() or 1
         click.echo(
-            f"about {duration(seconds)} one after the other, {duration(seconds / cores)} with --jobs {cores}, "
-            "judged by the trials that are done"
+            f"about {duration(seconds)} one by one, {duration(seconds / cores)} with --jobs {cores}, "
+            "estimated from the trials that are done"
         )

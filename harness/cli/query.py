@@ -1,4 +1,4 @@
-"""`harness query`: ask the stored runs."""
+"""`harness query`: search the stored runs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _COLUMNS = (
 
 @click.command("query")
 @click.argument("expression", required=False)
-@click.option("--study", metavar="STUDY", help="Only runs of this study, with its labels beside them.")
+@click.option("--study", metavar="STUDY", help="Only runs of this study, with its labels as further columns.")
 @click.option("--preset", metavar="P", help="Only runs of this preset.")
-@click.option("--columns", default=_COLUMNS, metavar="A,B,…", help="What to show; `all` for every column.")
-@click.option("--all", "everything", is_flag=True, help="Also runs that are not done, invalid or superseded.")
+@click.option("--columns", default=_COLUMNS, metavar="A,B,…", help="Columns to show; `all` for every column.")
+@click.option("--all", "everything", is_flag=True, help="Include runs that are not done, invalid or superseded.")
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
 @store_option
 def command(
@@ -30,9 +30,9 @@ def command(
     form: str,
     store: Places,
 ) -> None:
-    """Show the runs for which EXPRESSION holds, one a line.
+    """Show the runs that match EXPRESSION, one per line.
 
-    EXPRESSION compares columns with values, e.g. "method.name == 'spos' and kendall_tau > 0.5".
+    EXPRESSION compares columns with values, e.g. "method.name == 'NAME' and kendall_tau > 0.5".
     """
     from harness import results
 

@@ -29,13 +29,13 @@ FORMATS = {
 @click.command("report", cls=WithUpdates)
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @preset_option
-@click.option("--seeds", type=click.IntRange(1), help="How many seeds are asked for.  [default: as the preset says]")
-@click.option("--where", metavar="EXPR", help="Only runs for which this holds, such as \"train.epochs > 10\".")
+@click.option("--seeds", type=click.IntRange(1), help="Number of seeds required.  [default: the preset's]")
+@click.option("--where", metavar="EXPR", help="Only runs that match EXPR, such as \"train.epochs > 10\".")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="markdown", show_default=True)
-@click.option("--references", is_flag=True, help="Add rows for predictors that trained nothing.")
-@click.option("--compare", is_flag=True, help="Add ours against the paper's numbers, and the paper's statements.")
+@click.option("--references", is_flag=True, help="Add rows for predictors that need no training.")
+@click.option("--compare", is_flag=True, help="Add comparisons with the paper's numbers and statements.")
 @click.option("--strict", is_flag=True, help="Report nothing, and exit 1, when anything is missing.")
-@click.option("--figures/--no-figures", default=True, help="Figures: in the page, and as files where --out is given.")
+@click.option("--figures/--no-figures", default=True, help="Draw figures: in the html page, and as files with --out.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write files into this folder.")
 @store_option
 def command(
@@ -52,20 +52,20 @@ def command(
     store: Places,
     updates: tuple[str, ...],
 ) -> None:
-    """Print the tables of the studies, or write them into a folder: one file a study, one page for all with html.
+    """Print the tables of the studies, or write them to a folder: one file per study; with html, one page for all.
 
-    STUDY is a name or a file; without any, all studies that the store has runs of. Everything after
-    `with` is what the runs were made with besides the preset: without it, runs with overrides do not count.
-    Figures are written as SVG and PDF.
+    STUDY is a name or a file; by default all studies that the store has runs of. After `with`, give the
+    overrides that the runs were made with; without them, only runs without overrides count. Figures are
+    written as SVG and PDF.
     """
     from harness.components.discovery import component
     from harness.components.preset import get_preset
     from harness.study.overrides import parse_updates
 
     if out is None and form == "parquet":
-        raise UserError("a Parquet file is not for the screen: say --out DIR")
+        raise UserError("a Parquet file cannot be printed: give --out DIR")
     if out is None and form == "csv" and compare:
-        raise UserError("tables and their comparison have different columns, and go into two files: say --out DIR")
+        raise UserError("tables and their comparison have different columns and need two files: give --out DIR")
     report, renderer = component("reports.report"), component(FORMATS[form])
     opened = store.open()
     overrides = parse_updates(updates)
@@ -97,7 +97,7 @@ def _chosen(names: tuple[str, ...], preset: str, store: Store, overrides: dict[s
     if names:
         return with_preset(chosen_studies(names, everything=False), preset)
     has_runs = component("reports.tables").has_runs
-    get_preset(preset)  # one that no space has is a mistake
+    get_preset(preset)  # raises for a preset that no space has
     known = [study for study in all_studies() if preset in presets_of(study.about)]
     found = [study for study in known if has_runs(study, get_preset(preset, study.about), store, overrides)]
     if not found:
@@ -109,7 +109,7 @@ def _chosen(names: tuple[str, ...], preset: str, store: Store, overrides: dict[s
 
 
 def _told(studies: Sequence[Study]) -> Iterator[Study]:
-    """The studies, one after the other; where there are several, each is named when its turn comes."""
+    """Yield the studies; if there are several, print the name of each first."""
     for number, study in enumerate(studies, 1):
         if len(studies) > 1:
             click.echo(f"{number} of {len(studies)}: {study.name}", err=True)
@@ -125,7 +125,7 @@ def _printed(renderer: Any, sections: Sequence[Any], store: Store, form: str) ->
 
 
 def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> Iterator[tuple[str, bytes]]:
-    """What is written: names, and contents that are made when it is their turn."""
+    """Names and contents of the files to write; each content is made when its turn comes."""
     from harness.components.discovery import component
 
     if form == "html":

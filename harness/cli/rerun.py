@@ -1,4 +1,4 @@
-"""`harness rerun`: a stored configuration once more, compared with what is stored."""
+"""`harness rerun`: run a stored configuration again, and compare with the stored run."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ if TYPE_CHECKING:
 @click.command("rerun")
 @click.argument("run")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), help="Keep the new run in this directory.")
-@click.option("--threads", type=click.IntRange(1), help="Threads.  [default: as many as the run had]")
-@click.option("--device", help="Where to compute, for instance cpu or cuda:1.  [default: the kind that the run had]")
+@click.option("--threads", type=click.IntRange(1), help="Number of threads.  [default: as in the stored run]")
+@click.option("--device", help="Device, for instance cpu or cuda:1.  [default: the stored run's device type]")
 @store_option
 def command(run: str, into: Path | None, threads: int | None, device: str | None, store: Places) -> int:
-    """Run what RUN was, once more, and show in what the two differ.
+    """Run the configuration of RUN again, and show the differences between the two runs.
 
-    RUN is the id of a done run; a beginning that no other run has is enough. The new run is not kept unless
-    --into says where. Exits 1 when result, metrics, predictions or weights differ: on the same kind of
-    machine, with equal threads, they should not. Refuses when components have changed so that it would be
-    another trial now.
+    RUN is the id of a done run or a unique prefix of it. The new run is kept only with --into. Exits 1 when
+    result, metrics, predictions or weights differ: on the same kind of machine, with equal threads, they should
+    not. Refuses when components have changed so that the configuration is now another trial.
     """
     from harness.cli.diff import show
     from harness.stores.directory.store import DirectoryStore
@@ -42,7 +41,7 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
     opened = store.open()
     found = opened.find(run)
     if found.status != "done":
-        raise UserError(f"run {found.id} is {found.status}: only with a done run can another be compared")
+        raise UserError(f"run {found.id} is {found.status}: only a done run can be repeated and compared")
     trial = _same_trial(opened, found)
     cost = found.cost or {}
     document = {
@@ -52,7 +51,7 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
         "overrides": found.overrides,
         "threads": threads or cost.get("threads", 1),
         "device": device or str(cost.get("device", "")).partition(":")[0] or None,
-        # Only this run is made again, not the search that it started from.
+        # Only this run is repeated, not the search that it started from.
         "found": (found.result or {}).get("top1") if trial.start is not None else None,
     }
     with _folder(into, trial) as folder:
@@ -62,17 +61,17 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
         again = DirectoryStore(folder)
         new = again.done(trial.key)
         if new is None:
-            raise HarnessError(f"the new run of trial {trial.key[:16]} is not there; {folder} was changed meanwhile")
+            raise HarnessError(f"the new run of trial {trial.key[:16]} is missing; {folder} was changed meanwhile")
         result = compare(Side(opened, found), Side(again, new))
     click.echo(f"{found.id}, as stored, and {new.id}, now" + (f" in {into}" if into else ""))
     if trial.ranking_key != found.own_ranking:
-        click.echo("the ground truth has changed since: what is judged by it may differ")
+        click.echo("the ground truth has changed since: metrics that depend on it may differ")
     show(result)
     return 1 if result.contradicting else 0
 
 
 def _same_trial(store: Store, run: StoredRun) -> Trial:
-    """The run's trial. Raises `UserError` when its configuration means something else today."""
+    """The run's trial. Raises `UserError` when its configuration is now another trial."""
     from harness.documents import flatten
     from harness.stores.directory.run_directory import TRIAL
     from harness.study.trial import Trial
@@ -87,12 +86,12 @@ def _same_trial(store: Store, run: StoredRun) -> Trial:
         for key in sorted(then.keys() | now.keys())
         if then.get(key) != now.get(key)
     ]
-    raise UserError(f"run {run.id} cannot be repeated, its trial is another one now: {'; '.join(changes)}")
+    raise UserError(f"run {run.id} cannot be repeated: its configuration is now another trial: {'; '.join(changes)}")
 
 
 @contextlib.contextmanager
 def _folder(into: Path | None, trial: Trial) -> Iterator[Path]:
-    """Where the new run goes: somewhere that has none of the trial."""
+    """Folder for the new run. Raises `UserError` if it has a done run of the trial."""
     from harness.stores.directory.store import DirectoryStore
 
     if into is None:
@@ -105,7 +104,7 @@ def _folder(into: Path | None, trial: Trial) -> Iterator[Path]:
 
 
 def _execute(document: Mapping[str, Any], label: str) -> int:
-    """Run it; 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
+    """Run the job; return 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
     from harness.cli._display import Display
     from harness.cli._signals import on_signals
     from harness.execution.executors.executor import Job, Stopping

@@ -1,4 +1,4 @@
-"""`harness run`: bring studies to completion."""
+"""`harness run`: run the trials of studies until all are stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import click
 
 from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options, with_preset
 from harness.cli._signals import on_signals
-from harness.cli._values import Duration, Size
+from harness.cli._store_places import weights_option
+from harness.cli._values import Duration
 from harness.errors import Unreachable, UserError
 from harness.stores.places import Places
 
@@ -27,20 +28,38 @@ if TYPE_CHECKING:
 
 @click.command("run", cls=WithUpdates)
 @request_options
-@click.option("--jobs", type=click.IntRange(1), help="Trials side by side.  [default: all cores]")
-@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads a trial.")
-@click.option("--device", help="Where trials compute, for instance cpu or cuda:1.  [default: a GPU if there is one]")
-@click.option("--retry", type=click.Choice(["failed", "lost", "all"]), help="Run what failed, or died too often.")
-@click.option("--timeout", type=Duration(), help="How long a trial may take (seconds, or 90m, 2h); then it fails.")
+@click.option("--jobs", type=click.IntRange(1), help="Trials in parallel.  [default: all cores]")
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads per trial.")
+@click.option("--device", help="Device of the trials, for instance cpu or cuda:1.  [default: a GPU if there is one]")
+@click.option(
+    "--retry",
+    type=click.Choice(["failed", "lost", "all"]),
+    help="Retry trials that failed, or that were lost too often to be retried by default.",
+)
+@click.option("--timeout", type=Duration(), help="Time after which a trial fails (seconds, or 90m, 2h).")
 @click.option("--compile", "compiled", is_flag=True, help="Have torch compile operations on GPUs; needs a C compiler.")
-@click.option("--profile", is_flag=True, help="Write where the time of the first trial goes, and a trace of it.")
-@click.option("--no-wait", is_flag=True, help="Do not wait for trials that other processes have.")
-@click.option("--work", type=click.Path(file_okay=False), help="The folder of checkpoints.  [default: STORE/work]")
-@click.option("--checkpoint-every", type=Duration(), default=60.0, show_default=True, help="Seconds between two.")
-@click.option("--lease", type=Duration(), default=60.0, show_default=True, help="How long a claim outlives its owner.")
-@click.option("--offline", is_flag=True, help="Leave the database alone; `harness store sync` brings it up to date.")
-@click.option("--outage-wait", type=Duration(), default=600.0, show_default=True, help="Patience with the database.")
-@click.option("--mirror-weights-max", type=Size(), default="64MB", show_default=True, help="Larger ones stay here.")
+@click.option("--profile", is_flag=True, help="Profile the first trial: write a time breakdown and a trace.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for trials claimed by other processes.")
+@click.option("--work", type=click.Path(file_okay=False), help="Folder of the checkpoints.  [default: STORE/work]")
+@click.option(
+    "--checkpoint-every", type=Duration(), default=60.0, show_default=True, help="Seconds between checkpoints."
+)
+@click.option(
+    "--lease",
+    type=Duration(),
+    default=60.0,
+    show_default=True,
+    help="Seconds without renewal after which a claim expires.",
+)
+@click.option("--offline", is_flag=True, help="Do not use the database; `harness store sync` updates it later.")
+@click.option(
+    "--outage-wait",
+    type=Duration(),
+    default=600.0,
+    show_default=True,
+    help="Seconds to wait for an unreachable database before giving up.",
+)
+@weights_option
 def command(
     names: tuple[str, ...],
     everything: bool,
@@ -66,11 +85,11 @@ def command(
 ) -> int:
     """Run every trial of the studies that is not stored yet.
 
-    STUDY is a study file or the name of a known study. Words after `with` change the configuration of all
-    trials, for instance `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if trials failed, or if the
-    database was silent for too long. Ctrl-C stops cleanly, a second one at once; the same command goes on
-    with what is missing, from the last checkpoint of each trial. Any number of these commands, on any number
-    of machines, may work on the same studies.
+    STUDY is a study file or the name of a known study. Overrides after `with` apply to all trials, for instance
+    `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if trials failed, or if the database was unreachable
+    for too long. Ctrl-C stops cleanly, a second one at once; the same command continues with the missing trials,
+    each from its last checkpoint. Any number of these commands, on any number of machines, may work on the same
+    studies.
     """
     from harness.execution.agenda import Agenda
     from harness.execution.executors.executor import Stopping
@@ -97,7 +116,7 @@ def command(
         "compile": compiled,
     }
 
-    to_profile = [profile]  # the first trial that is trained, and no other
+    to_profile = [profile]  # only the first trial that is trained
 
     def document(work: Work, kind: str) -> dict[str, Any]:
         profiled = kind == "train" and any(to_profile)
@@ -134,7 +153,7 @@ def command(
             attempted |= {_what(work) for work in todo}
             workers = jobs or os.cpu_count() or 1
             beside = min(workers, len(todo))
-            click.echo(f"{len(todo)} trials to run, {beside} side by side, stored in {store.directory}")
+            click.echo(f"{len(todo)} trials to run, {beside} in parallel, stored in {store.directory}")
             agenda = Agenda(
                 todo,
                 place.reader,
@@ -148,14 +167,14 @@ def command(
                 recovered=lambda: place.sync_aside(stopping),
             )
             events = execute(agenda.jobs(), workers, stopping=stopping, server=server)
-            server = None  # ended with its jobs
+            server = None  # it ended with its jobs
             errors |= _follow(events, agenda, stopping, store.directory)
             gave_up = agenda.gave_up
-            if len(agenda.given_up) < len(todo):  # others got on: what was missing may be there in the next round
+            if len(agenda.given_up) < len(todo):  # others made progress: a missing search may be there next time
                 attempted -= {_what(work) for work in agenda.given_up}
             if agenda.error is not None:
                 raise agenda.error
-            # Read again: what counts is what is stored. A trial may now need one more ranking.
+            # Read again, because only stored runs count. A trial may now need one more ranking.
             try:
                 plan = plan_now()
             except Unreachable:
@@ -169,8 +188,8 @@ def command(
         click.echo(left, err=True)
     if gave_up:
         click.echo(
-            f"the database did not answer for {outage_wait:g} s; `run --offline` goes on without it, and "
-            "`harness store sync` brings what was run meanwhile there",
+            f"the database was unreachable for {outage_wait:g} s; `harness run --offline` continues without it, and "
+            "`harness store sync` copies the new runs to it later",
             err=True,
         )
         return status or 1
@@ -178,7 +197,7 @@ def command(
 
 
 def _follow(events: Iterator[Event], agenda: Agenda, stopping: Stopping, store: Path) -> dict[str, str]:
-    """Show what happens to the work; gives the errors by trial."""
+    """Show the progress of the work; return the errors by trial."""
     from harness.cli._display import Display
     from harness.stores.directory.crash import record_crash
 
@@ -200,7 +219,7 @@ def _follow(events: Iterator[Event], agenda: Agenda, stopping: Stopping, store: 
                 display.finished(number, event.data)
                 if event.data["status"] == "failed":
                     errors[work.trial.key] = event.data["error"]
-                    # Who answers has stored its own end; who was killed could not.
+                    # A job that answers has stored its own end; a killed job could not.
                     if "key" not in event.data and number in run_ids and event.job.document["kind"] == "train":
                         with contextlib.suppress(OSError):
                             record_crash(store, run_ids[number], event.data["error"])
@@ -208,7 +227,7 @@ def _follow(events: Iterator[Event], agenda: Agenda, stopping: Stopping, store: 
 
 
 def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received: list[int]) -> int:
-    """The summary, and the exit status."""
+    """Print the summary; return the exit status."""
     from harness.execution.states import LOSSES
 
     states = plan.states
@@ -225,14 +244,14 @@ def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received:
     if any(work.state == "lost" and work.kind() is None for work in plan.work):
         click.echo(f"trials that died {LOSSES} times in a row are run again with --retry lost", err=True)
     if received:
-        click.echo("stopped; what is done is stored, and the same command goes on with the rest", err=True)
+        click.echo("stopped; finished trials are stored, and the same command continues with the rest", err=True)
         return 128 + received[0]
-    # Trials that other processes have are theirs to finish, if nobody waited for them.
+    # With --no-wait, trials claimed by other processes are left to them.
     return 0 if all(work.state in ("done", "running") for work in plan.work) else 1
 
 
 def _tell_profiles(store: Path, begun: float) -> None:
-    """Show what was profiled now, and where the rest of it is."""
+    """Show the breakdowns written by this command, and where the traces are."""
     written = [path for path in store.glob("profiles/*/breakdown.txt") if path.stat().st_mtime >= begun]
     for path in written:
         breakdown, _, _ = path.read_text().partition("\n\nOperations")
@@ -257,11 +276,11 @@ def _check_writable(store: Path) -> None:
 
 
 def _unreached(received: list[int], patience: float) -> int:
-    """The database never answered: nothing was begun."""
+    """Report that the database never answered and nothing was run; return the exit status."""
     if received:
         return 128 + received[0]
     click.echo(
-        f"error: the database did not answer for {patience:g} s; nothing was run. `run --offline` goes on without it",
+        f"error: the database was unreachable for {patience:g} s; nothing was run. Use --offline to run without it",
         err=True,
     )
     return 1

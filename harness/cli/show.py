@@ -1,4 +1,4 @@
-"""`harness show`: all that is known of one run."""
+"""`harness show`: the details of one run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def command(run: str, store: Places) -> None:
     """Show one run: configuration, result, cost, metrics, files, and the traceback if it failed.
 
-    RUN is the run's id; a beginning that no other run has is enough.
+    RUN is the run's id or a unique prefix of it.
     """
     opened = store.open()
     found = opened.find(run)
@@ -58,14 +58,14 @@ def _heading(run: StoredRun, store: str) -> dict[str, str]:
 
 
 def _flat(document: Mapping[str, Any]) -> dict[str, str]:
-    """Nested keys with dots between them, as `with` takes them."""
+    """Nested keys joined by dots, in the syntax of `with`."""
     from harness.documents import flatten
 
     return {key: "null" if value is None else str(value) for key, value in flatten(document).items()}
 
 
 def _rankings(run: StoredRun) -> dict[str, str]:
-    """The rankings of the run's weights that are not its own."""
+    """The rankings of the run's weights, except its own."""
     return {
         key: ", ".join(f"{name} {text}" for name, text in _flat(result).items())
         for key, result in run.rankings.items()

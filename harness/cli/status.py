@@ -1,4 +1,4 @@
-"""`harness status`: how the trials of studies stand, and what is wrong in the store."""
+"""`harness status`: the states of the studies' trials, and problems in the store."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ COLUMNS = ("done", "running", "failed", "lost", "interrupted", "waiting")
 
 @click.command("status")
 @click.argument("names", metavar="[STUDY]...", nargs=-1)
-@click.option("--preset", help="The scale.  [default: every one that stored runs have]")
-@click.option("--seeds", type=click.IntRange(1), help="How many seeds, from 0 on.  [default: the preset's]")
+@click.option("--preset", help="Preset (the scale).  [default: all presets of stored runs]")
+@click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]")
 @store_option
 def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store: Places) -> None:
     """Show for each study how many trials are done, running, failed, lost, interrupted and waiting.
 
-    STUDY is a study file or the name of a known study; all known ones by default. A trial that is stored
-    without everything that its study asks for counts as waiting.
+    STUDY is a study file or the name of a known study; by default all known studies. A stored trial that
+    lacks something its study asks for counts as waiting.
     """
     from harness.components.preset import default_preset, presets_of
     from harness.execution.plan import make_plan
@@ -32,7 +32,7 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
     runs = reader.runs()
     used = {run.preset for run in runs}
     width = max([len("study"), *(len(study.name) for study in studies)])
-    click.echo(f"{'study':{width}}  {'preset':8}  {'trials':>5}  " + "  ".join(f"{name:>11}" for name in COLUMNS))
+    click.echo(f"{'study':{width}}  {'preset':8}  {'trials':>6}  " + "  ".join(f"{name:>11}" for name in COLUMNS))
     if preset:
         studies = with_preset(studies, preset)
     for study in studies:
@@ -43,7 +43,7 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
             counts = plan.states
             counts["waiting"] += counts["rank"] + counts["again"]
             figures = "  ".join(f"{counts[name]:>11}" for name in COLUMNS)
-            click.echo(f"{study.name:{width}}  {scale.name:8}  {len(plan.work):>5}  {figures}")
+            click.echo(f"{study.name:{width}}  {scale.name:8}  {len(plan.work):>6}  {figures}")
     if reader.problems:
         click.echo(f"\nnot usable in {reader.name}:")
         for problem in reader.problems:

@@ -1,4 +1,4 @@
-"""`harness store`: looking after stored runs."""
+"""`harness store`: maintenance of stored runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.stores.places import Places
 
 @click.group("store")
 def command() -> None:
-    """Look after stored runs: check, clean, mirror, invalidate, recompute, export, import."""
+    """Maintain stored runs: check, clean, mirror, invalidate, recompute, export, import."""
 
 
 for _one in (check, clean, recompute, export_command, import_command):
@@ -30,17 +30,17 @@ for _one in (check, clean, recompute, export_command, import_command):
     is_flag=False,
     flag_value=30.0,
     metavar="[SECONDS]",
-    help="Again and again, every 30 seconds unless said otherwise, until Ctrl-C.",
+    help="Repeat every SECONDS (30 if not given) until Ctrl-C.",
 )
 @weights_option
 @store_option
 def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
     """Bring the database up to date with the local runs.
 
-    Any number of times, and from any number of machines at once: what is there already stays as it is. With
-    --watch it goes on when the server is gone for a while. Exits 1 if a run could not be brought there.
+    Idempotent; several machines may do it at once. Runs that are already in the database stay as they are.
+    With --watch, the sync continues after outages of the server. Exits 1 if a run could not be copied.
     """
-    connected(store)  # an address that is wrong is said at once, also with --watch
+    connected(store)  # a wrong address fails at once, also with --watch
     if watch is None:
         return _sync(store, int(mirror_weights_max))
     return _watch(store, int(mirror_weights_max), watch)
@@ -48,18 +48,18 @@ def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
 
 @command.command()
 @click.argument("run")
-@click.option("--reason", required=True, help="Why it must not be counted: shown under every table that asks for it.")
+@click.option("--reason", required=True, help="Why the run must not count; shown under every table that needs it.")
 @store_option
 def invalidate(run: str, reason: str, store: Places) -> None:
     """Declare a run invalid: it is kept, but never counted, and tables list it with the reason.
 
-    RUN is the run's id; a beginning that no other run has is enough.
+    RUN is the run's id or a unique prefix of it.
     """
     from harness.cli._store_places import open_all
     from harness.stores.directory.run_directory import declare_invalid
 
     if not reason.strip():
-        raise UserError("--reason must say something")
+        raise UserError("--reason must not be empty")
     opened = open_all(store, patient=True)
     found = opened.reader.find(run)
     if found.status == "running":
@@ -75,11 +75,11 @@ def invalidate(run: str, reason: str, store: Places) -> None:
     places = " and ".join([store.directory.name] * here + ["the database"] * there)
     click.echo(f"run {found.id} is invalid from now on, in {places}")
     if opened.silent is not None:
-        click.echo(f"{opened.silent}; `harness store sync` tells it when it is back", err=True)
+        click.echo(f"{opened.silent}; use `harness store sync` when it is back", err=True)
 
 
 def _sync(store: Places, weights_max: int, quiet: bool = False) -> int:
-    """Once; gives the exit status. Quietly, nothing is said when there was nothing to do."""
+    """Sync once; return the exit status. With `quiet`, print nothing when there was nothing to do."""
     from harness.cli._store_check import progress_line
     from harness.stores.directory.store import DirectoryStore
     from harness.stores.mongo.sync import sync
@@ -91,14 +91,14 @@ def _sync(store: Places, weights_max: int, quiet: bool = False) -> int:
     finally:
         database.client.close()
     if done.projected or not quiet:
-        click.echo(f"{done.projected} of {done.runs} local runs brought to the database; the others were there")
+        click.echo(f"{done.projected} of {done.runs} local runs copied to the database; the others were there")
     for run, reason in done.failed.items():
-        click.echo(f"not brought there: {run}: {reason}", err=True)
+        click.echo(f"not copied: {run}: {reason}", err=True)
     return 1 if done.failed else 0
 
 
 def _watch(store: Places, weights_max: int, pause: float) -> int:
-    """Again and again, whatever becomes of the server, until Ctrl-C."""
+    """Sync repeatedly, through outages of the server, until Ctrl-C."""
     import time
 
     status, gone = 0, False
@@ -111,7 +111,7 @@ def _watch(store: Places, weights_max: int, pause: float) -> int:
                     click.echo("the database answers again")
             except Unreachable as error:
                 if not gone:
-                    click.echo(f"{error}; going on when it is back", err=True)
+                    click.echo(f"{error}; continuing when it is back", err=True)
                 gone = True
             time.sleep(pause)
     except KeyboardInterrupt:

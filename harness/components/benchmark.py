@@ -1,6 +1,6 @@
-"""What a benchmark is: a table of stand-alone accuracies, one interface for all of them. Imports no torch.
+"""Interface of a benchmark: a table of stand-alone accuracies. Imports no torch.
 
-A benchmark is registered as a function without arguments that gives a `Benchmark`.
+A benchmark is registered as a function without arguments that returns a `Benchmark`.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ class Benchmark(ABC):
 
     @abstractmethod
     def accuracies(self, dataset: str, split: str = "test") -> npt.NDArray[np.float64]:
-        """All of them, in the order of the space's numbers. Raises `UnknownName`."""
+        """The accuracies of all architectures, in the order of their numbers. Raises `UnknownName`."""
 
     def accuracy(self, architecture: Architecture, dataset: str, split: str = "test") -> float:
-        """One of them."""
+        """The accuracy of one architecture."""
         return float(self.accuracies(dataset, split)[self.space.index(architecture)])
 
 
 def benchmark_for(name: str, space: str) -> Benchmark:
-    """The benchmark of that name. Raises `InvalidConfiguration` when it is about another space."""
+    """The benchmark with that name. Raises `InvalidConfiguration` if it is for another space."""
     benchmark: Benchmark = BENCHMARKS.get(name)()
     if benchmark.space.name != space:
         about = benchmark.space.name
-        raise InvalidConfiguration(f"benchmark {name!r} is about {about}, the configuration about {space}")
+        raise InvalidConfiguration(f"benchmark {name!r} is for {about}, the configuration is for {space}")
     return benchmark
 
 
 def fingerprint(load: Callable[[], Benchmark], dataset: str) -> str:
-    """The accuracies of a benchmark on a data set as a hash: another table, another truth."""
+    """Hash of a benchmark's accuracies on a data set: it changes when the table of truth changes."""
     return _fingerprint(load(), dataset)
 
 

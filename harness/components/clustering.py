@@ -1,4 +1,4 @@
-"""What a cluster rule is: which subnets share a momentum buffer (momentum separation, Eq. 7). No torch at import."""
+"""Interface of a cluster rule: which subnets share a momentum buffer (momentum separation, Eq. 7). Imports no torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Clustering:
     count: int
     of: Callable[[Architecture], int]
     decisions: tuple[int, ...] | None = ()
-    """The decisions that determine the cluster; None when no set of decisions short of all does."""
+    """The decisions that determine the cluster; None if only all decisions together do."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class ClusterRule(ABC):
     def bind(self, space: Space, fixed: Fixed, rng: random.Random) -> Clustering:
         """The clusters of the part of the space that `fixed` leaves open.
 
-        `rng` is the same for all parts of a run. Raises `InvalidConfiguration` when there are fewer
-        clusters than asked for.
+        `rng` is the same for all parts of a run. Raises `InvalidConfiguration` if there are fewer
+        clusters than requested.
         """
 
 
@@ -39,6 +39,6 @@ def one_cluster(clustering: Clustering, paths: Sequence[Architecture]) -> int:
     clusters = {clustering.of(path) for path in paths}
     if len(clusters) != 1:
         raise InvalidConfiguration(
-            f"the {len(paths)} paths of one step lie in {len(clusters)} clusters; one step updates one momentum buffer"
+            f"the {len(paths)} paths of one step are in {len(clusters)} clusters; one step updates one momentum buffer"
         )
     return clusters.pop()

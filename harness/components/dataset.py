@@ -1,7 +1,7 @@
-"""What a data set is: three splits of images in memory, and how they are normalised. Imports no torch.
+"""Interface of a data set: three splits of images in memory, and how they are normalised. Imports no torch.
 
-A data set is registered as a function without arguments that loads it. One that comes from files is an
-object (`harness.data.source.FileDataSet`), which also tells where its files are.
+A data set is registered as a function without arguments that loads it. A data set that is read from
+files is an object (`harness.data.source.FileDataSet`), which also says where its files are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Split:
             raise DataError(f"images must be N×C×H×W bytes, not {self.images.dtype} of shape {self.images.shape}")
         if self.labels.shape != self.images.shape[:1]:
             raise DataError(f"{len(self.images)} images have labels of shape {self.labels.shape}")
-        if self.labels.dtype != np.int64:  # the loss takes no other
+        if self.labels.dtype != np.int64:  # the loss accepts no other type
             raise DataError(f"labels must be int64, not {self.labels.dtype}")
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class DataSet:
     std: tuple[float, ...]
     crop_padding: int = 0
     flip: bool = False
-    # Not an argument, so that a changed copy does not carry it along.
+    # Not an argument, so that `replace` does not copy it to a changed data set.
     _known_checksum: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -89,11 +89,11 @@ class DataSet:
         return int(self.train.images.shape[2])
 
     def checksum(self) -> str:
-        """SHA-256 of all images and labels and how they are used: data sets of one name must agree in it."""
+        """SHA-256 of all images, labels and how they are used; must be equal for data sets of the same name."""
         return self._known_checksum or self.computed_checksum()
 
     def computed_checksum(self) -> str:
-        """The checksum, from all the bytes."""
+        """The checksum, computed from all bytes."""
         digest = hashlib.sha256()
         for split in (self.train, self.valid, self.test):
             digest.update(np.ascontiguousarray(split.images).data)
@@ -103,7 +103,7 @@ class DataSet:
         return digest.hexdigest()
 
     def with_known_checksum(self, checksum: str) -> DataSet:
-        """The same with a checksum that was computed before: large files need not be read for it."""
+        """A copy with a checksum that was computed before, so that large files need not be read."""
         known = replace(self)
         object.__setattr__(known, "_known_checksum", checksum)
         return known
@@ -113,9 +113,9 @@ LoadDataSet = Callable[[], DataSet]
 
 
 def fingerprint(name: str) -> str | None:
-    """What tells the present files of a data set from others: a hash; None for one that needs no files.
+    """Hash of the current files of a data set; None for a data set that needs no files.
 
-    Quick once the files were decoded; the first time decodes them. Raises `DataError` for files that are
+    Fast once the files have been decoded; the first call decodes them. Raises `DataError` for files that are
     missing, damaged or not what they should be.
     """
     known = getattr(DATASETS.get(name), "fingerprint", None)

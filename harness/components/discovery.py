@@ -1,9 +1,9 @@
 """Finds component files by directory and loads them under private module names.
 
-Ours are `methods/` and `spaces/` beside the `harness` package, the user's are the same folders in the
+Our folders are `methods/` and `spaces/` beside the `harness` package, the user's are the same folders in the
 current directory. `python -m` puts the current directory first on the path, so a plain import of
-`methods.random` could find anybody's file; here every folder becomes a synthetic package
-(`harness_components.ours.methods`, `harness_components.user.methods`), so nothing shadows anything and
+`methods.random` could find the wrong file; here every folder becomes a synthetic package
+(`harness_components.ours.methods`, `harness_components.user.methods`), so no file shadows another and
 relative imports within a folder work. A folder's own `__init__.py` is neither needed nor run.
 
 `studies/` is only listed (`study_files`) and loaded file by file (`load_file`). This module knows no
@@ -34,23 +34,23 @@ _LOADED_AT_DISCOVERY = ("methods", "spaces", "studies/presets")
 _FOLDERS = ("methods", "spaces", "studies", "reports")
 # The engine's own components: these packages register themselves when imported.
 _BUILT_IN = ("harness.data.shipped",)
-_ADVICE = "Repair it, or put an underscore before its name: such files are not loaded."
+_ADVICE = "Fix the file, or start its name with an underscore: such files are not loaded."
 _BESIDE_THE_ENGINE = PROJECT
 
 
 class _State:
-    """What this process has discovered."""
+    """Everything that this process has discovered."""
 
     def __init__(self, ours: Path) -> None:
         self.ours = ours
         self.done: set[tuple[Path, ...]] = set()
         """The sets of folders whose components are all loaded."""
         self.places: set[tuple[str, ...]] = set()
-        """The same by the current directory: resolving folders anew at every lookup would cost more."""
+        """The same by the current directory: cheaper than resolving the folders again at every lookup."""
         self.packages: dict[Path, str] = {}
-        """Folders and the synthetic packages made of them."""
+        """Folders and their synthetic packages."""
         self.foreign: set[str] = set()
-        """Modules that entry points brought in."""
+        """Modules that entry points imported."""
         self.running = False
 
 
@@ -59,10 +59,10 @@ _lock = threading.RLock()
 
 
 def discover() -> None:
-    """Load all components, once per process and set of folders; while loading, return at once.
+    """Load all components, once per process and set of folders. A nested call returns at once.
 
-    Raises `BrokenComponent` for a file that does not import and `NameCollision` for a name that two
-    files claim. After an error nothing is marked as done: the next lookup raises it again.
+    Raises `BrokenComponent` for a file that cannot be imported and `NameCollision` for a name that
+    two files register. After an error nothing is marked as done: the next lookup raises it again.
     """
     with _lock:
         place = _place()
@@ -98,7 +98,7 @@ def component(path: str) -> ModuleType:
     """One of our own component modules by its path, e.g. `component("methods.schedules")`."""
     folder, _, rest = path.partition(".")
     if folder not in _FOLDERS or not rest:
-        raise UserError(f"{path!r} is no component; expected {', '.join(f'{f}.NAME' for f in _FOLDERS)}")
+        raise UserError(f"{path!r} is not a component; expected {', '.join(f'{f}.NAME' for f in _FOLDERS)}")
     return importlib.import_module(f"{_package(_state.ours / folder)}.{rest}")
 
 
@@ -112,14 +112,14 @@ def load_file(path: Path | str) -> ModuleType:
     """Load any single Python file under a private name; the same file is loaded once."""
     file = Path(path).resolve()
     if file.suffix != ".py" or not file.is_file():
-        raise UserError(f"{path} is no Python file" if file.exists() else f"there is no file {path}")
+        raise UserError(f"{path} is not a Python file" if file.exists() else f"there is no file {path}")
     return _import_file(file)
 
 
 def reset(ours: Path | None = None) -> None:
     """Forget every component that discovery loaded, as in a new process (for tests).
 
-    `ours` puts another folder in the place of the one beside the engine.
+    `ours` replaces the folder beside the engine.
     """
     from harness.components.registries import REGISTRIES
 
@@ -138,7 +138,7 @@ def reset(ours: Path | None = None) -> None:
 
 @contextmanager
 def fresh(ours: Path | None = None) -> Iterator[None]:
-    """A `reset` for the length of a block; afterwards all is as it was, down to the objects."""
+    """`reset` for the duration of a block; afterwards the previous state is back, with the same objects."""
     from harness.components.registries import REGISTRIES
 
     global _state
@@ -153,12 +153,12 @@ def fresh(ours: Path | None = None) -> Iterator[None]:
         _state = state
         sys.modules.update(modules)
         for kind, registry in REGISTRIES.items():
-            # What the engine itself registered meanwhile stays: its modules are not loaded again.
+            # Keep what the engine itself has registered meanwhile: its modules are not loaded again.
             registry.entries = {**entries[kind], **registry.entries}
 
 
 def _folders(names: tuple[str, ...]) -> tuple[list[Path], list[Path]]:
-    """Those of our folders, and of the user's, that exist; ours are not also the user's."""
+    """The existing folders: ours, and the user's without ours."""
     ours = [_state.ours / name for name in names]
     here = _current_directory()
     user = [(here / name).resolve() for name in names] if here else []
@@ -172,12 +172,12 @@ def _folders(names: tuple[str, ...]) -> tuple[list[Path], list[Path]]:
 def _current_directory() -> Path | None:
     try:
         return Path.cwd().resolve()
-    except FileNotFoundError:  # it was deleted under us: then the user has no components
+    except FileNotFoundError:  # the directory was deleted: then the user has no components
         return None
 
 
 def _component_files(folder: Path) -> list[Path]:
-    """The modules of a folder, a package by its `__init__.py`; private ones and tests are left out."""
+    """The modules of a folder (packages by their `__init__.py`), without private modules and tests."""
     found = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith(("_", ".", "test_")) or path.name in ("tests", "conftest.py"):
@@ -192,7 +192,7 @@ def _component_files(folder: Path) -> list[Path]:
 def _import_file(file: Path, advice: str = "") -> ModuleType:
     module = file.parent if file.name == "__init__.py" else file.with_suffix("")
     rival = module.with_suffix(".py") if file.name == "__init__.py" else module / "__init__.py"
-    if rival.is_file():  # Python would take the package and never look at the file
+    if rival.is_file():  # Python would import the package and ignore the file
         raise NameCollision(f"two components are both named {module.name!r}: {file} and {rival}. Rename one.")
     try:
         return importlib.import_module(f"{_package(module.parent)}.{module.name}")
@@ -206,7 +206,7 @@ def _package(folder: Path) -> str:
     """The synthetic package whose modules are the files of `folder`."""
     if folder not in _state.packages:
         if folder.parent == _state.ours and folder.name in _FOLDERS:
-            # All at once, so that a study finds our reports as `..reports`.
+            # Make all of them, so that a study finds our reports as `..reports`.
             for name in _FOLDERS:
                 _make_package(f"{ROOT}.ours.{name}", _state.ours / name)
         elif f"{folder.parent.name}/{folder.name}" in _LOADED_AT_DISCOVERY:
@@ -214,7 +214,7 @@ def _package(folder: Path) -> str:
         else:
             plain = f"{ROOT}.user.{folder.name}"
             is_user = folder.name in _FOLDERS and folder.parent == _current_directory()
-            # A process that changes its directory may meet a second project: the first keeps the name.
+            # A process that changes its directory may load a second project: the first keeps the name.
             digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
             free = is_user and plain not in sys.modules
             _make_package(plain if free else f"{ROOT}.folder_{digest}", folder)
@@ -247,7 +247,7 @@ def _import_entry_points() -> None:
             raise
         except (Exception, SystemExit) as error:
             source = point.dist.name if point.dist else "an installed package"
-            advice = f"It is the entry point {point.name!r} of {source}: repair or uninstall that."
+            advice = f"It is the entry point {point.name!r} of {source}: fix or uninstall that package."
             file, within = _source(point.module)
             raise BrokenComponent.during_import(file, error, advice=advice, within=within) from error
         finally:

@@ -1,10 +1,10 @@
-"""What a method is made of: paths, parts, clusters, schedules, samplers. No torch at import.
+"""Interface of a method: supernets (parts), paths and training steps. No torch at import.
 
-A method says which supernets there are (`parts`), which paths a step trains (`paths`), and, where it
-needs to, how the step itself goes (`train_step`). Schedules, cluster rules and samplers are components
+A method says which supernets there are (`parts`), which paths a step trains (`paths`), and, where
+needed, how a step is trained (`train_step`). Schedules, cluster rules and samplers are components
 of their own, so that every method can be combined with every one of them. All are frozen dataclasses
-whose fields are their options (one without options needs no decorator of its own); what they need to
-know of a space they learn when they are bound to it.
+whose fields are their options (one without options needs no decorator of its own); they get
+to know the space when they are bound to it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Part:
 class Method(ABC):
     """How a supernet, or several, is trained.
 
-    The default step (`SupernetTraining.descend`) trains all paths of a step on the same batch, weighs
+    The default step (`SupernetTraining.descend`) trains all paths of a step on the same batch, weights
     them as the schedule says, and makes one update. A method that distils, meta-learns, or learns
-    architecture parameters replaces `train_step`; one that resamples data gives `data_order`. What such a
-    step must remember goes into `SupernetTraining.memory`, or a resumed run would not know it.
+    architecture parameters replaces `train_step`; one that resamples data gives `data_order`. State that
+    such a step keeps belongs in `SupernetTraining.memory`; otherwise a resumed run would lose it.
     """
 
     def parts(self, space: Space, rng: random.Random) -> tuple[Part, ...]:
@@ -50,7 +50,7 @@ class Method(ABC):
         return (Part({}),)
 
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
-        """Refuse a combination that cannot be trained, with the reason, before anything runs."""
+        """Raise an error with the reason for a combination that cannot be trained. Called before anything runs."""
 
     def paths_per_step(self, space: Space) -> int:
         """How many paths one step trains: the cost of a step in forward-backward passes."""
@@ -58,10 +58,10 @@ class Method(ABC):
 
     @abstractmethod
     def paths(self, training: SupernetTraining) -> list[Architecture]:
-        """The paths of the next step. All must lie in one cluster."""
+        """The paths of the next step. All must be in one cluster."""
 
     def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> torch.Tensor:
-        """One update of the weights; gives the paths' losses (detached, one value a path)."""
+        """Make one update of the weights; returns the paths' losses (detached, one value per path)."""
         return training.descend(batch, self.paths(training), step)
 
     def data_order(self, epoch: int) -> Sequence[int] | None:

@@ -1,4 +1,4 @@
-"""What a preset is: a scale under a name, one for each space that has it. Knows no particular one.
+"""A preset is a named scale, one for each space that has it. Knows no particular preset.
 
 Presets are ordinary configuration, which `with key=value` can override. They are registered by files in
 `studies/presets/`, ours and the user's, under their space and name.
@@ -20,9 +20,9 @@ _DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference between two presets: what each does, how it is known, and the settings that make it so.
+    """One difference between two presets: what each does, how that is known, and the settings behind it.
 
-    One without settings is a point that might differ, and does not.
+    A difference without settings is something that might differ but does not.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Difference:
     """What this one does."""
     why: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What makes the difference, as dotted configuration keys."""
+    """The settings that make the difference, as dotted configuration keys."""
     by_method: ByName = field(default_factory=dict)
     """The same, for rows of one method only."""
     trained_on: str | None = None
@@ -43,7 +43,7 @@ class Difference:
 class Preset:
     """A scale of one space. `settings` are dotted configuration keys.
 
-    Options of components are for the rows that have the component. A row's own settings come first.
+    Options of a component apply to the rows that have the component. A row's own settings take precedence.
     """
 
     name: str
@@ -54,22 +54,22 @@ class Preset:
     space: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     by_method: ByName = field(default_factory=dict)
-    """Settings for the rows of one method only; they come before `settings`."""
+    """Settings for the rows of one method only; they take precedence over `settings`."""
     by_dataset: ByName = field(default_factory=dict)
-    """Settings for what is trained on one data set only; they come before these two."""
+    """Settings for training on one data set only; they take precedence over `settings` and `by_method`."""
     benchmark: str | None = None
-    """Where the ground truth comes from; None for the benchmark that has the data set's name."""
+    """The source of the ground truth; None for the benchmark that has the data set's name."""
     trained_on: str | None = None
-    """The one data set that supernets are trained on, whichever judges them; None for each on its own."""
+    """The one data set that all supernets are trained on, whichever judges them; None to train on each."""
     equal_passes: bool = False
     """Whether `train.epochs` is divided by the passes that a method makes per epoch."""
     differs_from: str | None = None
-    """The preset of the same space that this one is made from, if it is known by its differences."""
+    """The preset of the same space that this one is derived from, if it is defined by differences."""
     differences: Sequence[Difference] = ()
-    """In what it differs from that one, in order; `harness explain` prints them."""
+    """The differences from that preset, in order; `harness explain` prints them."""
 
     def places(self, dataset: str) -> dict[str, Any]:
-        """What is trained on, and what judges, where `dataset` is reported on."""
+        """Settings that say what to train on and what judges it, if the report is on `dataset`."""
         places: dict[str, Any] = {"dataset": self.trained_on or dataset, "benchmark": self.benchmark or dataset}
         return places | ({"rank.truth": dataset} if self.trained_on else {})
 
@@ -102,17 +102,17 @@ def register(preset: Preset) -> Preset:
 
 
 def register_default(preset: Preset) -> Preset:
-    """Register what holds where nothing else says anything.
+    """Register the default preset. There is only one.
 
-    `settings` is then the configuration's own default (space, data set, benchmark and the names of components), and
-    `name` the scale of commands that name none. There is one default.
+    Its `settings` are the defaults of the configuration (space, data set, benchmark and the names of components);
+    its `name` is the scale of commands that do not name one.
     """
     PRESETS.register(_DEFAULT, summary=preset.summary, stacklevel=2)(preset)
     return preset
 
 
 def default_preset() -> Preset:
-    """What `register_default` was given. Raises `UnknownName` when nothing was."""
+    """The preset given to `register_default`. Raises `UnknownName` if there is none."""
     found: Preset = PRESETS.get(_DEFAULT)
     return found
 
@@ -120,7 +120,7 @@ def default_preset() -> Preset:
 def presets_of(space: str | None = None) -> dict[str, Preset]:
     """The presets of a space (of the default one for None) by name.
 
-    A space without any has those of the default space: a scale is not lost on a user's own space.
+    A space without presets has those of the default space, so that a user's own space can use them.
     """
     own = _registered(space or default_preset().space)
     return own or _registered(default_preset().space)

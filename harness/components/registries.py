@@ -1,6 +1,6 @@
-"""The registries themselves: one instance a kind, and how the engine reaches every component.
+"""The registries: one instance per kind. The engine reaches every component through them.
 
-Looking something up brings in the component files first (`harness.components.discovery`). This module must not
+A lookup loads the component files first (`harness.components.discovery`). This module must not
 import a component, nor anything heavy: component files import it to register themselves.
 """
 
@@ -42,4 +42,4 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "samplers": SAMPLERS,
     "presets": PRESETS,
 }
-"""All of them, by the word that the command line uses."""
+"""All registries, by the word that the command line uses."""

@@ -1,8 +1,8 @@
-"""One generic registry: names for things that live in files the engine does not know.
+"""One generic registry: names for things in files that the engine does not know.
 
 Used for methods, spaces, data sets and all other kinds alike (`harness.components.registries` holds the
-instances). It knows neither what it holds nor where the files are found: whoever creates a registry
-may hand it a function that is called before every lookup and brings the components in.
+instances). A registry knows neither its contents nor where the files are. Its creator may pass a
+callback that runs before every lookup and loads the components.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
-    """One name: where it was registered, what it says of itself, and the thing (or where to import it)."""
+    """One name: where it was registered, its summary, and the thing itself (or where to import it from)."""
 
     name: str
     file: Path
@@ -42,16 +42,16 @@ class Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """Names to things of one kind.
+    """Maps names to things of one kind.
 
     `before_lookup` runs before each `get`, `names`, `items` and `in`, never on registration: it may
-    import files that register, and must return at once when called while it runs.
+    import files that register, and a nested call must return at once.
     """
 
     def __init__(self, kind: str, before_lookup: Callable[[], None] | None = None) -> None:
         self.kind = kind
         self.entries: dict[str, Entry[T]] = {}
-        """What is registered so far, without any lookup's preparation."""
+        """The registrations so far; reading them does not call `before_lookup`."""
         self._before_lookup = before_lookup or (lambda: None)
 
     @overload
@@ -63,11 +63,11 @@ class Registry(Generic[T]):
     def register(
         self, name: str, *, lazy: str | None = None, summary: str = "", stacklevel: int = 1
     ) -> Callable[[T], T] | None:
-        """Register the decorated thing, or with `lazy="module:attribute"` one to import when asked for.
+        """Register the decorated thing, or with `lazy="module:attribute"` one to import on first use.
 
         The summary is the thing's first docstring line unless given. A lazy module may be relative to
-        the registering file's package (`".networks:Supernet"`). Raises `NameCollision` when the name is
-        taken from another place; the same place may register again (a file that is loaded twice).
+        the registering file's package (`".networks:Supernet"`). Raises `NameCollision` when another place
+        has registered the name; the same place may register again (a file that is loaded twice).
         A function that registers for its caller says so with `stacklevel=2`.
         """
         if not isinstance(name, str) or not name:

@@ -1,4 +1,4 @@
-"""What a sampler is: how single paths are drawn. No torch at import."""
+"""Interface of a sampler: how single paths are drawn. No torch at import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PathSource(ABC):
-    """A sampler bound to a part of a space. Those that learn keep their state here."""
+    """A sampler bound to a part of a space. Samplers that learn keep their state here."""
 
     uniform: ClassVar[bool] = False
     """Whether all paths of the part are equally likely: then a method may draw them in its own way."""
@@ -25,14 +25,14 @@ class PathSource(ABC):
         """The next path."""
 
     def learn(self, paths: Sequence[Architecture], losses: torch.Tensor) -> None:
-        """Told after each step which paths were trained and what their losses were (one value a path)."""
+        """Callback after each step, with the trained paths and their losses (one value per path)."""
 
     def state(self) -> Any:
-        """What must be stored to go on later, as plain JSON types."""
+        """The state to store for resuming, as plain JSON types."""
         return None
 
     def restore(self, state: Any) -> None:
-        """Go on from a stored state."""
+        """Resume from a stored state."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a learning-rate schedule is. No torch at import."""
+"""Interface of a learning-rate schedule. No torch at import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar
 from harness.components.space import Architecture, Space
 
 Factor = Callable[[Architecture, float], float]
-"""(path, progress t/T) → what the initial learning rate is multiplied by."""
+"""(path, progress t/T) → factor on the initial learning rate."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which architectures a ranking is judged on: the best of each bin of accuracy.
+"""Selection of the architectures that a ranking is judged on: the best of each bin of accuracy.
 
 Two readings of "evenly split all subnets into 400 chunks and take the best of each":
 `equal_width` is what the released list of 327 architectures follows exactly, `equal_count` is the
@@ -54,7 +54,7 @@ def _check(accuracies: Accuracies, bins: int) -> None:
         raise InvalidConfiguration(f"the number of bins must be at least 1, not {bins}")
     if not len(accuracies):
         raise InvalidConfiguration("no accuracies to select from")
-    # A hole in the table would make every edge a NaN, and the selection whatever comes of it.
+    # A missing value in the table would make every edge NaN and the selection meaningless.
     unusable = np.flatnonzero(~np.isfinite(accuracies))
     if len(unusable):
         raise InvalidConfiguration(f"accuracy {unusable[0]} is {accuracies[unusable[0]]}; all must be finite")

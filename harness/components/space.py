@@ -1,8 +1,8 @@
-"""What a search space is: tuples of integers, and how to count, sample, print and build them.
+"""Interface of a search space: how to count, sample, print and build its architectures.
 
 An architecture is a tuple of integers, one per decision. Everything in the engine (samplers,
-clusters, ranking, reports) works on such tuples and so on every space. This module knows no
-particular space and imports no torch: planning a study must not pay for it.
+clusters, ranking, reports) works on such tuples, so it works on every space. This module knows no
+particular space and imports no torch: planning a study must not wait for it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Fixed = Mapping[int, int]
 """Decisions that a part of the space holds constant, with their choices."""
 
 BATCH_NORMS = {
-    "batch-statistics": "no affine, statistics of the batch at hand, in training and evaluation",
-    "benchmark": "as the benchmark's own supernet: trials as above, all else affine with running statistics",
+    "batch-statistics": "no affine parameters, statistics of the current batch, in training and evaluation",
+    "benchmark": "as the benchmark's supernet: cells as in batch-statistics, all else affine with running statistics",
     "tracked": "affine with running statistics everywhere, as in stand-alone networks",
 }
 
@@ -38,8 +38,8 @@ BATCH_NORMS = {
 class NetworkSettings:
     """The size of a network, shared by supernets and stand-alone networks of every space.
 
-    `width` and `depth` are what the space says they are (such as channels of the first stage,
-    and cells per stage). `copies` networks that differ only in their weights run as one stacked network,
+    The space defines what `width` and `depth` mean (for example channels of the first stage, and
+    cells per stage). `copies` networks that differ only in their weights run as one stacked network,
     with the channels of their images side by side.
     """
 
@@ -66,7 +66,7 @@ class Wiring:
 
     nodes: Sequence[str]
     edges: Sequence[tuple[int, int, str]]
-    """(from, to, operation); what does nothing is left out."""
+    """(from, to, operation); operations that do nothing are left out."""
 
 
 class Space(ABC):
@@ -85,7 +85,7 @@ class Space(ABC):
         return prod(self.choices)
 
     def check(self, architecture: Architecture) -> Architecture:
-        """The same architecture, if it is one of this space; otherwise an error that says why not."""
+        """The architecture itself, if it belongs to this space. Otherwise raises `InvalidConfiguration`."""
         if len(architecture) != len(self.choices):
             raise InvalidConfiguration(
                 f"{architecture} has {len(architecture)} decisions; "
@@ -154,7 +154,7 @@ class Space(ABC):
         return free
 
     def is_connected(self, architecture: Architecture) -> bool:
-        """Whether anything gets from the input of the architecture to its output."""
+        """Whether the input of the architecture is connected to its output."""
         self.check(architecture)
         return True
 
@@ -163,7 +163,7 @@ class Space(ABC):
         return self.check(architecture)
 
     def network_class(self, architecture: Architecture) -> Architecture:
-        """The representative of the architectures whose stand-alone networks are the same at training."""
+        """The representative of the architectures whose stand-alone networks are the same in training."""
         return self.check(architecture)
 
     @abstractmethod
@@ -198,11 +198,11 @@ class Space(ABC):
 
     @abstractmethod
     def supernet(self, settings: NetworkSettings) -> torch.nn.Module:
-        """The supernet: a module whose `forward(images, architecture)` gives logits."""
+        """The supernet: a module whose `forward(images, architecture)` returns logits."""
 
     @abstractmethod
     def standalone(self, architecture: Architecture, settings: NetworkSettings) -> torch.nn.Module:
-        """The architecture as a network of its own: `forward(images)` gives logits.
+        """The architecture as a stand-alone network: `forward(images)` returns logits.
 
         With `settings.copies` above 1: the logits' second dimension is the copy.
         """

@@ -11,7 +11,7 @@ __all__ = ["DataSet", "Split"]
 
 
 def __getattr__(name: str) -> Any:
-    # Where data sets of users' own have found these; importing anything here must cost nothing.
+    # Users' own data sets may import these from here; importing this package must cost nothing.
     if name in __all__:
         from harness.components import dataset
 

@@ -1,4 +1,4 @@
-"""Batches of images as CIFAR and the downsampled ImageNet come: a pickled dictionary of rows and labels."""
+"""Batches of images in the format of CIFAR and the downsampled ImageNet: a pickled dictionary of rows and labels."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from harness.errors import DataError
 def read_batch(
     path: Path, of: str, side: int, classes: int, label: str = "labels", lowest: int = 0, count: int | None = None
 ) -> Split:
-    """A file's images, one a row of its `data`, and the labels under the key `label`, counted from 0.
+    """A file's images, one per row of its `data`, and the labels under the key `label`, counted from 0.
 
-    `of` is the data set it should belong to, `lowest` the label of the first class. Raises `DataError` for
-    a file that is damaged or of something else.
+    `of` is the data set that the file should belong to, `lowest` the label of the first class. Raises
+    `DataError` for a file that is damaged or does not belong to it.
     """
     document = read_pickle(path)
     for key in ("data", label):
         if key not in document:
-            raise DataError(f"{path}: no file of {of}: it has no {key!r}, only {', '.join(document) or 'nothing'}")
+            raise DataError(f"{path}: not a file of {of}: it has no {key!r}, only {', '.join(document) or 'nothing'}")
     images = _pixels(path, document["data"], side)
     if count is not None and len(images) != count:
         raise DataError(f"{path}: holds {len(images):,} images, not {count:,}")
@@ -36,7 +36,7 @@ def joined(splits: list[Split]) -> Split:
 
 
 def taken(split: Split, indices: npt.NDArray[Any]) -> Split:
-    """The images with these indices, or those that a mask admits."""
+    """The images with these indices, or those that a mask selects."""
     return Split(split.images[indices], split.labels[indices])
 
 

@@ -1,9 +1,9 @@
-"""Decoded data sets on disk: memory-mapped, checksummed, built once. Knows no format and no data set.
+"""Decoded data sets on disk: memory-mapped, checksummed, built once. Independent of formats and data sets.
 
-An entry is a folder with one `.npy` file per split for images and labels and `record.json`, which says
-what they are. It appears whole or not at all, under a name that tells the source files' state: changed
-files make another entry. Opening one reads the record and looks at sizes and headers; `verify` reads
-everything. Several processes may ask for one entry at once: one builds, the others wait for it.
+An entry is a folder with one `.npy` file per split for images and labels and `record.json`, which describes
+them. It is created atomically, under a name that depends on the source files' state: changed files give another
+entry. Opening one reads the record and checks sizes and headers; `verify` reads everything. Several processes
+may need one entry at the same time: one builds it, the others wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECORD = "record.json"
 
 @dataclass(frozen=True)
 class Record:
-    """What an entry holds."""
+    """The content of an entry."""
 
     name: str
     classes: int
@@ -42,9 +42,9 @@ class Record:
     sizes: dict[str, int]
     """The bytes of each file."""
     checksum: str
-    """`DataSet.checksum` of it all."""
+    """`DataSet.checksum` of the whole data set."""
     about: dict[str, str]
-    """Where it came from, and how it was divided."""
+    """Where the images come from, and how they are divided."""
     format: int = FORMAT
 
     @property
@@ -53,12 +53,12 @@ class Record:
 
 
 def entry(name: str, key: str) -> Path:
-    """The folder of a data set in one state of its source."""
+    """The folder of a data set for one state of its source files (`key`)."""
     return cache_folder() / "data" / f"{name}-{key[:24]}"
 
 
 def read(folder: Path) -> Record | None:
-    """The entry's record, or None when it is not there, of another version, or visibly damaged."""
+    """The entry's record, or None if it is missing, of another version, or visibly damaged."""
     try:
         document = json.loads((folder / RECORD).read_bytes())
         if document["format"] != FORMAT:
@@ -72,11 +72,11 @@ def read(folder: Path) -> Record | None:
 
 
 def load(folder: Path, record: Record) -> DataSet:
-    """The data set of an entry, mapped into memory and not read. Raises `DataError` when it is damaged."""
+    """The data set of an entry, memory-mapped and not read. Raises `DataError` when it is damaged."""
     splits = {}
     try:
         for split, shape in record.images.items():
-            # Copy-on-write: torch takes no array that cannot be written to without a warning.
+            # Copy-on-write, because torch warns about read-only arrays.
             images, labels = (np.asarray(np.load(file, mmap_mode="c")) for file in _files(folder, split))
             if list(images.shape) != shape:
                 raise DataError(f"{folder}: {split} has the shape {images.shape}, not {shape}")
@@ -91,7 +91,7 @@ def load(folder: Path, record: Record) -> DataSet:
             flip=record.flip,
         )
     except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{folder}: damaged ({error}); remove it, the next use builds it again") from error
+        raise DataError(f"{folder}: damaged ({error}); remove it, the next use rebuilds it") from error
     return dataset.with_known_checksum(record.checksum)
 
 
@@ -104,16 +104,16 @@ def verify(folder: Path, record: Record) -> bool:
 
 
 def build(folder: Path, decode: Callable[[Path], DataSet], about: Mapping[str, str]) -> Record:
-    """Make the entry unless it is there: `decode` gets an empty folder for whatever it wants to put down.
+    """Build the entry unless it exists. `decode` gets an empty folder for temporary files.
 
-    Raises `DataError` when the cache cannot be written; errors of `decode` come through and leave nothing.
+    Raises `DataError` when the cache cannot be written; errors of `decode` are passed on and leave no files.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _alone(folder) as alone:
             if (record := read(folder)) is not None:
                 return record
-            for leftover in folder.parent.glob(f".{folder.name}.*.part") if alone else ():  # of one that died
+            for leftover in folder.parent.glob(f".{folder.name}.*.part") if alone else ():  # of a process that died
                 shutil.rmtree(leftover, ignore_errors=True)
             part = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
             try:
@@ -121,21 +121,19 @@ def build(folder: Path, decode: Callable[[Path], DataSet], about: Mapping[str, s
                 (scratch := part / "scratch").mkdir()
                 record = _write(part, decode(scratch), about)
                 shutil.rmtree(scratch)
-                if read(folder) is None:  # where nothing locks, another may have been quicker
+                if read(folder) is None:  # without locks, another process may have been faster
                     remove(folder)
                     part.rename(folder)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
             return record
     except OSError as error:
-        place = f"decoded data cannot be kept in {folder.parent}"
-        raise DataError(
-            f"{place} ({error.strerror or error}); set HARNESS_CACHE to a folder that can be written"
-        ) from error
+        place = f"decoded data cannot be written to {folder.parent}"
+        raise DataError(f"{place} ({error.strerror or error}); set HARNESS_CACHE to a writable folder") from error
 
 
 def remove(folder: Path) -> None:
-    """Take an entry away; whoever has it mapped keeps what was mapped."""
+    """Remove an entry; processes that have mapped it keep its data."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -175,13 +173,13 @@ def _files(folder: Path, split: str) -> tuple[Path, Path]:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[bool]:
-    """Let one process at a time build an entry, and say whether that worked; a lock ends with its process."""
+    """Lock the entry for building; yields whether locking works. A lock ends with its process."""
     import fcntl
 
     with (folder.parent / f".{folder.name}.lock").open("wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks: then all build, and one entry stays
+        except OSError:  # a file system without locks: all processes build, and one entry stays
             yield False
         else:
             yield True

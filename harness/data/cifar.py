@@ -1,8 +1,8 @@
 """CIFAR-10 and CIFAR-100: the original batches, as torchvision keeps them, or a tree of images.
 
-Divided as NAS-Bench-201 does: CIFAR-10's training images in halves (a supernet trains on the first and is
-judged on the second), of CIFAR-100 the test images. The benchmark's split files count images in the order
-of the batches, which a tree does not keep: there the stored division is used.
+Divided as in NAS-Bench-201: the training images of CIFAR-10 in half (a supernet trains on the first half and
+is judged on the second), the test images of CIFAR-100 in half. The benchmark's split files count images in the
+order of the batches, which a tree does not keep: for a tree the stored division is used.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SIDE = 32
 
 @dataclass(frozen=True)
 class Cifar(FileDataSet):
-    """One of the two, by what differs."""
+    """CIFAR-10 or CIFAR-100; the fields are what differs."""
 
     folder: str
-    """Of the batches."""
+    """The folder of the batches."""
     train: tuple[str, ...]
     test: tuple[str, ...]
     label: str
-    """Under which key a batch has its labels."""
+    """The key of the labels in a batch."""
     classes: tuple[str, ...]
     originals: Mapping[str, str]
     """The MD5 of every file."""
@@ -73,8 +73,8 @@ class Cifar(FileDataSet):
 
     def check_files(self, found: Found) -> tuple[list[str], list[str]]:
         if found.layout != "batches":
-            warnings = ["the images were encoded anew, so the checksums of the original batches do not apply"]
-            warnings += [f"{file}: does not apply to a tree, which keeps no order" for file in found.unused]
+            warnings = ["the images were re-encoded, so the checksums of the original batches do not apply"]
+            warnings += [f"{file}: does not apply to a tree, which has no fixed order" for file in found.unused]
             return warnings, []
         paths = [(found.root / name, known) for name, known in self.originals.items()]
         return [], [
@@ -95,7 +95,7 @@ class Cifar(FileDataSet):
         found = class_folders(folder)
         names = {place.name for place in found}
         for wrong in sorted(names.symmetric_difference(self.classes)):
-            what = "is no class" if wrong in names else "a class without a folder"
+            what = "is not a class" if wrong in names else "missing, although it is a class"
             raise DataError(f"{folder / wrong}: {what} of {self.name}")
         return found
 

@@ -2,11 +2,11 @@
 
 The 1,797 real 8×8 digits (UCI "Optical Recognition of Handwritten Digits", the copy that scikit-learn
 carries, CC BY 4.0) are packaged as `digits.npz`, so no other library is needed. Plain digits are too
-easy to tell architectures apart, so each image is a digit under strong noise; a larger canvas (the
+easy to distinguish architectures, so each image is a digit under strong noise; a larger canvas (the
 digit at a random place of it) and clutter (strokes of other digits behind it) are options. Of the
-recipes that were tried, noise on the plain canvas told architectures apart most reliably for the time
-that a training takes. Every image is a function of the recipe alone. Splits are made by digit: no
-digit of the training images stands in a validation or test image.
+recipes that were tried, noise on the plain canvas distinguished architectures most reliably for its
+training time. Every image is a function of the recipe alone. Splits are made by digit: no digit of
+the training images appears in a validation or test image.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SOURCE = Path(__file__).with_name("digits.npz")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the images are made. The version changes whenever equal numbers give other images."""
+    """How the images are made. The version changes whenever the same numbers give different images."""
 
     canvas: int = 8
     noise: float = 0.4

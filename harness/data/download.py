@@ -1,6 +1,6 @@
-"""Downloads, by torchvision and only when asked for. What was downloaded is read by our own readers.
+"""Downloads by torchvision, only on request. The files are read by our own readers.
 
-torchvision's data-set classes would also load the files, with an unpickler that runs what it finds; so
+torchvision's data-set classes would also load the files, with an unpickler that executes what it finds; so
 only its addresses, checksums and its download function are used.
 """
 
@@ -13,11 +13,11 @@ from harness.errors import DataError
 
 FASHION = "fashion-mnist"
 CLASSES = {"cifar10": "CIFAR10", "cifar10-16": "CIFAR10", "cifar100": "CIFAR100", FASHION: "FashionMNIST"}
-"""Which class of torchvision has a data set."""
+"""The torchvision class of each data set."""
 
 
 def download(name: str) -> None:
-    """Put a data set's files where they are looked for. Raises `DataError` when that does not work."""
+    """Download a data set's files into the data folder. Raises `DataError` on failure."""
     if name not in CLASSES:
         raise DataError(f"data set {name} cannot be downloaded, only {', '.join(CLASSES)}")
     from torchvision import datasets
@@ -34,7 +34,7 @@ def download(name: str) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             download_and_extract_archive(address, str(folder), filename=file, md5=md5)
-        except Exception as error:  # of the network, of the archive, of a wrong checksum
+        except Exception as error:  # network, archive or checksum errors
             raise DataError(_refused(name, address, folder, error)) from error
 
 

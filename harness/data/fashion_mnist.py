@@ -1,6 +1,6 @@
-"""Fashion-MNIST in its own format (IDX), plain or compressed, where torchvision keeps it.
+"""Fashion-MNIST in its own format (IDX), plain or compressed, in the folder that torchvision uses.
 
-No paper's division of the training images is known to NAS: the stored one keeps 50,000 for training and
+No NAS paper defines a division of the training images: the stored division keeps 50,000 for training and
 10,000 for ranking. Images stay at 28×28. Clothes are centred in their frames, so crops move them by two
 pixels at most.
 """
@@ -34,7 +34,7 @@ class FashionMnist(FileDataSet):
     division: Division
     test_images: int
     originals: Mapping[str, str]
-    """The files' names without `.gz`, and the MD5 of what is in them."""
+    """The files' names without `.gz`, and the MD5 of their uncompressed content."""
 
     def find(self) -> Found:
         root = data_folder() / "FashionMNIST" / "raw"
@@ -51,7 +51,7 @@ class FashionMnist(FileDataSet):
         train = self._read(found.files[0], found.files[1], self.division.first + self.division.second)
         test = self._read(found.files[2], found.files[3], self.test_images)
         first, second = (taken(train, part) for part in self.division.indices(None))
-        # Of the 60,000 training images.
+        # Mean and deviation of the 60,000 training images.
         return DataSet(self.name, 10, first, second, test, (72.94,), (90.02,), crop_padding=2, flip=True)
 
     def check_files(self, found: Found) -> tuple[list[str], list[str]]:
@@ -70,11 +70,11 @@ class FashionMnist(FileDataSet):
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-    """An IDX file's bytes: two zeros, 8 for bytes, the number of sides, each side as four bytes, the data."""
+    """The array in an IDX file: two zeros, 8 for bytes, the number of dimensions, each as four bytes, the data."""
     content = _content(path)
     header = 4 + 4 * len(shape)
     if len(content) < header or content[:4] != bytes((0, 0, 8, len(shape))):
-        raise DataError(f"{path}: not an IDX file of bytes with {len(shape)} sides")
+        raise DataError(f"{path}: not an IDX file of bytes with {len(shape)} dimensions")
     sides = tuple(int(side) for side in np.frombuffer(content, ">u4", len(shape), offset=4))
     if sides != shape:
         raise DataError(f"{path}: has the shape {_times(sides)}, not {_times(shape)}")
@@ -101,7 +101,7 @@ FASHION_MNIST = FashionMnist(
     name="fashion-mnist",
     division=Division("fashion-mnist", 50_000, 10_000),
     test_images=10_000,
-    # Known are the MD5s of the compressed files, but others compress anew: these are of Debian's copy.
+    # Published MD5s are of the compressed files, but copies may be recompressed: these are of Debian's copy.
     originals={
         "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
         "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",

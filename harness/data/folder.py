@@ -1,8 +1,8 @@
-"""The data set `folder`: any tree of images, train/CLASS/*.png with valid/ and test/ beside it if there are.
+"""The data set `folder`: any tree of images, train/CLASS/*.png, optionally with valid/ and test/ beside it.
 
-A part that is missing is a fifth of the training images, by an order of their names that never changes.
-Normalised by the mean and deviation of the images trained on; mirrored, and cropped by an eighth of the
-side, as CIFAR is.
+A part that is missing is taken from the training images: a fifth of them, by a fixed order of their names.
+Normalised by the mean and deviation of the remaining training images; mirrored, and cropped by an eighth of
+the side, as CIFAR is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.errors import DataError
 
 @dataclass(frozen=True)
 class Folder(FileDataSet):
-    """Whatever lies in the folder."""
+    """The images in the folder."""
 
     def find(self) -> Found:
         root = image_folder()

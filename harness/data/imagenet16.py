@@ -1,7 +1,7 @@
 """ImageNet16-120: the downsampled ImageNet's pickles at 16×16, the first 120 of their 1,000 classes.
 
 Ten training files and one of validation images, whose labels count from 1. The benchmark divides the
-6,000 validation images of the 120 classes in halves.
+6,000 validation images of the 120 classes into two halves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DownsampledImageNet(FileDataSet):
     """How many training images those classes have."""
     division: Division
     originals: Mapping[str, str]
-    """The files, those for training first and one of validation images last, and their MD5."""
+    """File names and their MD5: the training files first, the validation file last."""
 
     def find(self) -> Found:
         root = data_folder() / self.folder
@@ -39,7 +39,7 @@ class DownsampledImageNet(FileDataSet):
             raise Missing(
                 (root / "train_data_batch_1 … val_data",),
                 "get the 16×16 images (train and validation, Python pickles) from image-net.org's download page, "
-                f"which asks for a login, and unpack them into {root}",
+                f"which requires a login, and unpack them into {root}",
             )
         files = all_of(self.name, tuple(root / name for name in self.originals))
         split = existing(data_folder() / self.division.file) if self.division.file else None

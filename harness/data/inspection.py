@@ -1,4 +1,4 @@
-"""What of the data sets is there, and whether it is what it should be: for `harness data`."""
+"""Which data sets are present, and whether their content is right: for `harness data`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.errors import DataError
 
 @dataclass(frozen=True)
 class Presence:
-    """One data set at a glance. Nothing is decoded for it."""
+    """Overview of one data set, made without decoding it."""
 
     name: str
     state: str
@@ -27,7 +27,7 @@ class Presence:
 
 @dataclass(frozen=True)
 class Inspection:
-    """One data set after all of it was read."""
+    """Findings about one data set, after reading all of it."""
 
     facts: dict[str, str]
     warnings: list[str]
@@ -40,7 +40,7 @@ def presences() -> list[Presence]:
 
 
 def inspect(name: str) -> Inspection:
-    """Read all of a data set and compare what can be compared. Raises `UnknownName`."""
+    """Read all of a data set and check what can be checked. Raises `UnknownName`."""
     thing = DATASETS.get(name)
     try:
         if not isinstance(thing, FileDataSet):
@@ -63,7 +63,7 @@ def _presence(name: str) -> Presence:
     if not isinstance(thing, FileDataSet):
         file = DATASETS.entries[name].file
         embedded = file.parent == Path(__file__).parent
-        # A user's own may take long to load.
+        # A user's own data set may take long to load.
         images = _counts(_sizes(thing())) if embedded else ""
         return Presence(name, "embedded" if embedded else "own code", images, str(file))
     try:

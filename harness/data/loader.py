@@ -1,8 +1,8 @@
 """Batches for training and evaluation, made on the device from one uint8 tensor.
 
 The batch of a step is a function of (seed, step): the order of an epoch and the augmentation of
-sample i in epoch e each come from a generator of their own, seeded by name. So an interrupted run
-that goes on at step t sees the same batches, and the loader's whole state is a step number.
+sample i in epoch e each come from their own rng, seeded by name. So an interrupted run that resumes
+at step t sees the same batches, and the loader's whole state is a step number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Batch(NamedTuple):
 
 
 class Loader(Protocol):
-    """What training needs of data. Streaming sets implement the same two members."""
+    """The interface of training to data. Streaming data sets implement the same two members."""
 
     @property
     def steps_per_epoch(self) -> int: ...
@@ -39,7 +39,7 @@ class Loader(Protocol):
 
 
 class DeviceLoader:
-    """Shuffled, augmented batches of a split that lives on the device.
+    """Shuffled, augmented batches of a split that is stored on the device.
 
     `order` may replace the shuffled order of an epoch (methods that resample data use it): it is given
     the epoch and returns as many indices as there are samples, repetitions allowed, or None.
@@ -106,7 +106,7 @@ Cut = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 
 
 class Windows:
-    """Each sample's window of its padded image, mirrored where it should be, on any device."""
+    """Each sample's window of its padded image, mirrored if `flips` says so, on any device."""
 
     def __init__(self, split: Split, dataset: DataSet, device: torch.device) -> None:
         images = torch.from_numpy(split.images).to(device)
@@ -126,9 +126,9 @@ class Windows:
 
 
 class RowWindows:
-    """The same on a CPU, the same bits several times as fast: whole rows of pixels are copied at once.
+    """`Windows` for a CPU: the same bits, several times as fast, because whole rows of pixels are copied at once.
 
-    A row of a window is one run of bytes where the channels of a pixel lie side by side.
+    With the channels of a pixel stored side by side, a row of a window is one run of bytes.
     """
 
     def __init__(self, split: Split, dataset: DataSet) -> None:
@@ -179,7 +179,7 @@ class Normalise:
 def in_order(
     split: Split, dataset: DataSet, batch_size: int, device: torch.device | str = "cpu"
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """A split once, in its own order and without augmentation, as (images, labels)."""
+    """Iterate over a split once, in its own order and without augmentation, as (images, labels)."""
     normalise = Normalise(dataset, device)
     for start in range(0, len(split), batch_size):
         images = copied(torch.from_numpy(split.images[start : start + batch_size]), device)
@@ -188,7 +188,7 @@ def in_order(
 
 
 def copied(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """The tensor on that device. A GPU fetches it from pinned memory while the CPU goes on."""
+    """The tensor on that device. A GPU fetches it from pinned memory while the CPU continues."""
     if torch.device(device).type != "cuda":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)

@@ -1,9 +1,9 @@
-"""Reads the pickles that data sets and benchmarks come as, and runs nothing that stands in them.
+"""Reads the pickle files of data sets and benchmarks, without executing anything in them.
 
-A pickle is a program: it names any callable and has it called. The formats read here (CIFAR's batches,
+A pickle is a program: it can name any callable and call it. The formats read here (CIFAR's batches,
 the downsampled ImageNet) need dictionaries, lists, strings, numbers, bytes and numpy arrays only. So
 every name but those of numpy's array protocol is refused, and even these do not resolve to numpy: they
-resolve to the stand-ins below, which check what they are given and build the array themselves.
+resolve to the stand-ins below, which check their arguments and build the array themselves.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from harness.errors import DataError
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
-    """The dictionary in the file, with text for keys. Python 2's strings are bytes in it.
+    """The dictionary in the file, with text as keys. Python 2's strings become bytes.
 
-    Raises `DataError` for a file that is missing, damaged, or holds anything else than such data.
+    Raises `DataError` for a file that is missing, damaged, or holds anything but such data.
     """
     try:
         with path.open("rb") as file:
@@ -37,7 +37,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
     # Damaged bytes make the unpickler raise errors of many kinds.
     except (Exception, MemoryError) as error:
         reason = str(error) or type(error).__name__
-        raise DataError(f"{path}: truncated, damaged or no pickle ({reason})") from error
+        raise DataError(f"{path}: truncated, damaged or not a pickle ({reason})") from error
 
 
 class _Name:
@@ -47,13 +47,13 @@ class _Name:
 
 
 class _ArrayType(_Name):
-    """Stands for `numpy.ndarray`, which is only ever an argument."""
+    """Stand-in for `numpy.ndarray`, which is only ever an argument."""
 
     __slots__ = ()
 
 
 class _MakeType(_Name):
-    """Stands for `numpy.dtype`."""
+    """Stand-in for `numpy.dtype`."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ class _MakeType(_Name):
 
 
 class _MakeArray(_Name):
-    """Stands for `numpy.core.multiarray._reconstruct`."""
+    """Stand-in for `numpy.core.multiarray._reconstruct`."""
 
     __slots__ = ()
 
@@ -73,7 +73,7 @@ class _MakeArray(_Name):
 
 
 class _MakeScalar(_Name):
-    """Stands for `numpy.core.multiarray.scalar`."""
+    """Stand-in for `numpy.core.multiarray.scalar`."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ class _MakeScalar(_Name):
 
 
 class _FromBuffer(_Name):
-    """Stands for `numpy.core.numeric._frombuffer`, as later protocols write arrays."""
+    """Stand-in for `numpy.core.numeric._frombuffer`, which later protocols use for arrays."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ class _FromBuffer(_Name):
 
 
 class _Encode(_Name):
-    """Stands for `_codecs.encode`: how Python 3 writes bytes for Python 2."""
+    """Stand-in for `_codecs.encode`: how Python 3 writes bytes for Python 2."""
 
     __slots__ = ()
 
@@ -121,7 +121,7 @@ class _Type:
 
 
 class _Array:
-    """An array that may get its content afterwards. No array of numpy's own is in reach of the pickle."""
+    """An array that may get its content later. A pickle has no access to real numpy arrays."""
 
     __slots__ = ("array",)
 
@@ -150,7 +150,7 @@ _NAMES: dict[tuple[str, str], _Name] = {
 
 
 class ForeignName(DataError):
-    """A pickle asks for something that is not on the list."""
+    """A pickle asks for a name that is not on the list."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"refused: it asks for {name}, which no data file needs; nothing was run")
@@ -199,4 +199,4 @@ def _text(value: object) -> str:
         return value.decode("latin-1")
     if isinstance(value, str):
         return value
-    raise DataError(f"has a {type(value).__name__} where text belongs")
+    raise DataError(f"has a {type(value).__name__} where text is expected")

@@ -1,4 +1,4 @@
-"""Where data is looked for, and where decoded data is kept. Knows no data set."""
+"""The folders of data and of decoded data. Independent of data sets."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import os
 from pathlib import Path
 
 DATA, FOLDER, CACHE = "HARNESS_DATA", "HARNESS_DATA_FOLDER", "HARNESS_CACHE"
-"""The environment variables that say otherwise."""
+"""The environment variables that override the defaults."""
 
 
 def data_folder() -> Path:
-    """Where all data sets lie: `HARNESS_DATA`, by default `./data`."""
+    """The folder of all data sets: `HARNESS_DATA`, by default `./data`."""
     return Path(os.environ.get(DATA) or "data").expanduser()
 
 
 def image_folder() -> Path:
-    """Where the data set `folder` lies: `HARNESS_DATA_FOLDER`, by default `folder` among the others."""
+    """The folder of the data set `folder`: `HARNESS_DATA_FOLDER`, by default `folder` in the data folder."""
     chosen = os.environ.get(FOLDER)
     return Path(chosen).expanduser() if chosen else data_folder() / "folder"
 
 
 def cache_folder() -> Path:
-    """Where decoded data is kept: `HARNESS_CACHE`, by default in the user's own cache.
+    """The folder of decoded data: `HARNESS_CACHE`, by default in the user's own cache.
 
-    Not beside the data: that often lies in a folder which many read and nobody may write to.
+    Not beside the data, because that is often in a shared read-only folder.
     """
     if chosen := os.environ.get(CACHE):
         return Path(chosen).expanduser()

@@ -1,4 +1,4 @@
-"""The data sets that ship with the engine, by name. Their readers are imported when they are asked for."""
+"""The data sets that ship with the engine, by name. Their readers are imported when they are used."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def load_digits() -> DataSet:
 
 
 for _name, _target, _summary in (
-    ("cifar10", "cifar:CIFAR10", "CIFAR-10, 3×32×32, 10 classes; the training images in halves"),
+    ("cifar10", "cifar:CIFAR10", "CIFAR-10, 3×32×32, 10 classes; training images split in half"),
     ("cifar10-16", "smaller:CIFAR10_16", "CIFAR-10 averaged to 3×16×16"),
-    ("cifar100", "cifar:CIFAR100", "CIFAR-100, 3×32×32, 100 classes; the test images in halves"),
+    ("cifar100", "cifar:CIFAR100", "CIFAR-100, 3×32×32, 100 classes; test images split in half"),
     ("imagenet16-120", "imagenet16:IMAGENET16_120", "ImageNet downsampled to 3×16×16, its first 120 classes"),
     ("fashion-mnist", "fashion_mnist:FASHION_MNIST", "Fashion-MNIST, 1×28×28, 10 classes"),
-    ("folder", "folder:FOLDER", "any tree of images: train/CLASS/*.png, and valid/ and test/ if there are"),
+    ("folder", "folder:FOLDER", "any tree of images: train/CLASS/*.png, optionally valid/ and test/"),
 ):
     DATASETS.register(_name, lazy=f"harness.data.{_target}", summary=_summary)

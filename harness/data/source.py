@@ -1,7 +1,7 @@
-"""A data set that comes from files: found, decoded once, opened from the cache ever after.
+"""A data set that comes from files: decoded once, then opened from the cache.
 
-What the formats are is known to the modules of the single data sets; this one knows how a set is looked
-for, when its files count as changed, and what identifies it.
+The modules of the individual data sets define the formats. This module defines how a data set is found,
+when its files count as changed, and what identifies it.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ Paths = tuple[Path, ...]
 
 @dataclass(frozen=True)
 class Found:
-    """The files of a data set as they lie on disk."""
+    """The files of a data set on disk."""
 
     layout: str
-    """In which form: "batches", "image folder", …"""
+    """The form: "batches", "image folder", …"""
     root: Path
     files: Paths
-    """What tells a change: the files, or for trees of many small ones their folders."""
+    """Paths that are checked for changes: the files, or for trees of many small files their folders."""
     split: Path | None = None
     """The benchmark's split file, where it applies."""
     unused: Paths = ()
-    """Files that look as if they were meant, but do not apply."""
+    """Files that look relevant, but do not apply."""
 
     def state(self) -> list[tuple[str, int, int]]:
-        """Names, sizes and times of change."""
+        """Names, sizes and modification times."""
         paths = (*self.files, self.split) if self.split else self.files
         return [_state(path) for path in paths]
 
 
 class Missing(Exception):
-    """The files are not there: where they were looked for, and how to get them."""
+    """The files were not found: where they were looked for, and how to get them."""
 
     def __init__(self, places: Paths, advice: str) -> None:
         super().__init__(places, advice)
@@ -52,55 +52,55 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class FileDataSet(ABC):
-    """A data set by its name. Called, it loads: `DATASETS.get("cifar10")()`."""
+    """A named data set. Calling it loads the images: `DATASETS.get("cifar10")()`."""
 
     name: str
-    # The fingerprints of this process, by where the data and its cache are.
+    # The fingerprints known to this process, by the folders of the data and its cache.
     _known: dict[tuple[Path, ...], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     version = 1
-    """Changes when equal files give other images."""
+    """Changes when the same files give different images."""
 
     @abstractmethod
     def find(self) -> Found:
-        """Its files. Raises `Missing`, or `DataError` when only some are there. Opens none of them."""
+        """Find the files, without opening them. Raises `Missing`, or `DataError` if only some exist."""
 
     @abstractmethod
     def decode(self, found: Found, scratch: Path) -> DataSet:
-        """All images, checked; `scratch` is an empty folder for what does not fit into memory."""
+        """All images, checked; `scratch` is an empty folder for data that does not fit into memory."""
 
     def check_files(self, found: Found) -> tuple[list[str], list[str]]:
-        """Warnings about the files, and what is wrong with them, as far as originals are known."""
+        """Warnings about the files, and problems: differences from the originals, if these are known."""
         return [], []
 
     def listing(self, found: Found) -> str:
-        """A hash of all files' names, sizes and times, where `Found.files` are only their folders."""
+        """A hash of all files' names, sizes and times, if `Found.files` are only their folders."""
         return ""
 
     def describe(self, found: Found) -> dict[str, str]:
-        """Where the images come from and how they are divided, for the record."""
+        """Where the images come from and how they are divided, for the cache record."""
         division = str(found.split) if found.split else "the stored one"
         return {"layout": found.layout, "root": os.path.abspath(found.root), "split": division}
 
     def found(self) -> Found:
-        """Its files. Raises `DataError` with where they are looked for and how to get them."""
+        """The files. Raises `DataError` that says where they were looked for and how to get them."""
         try:
             return self.find()
         except Missing as missing:
             places = " or ".join(map(str, missing.places))
-            raise DataError(f"data set {self.name} is not there: looked for {places}; {missing.advice}") from None
+            raise DataError(f"data set {self.name} not found: looked for {places}; {missing.advice}") from None
 
     def entry(self, found: Found) -> Path:
-        """Its place in the cache: another one for other files, and for other numbers in the code."""
+        """The data set's folder in the cache. It changes with the files, and with the constants in the code."""
         state = [repr(self), str(self.version), found.layout, os.path.abspath(found.root), repr(found.state())]
         return cache.entry(self.name, hashlib.sha256("\0".join(state).encode()).hexdigest())
 
     def known_record(self, found: Found) -> Record | None:
-        """What is in the cache of it, without making it."""
+        """The record of an existing cache entry, or None; builds nothing."""
         return cache.read(self.entry(found))
 
     def prepared(self, found: Found) -> tuple[Path, Record]:
-        """Its entry in the cache, which is made now if need be."""
+        """The data set's cache entry, built now if it does not exist."""
         folder = self.entry(found)
         record = cache.read(folder)
         if record is None:
@@ -113,12 +113,12 @@ class FileDataSet(ABC):
         folder, record = self.prepared(found)
         try:
             return cache.load(folder, record)
-        except DataError:  # damaged in a way that sizes do not tell
+        except DataError:  # damaged, but with the right sizes
             cache.remove(folder)
             return cache.load(*self.prepared(found))
 
     def refresh(self, found: Found) -> tuple[list[str], list[str]]:
-        """Read the entry and all names of files, and remove an entry that does not match: warnings, problems."""
+        """Check the whole entry and all file names; remove the entry if they do not match. Warnings, problems."""
         folder = self.entry(found)
         record = cache.read(folder)
         if record is None:
@@ -129,11 +129,11 @@ class FileDataSet(ABC):
         cache.remove(folder)
         self._known.clear()
         if changed:
-            return [f"{found.root}: images changed in place since they were decoded; they are decoded again"], []
-        return [], [f"{folder}: decoded images do not match their checksum; removed, to be built again"]
+            return [f"{found.root}: images changed in place since they were decoded; decoding them again"], []
+        return [], [f"{folder}: decoded images do not match their checksum; removed, will be rebuilt"]
 
     def fingerprint(self) -> str:
-        """The checksum of the images, their division and use; looked up once per process and place."""
+        """The checksum of the images, their division and use; looked up once per process and folder."""
         place = (data_folder().absolute(), image_folder().absolute(), cache_folder().absolute())
         if place not in self._known:
             self._known[place] = self.prepared(self.found())[1].checksum
@@ -141,12 +141,12 @@ class FileDataSet(ABC):
 
 
 def existing(*paths: Path) -> Path | None:
-    """The first that is there."""
+    """The first path that exists, or None."""
     return next((path for path in paths if path.exists()), None)
 
 
 def all_of(name: str, paths: Paths) -> Paths:
-    """The paths, which must all be there. Raises `DataError` naming the first that is not."""
+    """The paths, which must all exist. Raises `DataError` naming the first that does not."""
     for path in paths:
         if not path.exists():
             raise DataError(f"{path}: missing; the other files of {name} are in {path.parent}")

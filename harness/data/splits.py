@@ -1,9 +1,9 @@
-"""How images are divided where a data set's own files do not say. Knows neither formats nor images.
+"""How images are divided if a data set's own files do not say. Independent of formats and images.
 
 NAS-Bench-201 divides CIFAR-10's training images and the test images of the other sets in two, and lists
-the indices in files (`cifar-split.txt` and others). Such a file is used when it lies among the data.
-Otherwise the division stored in `splits.npz` is: one bit an image, drawn once by `drawn`, in which no
-library's random numbers take part.
+the indices in files (`cifar-split.txt` and others). Such a file is used if it is in the data folder.
+Otherwise the division stored in `splits.npz` is used: one bit per image, drawn once by `drawn`, without
+any library's rng.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ STORED = Path(__file__).with_name("splits.npz")
 
 @dataclass(frozen=True)
 class Division:
-    """Some images of a data set in two parts of given sizes."""
+    """The division of some images of a data set into two parts of given sizes."""
 
     name: str
-    """The data set, and so the stored division."""
+    """The name of the data set and of the stored division."""
     first: int
     second: int
     file: str | None = None
-    """The benchmark's file for it."""
+    """The benchmark's split file."""
     keys: tuple[str, str] = ("train", "valid")
-    """What the parts are called in that file."""
+    """The names of the parts in that file."""
 
     def indices(self, file: Path | None) -> tuple[Indices, Indices]:
-        """The two parts, as that file has them or else as they are stored. Raises `DataError`."""
+        """The two parts: from the file if there is one, otherwise the stored ones. Raises `DataError`."""
         if file is not None:
             return self._listed(file)
         with np.load(STORED) as stored:
             bits = stored[self.name] if self.name in stored else np.empty(0, np.uint8)
         count = self.first + self.second
         member = np.unpackbits(bits, count=min(count, 8 * len(bits))).astype(bool)
-        if len(bits) != -(-count // 8) or member.sum() != self.first:  # of another size than the real one
+        if len(bits) != -(-count // 8) or member.sum() != self.first:  # not the size of the real data set
             member = drawn(self.name, count, self.first)
         return np.flatnonzero(member), np.flatnonzero(~member)
 
@@ -70,7 +70,7 @@ class Division:
 
 
 def drawn(name: str, count: int, first: int) -> npt.NDArray[np.bool_]:
-    """Which of `count` images are among the `first`: those whose number has the lowest SHA-256 under the name."""
+    """Which of `count` images are in the part of size `first`: those with the lowest SHA-256 of name and number."""
     chosen = shuffled([f"{name} {index}" for index in range(count)])[:first]
     member = np.zeros(count, bool)
     member[chosen] = True
@@ -78,15 +78,15 @@ def drawn(name: str, count: int, first: int) -> npt.NDArray[np.bool_]:
 
 
 def shuffled(names: list[str]) -> list[int]:
-    """The positions of different names in an order that depends on nothing but the names."""
+    """The positions of different names, in an order that depends only on the names."""
     digests = [hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest() for name in names]
     return sorted(range(len(names)), key=digests.__getitem__)
 
 
 def write_stored(divisions: list[Division]) -> None:
-    """Write `splits.npz`. Done once: another division makes other trials of all that was trained."""
+    """Write `splits.npz`. Done once: a new division changes the identity of every trial that uses it."""
     bits = {d.name: np.packbits(drawn(d.name, d.first + d.second, d.first)) for d in divisions}
-    np.savez(STORED, **bits)  # type: ignore[arg-type]  # numpy's stub takes the names for options
+    np.savez(STORED, **bits)  # type: ignore[arg-type]  # numpy's stub mistakes the names for options
 
 
 def _numbers(entry: Any) -> Indices:
@@ -98,4 +98,4 @@ def _numbers(entry: Any) -> Indices:
 
 def _short(error: Exception) -> str:
     text = str(error) or type(error).__name__
-    return f"no {text}" if isinstance(error, KeyError) else text[:80]
+    return f"no key {text}" if isinstance(error, KeyError) else text[:80]

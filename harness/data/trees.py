@@ -1,8 +1,8 @@
-"""Trees of images: FOLDER/CLASS/*.jpg or *.png, decoded with Pillow. Knows no particular data set.
+"""Trees of images: FOLDER/CLASS/*.jpg or *.png, decoded with Pillow. Independent of particular data sets.
 
-Decoding a small image costs Pillow a fifth of a millisecond, nearly all of it in Python, so that threads
-do not help: many files are shared among processes, which write into one memory-mapped array. They are
-started as programs of their own; forking a process that has threads is not safe.
+Decoding a small image takes Pillow a fifth of a millisecond, nearly all of it in Python, so threads do
+not help: many files are shared among processes, which write into one memory-mapped array. These are
+started as separate programs, because forking a process that has threads is not safe.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.errors import DataError
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
 IN_ONE_PROCESS = 4000
-"""Up to so many files other processes would take longer to start than to help."""
+"""Up to this many files, starting other processes takes longer than it saves."""
 
 _GRAY = ("1", "L", "LA")
 _MODES = (*_GRAY, "P", "RGB", "RGBA", "CMYK", "YCbCr")  # others have more than eight bits
@@ -42,7 +42,7 @@ class Tree:
     labels: npt.NDArray[np.int64]
     classes: tuple[str, ...]
     gray: bool
-    """Whether no image has colours: all three channels are equal then."""
+    """Whether no image has colours; then all three channels are equal."""
 
 
 def class_folders(folder: Path) -> list[Path]:
@@ -64,7 +64,7 @@ def image_files(folder: Path) -> list[str]:
 
 
 def listing(*folders: Path) -> str:
-    """The names, sizes and times of change of all images below these folders, as one hash."""
+    """The names, sizes and modification times of all images below these folders, as one hash."""
     digest = hashlib.sha256()
     for folder in folders:
         for place in class_folders(folder):
@@ -104,7 +104,7 @@ def read_tree(folder: Path, scratch: Path, size: tuple[int, int] | None = None) 
 
 
 def work() -> None:
-    """A decoding process: what to do comes as JSON on standard input, what is done goes out line by line."""
+    """The main function of a decoding process: reads its task as JSON on standard input, prints progress in lines."""
     task = json.load(sys.stdin)
     images = np.lib.format.open_memmap(task["out"], "r+")
     try:
@@ -115,7 +115,7 @@ def work() -> None:
 
 
 def _fill(images: npt.NDArray[np.uint8], start: int, folder: Path, names: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Decode these files into the array; yields now and then how many more are done, and how many have colours."""
+    """Decode these files into the array; yields per 500 files how many are done, and how many of them have colours."""
     done = coloured = 0
     for position, name in enumerate(names, start):
         pixels, has_colours = _pixels(folder / name)
@@ -123,7 +123,7 @@ def _fill(images: npt.NDArray[np.uint8], start: int, folder: Path, names: Sequen
             (height, width), (wanted_height, wanted_width) = pixels.shape[:2], images.shape[1:3]
             raise DataError(
                 f"{folder / name}: has {width}×{height} pixels, not {wanted_width}×{wanted_height}; "
-                "all images of a data set must have its one size"
+                "all images of a data set must have the same size"
             )
         images[position] = pixels
         done, coloured = done + 1, coloured + has_colours
@@ -136,7 +136,7 @@ def _fill(images: npt.NDArray[np.uint8], start: int, folder: Path, names: Sequen
 def _fill_in_processes(
     out: Path, folder: Path, names: Sequence[str], processes: int, advance: Callable[[int], None]
 ) -> int:
-    """The same by several processes, each with a part of the files."""
+    """`_fill` in several processes, each with a part of the files. Returns how many images have colours."""
     edges = [len(names) * part // processes for part in range(processes + 1)]
     workers = [
         subprocess.Popen([sys.executable, "-c", _BOOT, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -148,7 +148,7 @@ def _fill_in_processes(
         nonlocal coloured
         assert worker.stdin and worker.stdout
         task = {"out": str(out), "folder": str(folder), "start": start, "names": names[start:end]}
-        with contextlib.suppress(BrokenPipeError), worker.stdin:  # it may have died: its status says so
+        with contextlib.suppress(BrokenPipeError), worker.stdin:  # the exit status reports a worker that died
             worker.stdin.write(json.dumps(task).encode())
         for line in worker.stdout:
             answer: Any = json.loads(line)
@@ -182,7 +182,7 @@ def _fill_in_processes(
     if errors:
         raise DataError(errors[0])
     if any(worker.returncode for worker in workers):
-        raise DataError(f"{folder}: a process that decoded its images died")
+        raise DataError(f"{folder}: a process that was decoding its images died")
     return coloured
 
 
@@ -193,7 +193,7 @@ def _pixels(path: Path) -> tuple[npt.NDArray[np.uint8], bool]:
     try:
         with Image.open(path, formats=("JPEG", "PNG")) as image:
             if image.mode not in _MODES:
-                raise DataError(f"{path}: is of the kind {image.mode!r}; images must have eight bits a channel")
+                raise DataError(f"{path}: has the mode {image.mode!r}; images must have eight bits per channel")
             return np.asarray(image.convert("RGB")), image.mode not in _GRAY
     except UnidentifiedImageError:
         raise DataError(f"{path}: is neither a JPEG nor a PNG image") from None
@@ -205,7 +205,7 @@ def _pixels(path: Path) -> tuple[npt.NDArray[np.uint8], bool]:
 
 @contextlib.contextmanager
 def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, if somebody looks at it."""
+    """A progress bar on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return

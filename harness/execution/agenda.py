@@ -1,8 +1,8 @@
-"""What a `run` still has to do, given out one job at a time. Imports no torch.
+"""The remaining work of a `run`, handed out one job at a time. Does not import torch.
 
-Any number of processes may work on the same trials: before a job is given out, its claim and what is stored
-are looked at, and again by the job itself, under its claim. A trial that another process has is waited for:
-it may die. While the database does not answer nothing new is given out; what runs goes on.
+Any number of processes may work on the same trials. Before a job is handed out, its claim and the stored runs
+are checked; the job itself checks again under its claim. A trial claimed by another process is waited for,
+because that process may die. While the database is unreachable no new job is handed out; running jobs continue.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from harness.stores.store import Store, supersede
 from harness.study.trial import Trial, claim_key
 
 POLL = 1.0
-"""Seconds between two looks at what others have, or whether the database is back."""
+"""Seconds between polls of the claims of others, or of an unreachable database."""
 
 
 @dataclass
 class Agenda:
-    """The work of one `run`. `jobs` goes to an executor, and `heard` gets the executor's events."""
+    """The work of one `run`. `jobs` is the input of an executor, and `heard` takes the executor's events."""
 
     todo: Sequence[Work]
     store: Store
     claims: Claims
     document: Callable[[Work, str], Mapping[str, Any]]
-    """A job's document, from the work and its kind."""
+    """Makes a job's document from the work and its kind."""
     retry: str | None = None
     threads: int = 1
     timeout: float | None = None
     waits: bool = True
-    """Whether trials that other processes have are waited for."""
+    """Whether to wait for trials claimed by other processes."""
     outage_wait: float = 600.0
     say: Callable[[str], None] = lambda line: None
     elsewhere: Callable[[Work], None] = lambda work: None
-    """Told of each trial that another process has done."""
+    """Callback for each trial that another process has done."""
     recovered: Callable[[], object] = lambda: None
-    """Told when the database answers again."""
+    """Callback for when the database answers again."""
     gave_up: bool = field(default=False, init=False)
-    """Whether the database was silent for too long."""
+    """Whether the database was unreachable for too long."""
 
     def __post_init__(self) -> None:
         self._pending = deque(range(len(self.todo)))
@@ -54,15 +54,15 @@ class Agenda:
         self._told_of_others = False
         self._not_before: dict[int, float] = {}
         self.given_up: list[Work] = []
-        """What stays waiting, because what it starts from is not there."""
+        """Work that stays waiting, because the search that it starts from is not there."""
         self.error: HarnessError | None = None
-        """Why nothing more is given out, unless because all is done."""
+        """The error that stopped the handing out of jobs, if any."""
 
     def jobs(self) -> Iterator[Job | Later]:
-        """The next job, as often as it is asked for; `Later` while there is none, but may be."""
-        held = 0  # how many in a row others have
+        """Yield the next job, or `Later` while none is available but one may become so."""
+        held = 0  # consecutive trials that others have
         while self._pending or self._running:
-            if not self._pending:  # a running one may come back
+            if not self._pending:  # a running job may be queued again
                 yield Later(POLL)
                 continue
             if held >= len(self._pending):
@@ -81,7 +81,7 @@ class Agenda:
                     return
                 yield Later(POLL)
                 continue
-            except HarnessError as error:  # what runs goes on: the caller raises it afterwards
+            except HarnessError as error:  # running jobs continue; the caller raises it afterwards
                 self.error = error
                 return
             self._answers()
@@ -94,7 +94,7 @@ class Agenda:
                 yield job
 
     def heard(self, event: Event) -> None:
-        """Learn from what happened: a job that found its trial taken comes again later."""
+        """Process an event. A job that found its trial claimed is queued again."""
         if event.kind != "finished":
             return
         number, status = event.job.number, event.data["status"]
@@ -106,13 +106,13 @@ class Agenda:
                 self._silent_too_long(str(event.data.get("error")))
 
     def _next(self, number: int) -> Job | None | bool:
-        """The job of that work; None when another process has it, False when there is nothing left to do."""
+        """The job of that work; None when it must wait, False when there is nothing left to do."""
         work = self.todo[number]
         if time.monotonic() < self._not_before.get(number, 0.0):
             return None
         found = supersede(self.store.load({work.trial.key[:16]}, []), [])
         state = state_of(work.trial, [run for run in found if run.key == work.trial.key])
-        # Its process may be there, but nobody has claimed it: it is suspended, or hangs, and is replaced.
+        # Its process may exist, but without a claim it is suspended or hangs, and is replaced.
         kind = "train" if state == "running" else replace(work, state=state, losses=0).kind(self.retry)
         if kind is not None:
             if (start := work.trial.start) is not None and not self._has_started(start):
@@ -125,12 +125,12 @@ class Agenda:
         return False
 
     def _has_started(self, start: Trial) -> bool:
-        """Whether the search that a trial starts from is there."""
+        """Whether the search that a trial starts from is stored, with its ranking."""
         found = supersede(self.store.load({start.key[:16]}, []), [])
         return any(run.key == start.key and run.counts and start.ranking_key in run.rankings for run in found)
 
     def _may_come(self, start: Trial) -> bool:
-        """Whether this process or another one is at that search, or will be."""
+        """Whether that search is running or pending here, or claimed by another process."""
         here = {self.todo[number].trial.key for number in (*self._pending, *self._running)}
         return start.key in here or self.claims.holder(start.key) is not None
 
@@ -142,12 +142,12 @@ class Agenda:
     def _tell_of_others(self) -> None:
         if not self._told_of_others and not self._running:
             self._told_of_others = True
-            self.say(f"waiting for {len(self._pending)} trials that other processes have (Ctrl-C stops)")
+            self.say(f"waiting for {len(self._pending)} trials claimed by other processes (Ctrl-C stops)")
 
     def _silent_too_long(self, reason: str) -> bool:
         if self._silent_since is None:
             self._silent_since = time.monotonic()
-            self.say(f"{reason}; running trials go on, new ones wait up to {self.outage_wait:g} s for it")
+            self.say(f"{reason}; running trials continue, new ones wait up to {self.outage_wait:g} s for it")
         self.gave_up = time.monotonic() - self._silent_since >= self.outage_wait
         return self.gave_up
 

@@ -1,4 +1,4 @@
-"""What a training process is told: which trial, what to do with it, and where. Plain JSON outside, typed here."""
+"""The input of a training process: which trial, what to do with it, and where. Plain JSON outside, typed here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Assignment:
-    """What a job is told. The fields without a default determine what is done, the others where and how."""
+    """The input of a job. The fields without a default determine what is done, the others where and how."""
 
     kind: str
     """"train" makes a new run of the trial, "rank" adds the ranking that it asks for to its done run."""
@@ -32,7 +32,7 @@ class Assignment:
     overrides: dict[str, Any]
     threads: int
     device: str | None = None
-    """None for the best there is."""
+    """None for the best available one."""
     mongo: str | None = None
     """The address of the database that holds the claims and mirrors the run; None for no database."""
     weights_max: int = WEIGHTS_MAX
@@ -41,15 +41,15 @@ class Assignment:
     """The folder of checkpoints; None for `work` in the store."""
     checkpoint_every: float = 60.0
     again: bool = False
-    """Whether a ranking that is there is made anew, for what is computed from predictions has changed."""
+    """Whether to compute a stored ranking again, because the code of its metrics has changed."""
     found: list[int] | None = None
-    """What the search that the trial starts from has found, where that is known; else the store is asked."""
+    """The architecture found by the search that the trial starts from; None to read it from the store."""
     compile: bool = False
     """Whether torch compiles the operations of networks."""
     profile: bool = False
-    """Whether it is written down where the time goes; see `harness.training.profiling`."""
+    """Whether to record where the time goes; see `harness.training.profiling`."""
     timeout: float | None = None
-    """Only to be told with the failure: the executor keeps the time."""
+    """Only for the error message; the executor enforces it."""
 
     @cached_property
     def directory(self) -> DirectoryStore:
@@ -65,7 +65,7 @@ class Assignment:
 
     @cached_property
     def reader(self) -> Store:
-        """All runs that are known: those of the directory, and of the database."""
+        """All known runs, of the directory and the database."""
         if self.mongo is None:
             return self.directory
         from harness.stores.merged import MergedStore
@@ -91,5 +91,5 @@ class Assignment:
 
     @property
     def computes_on(self) -> str:
-        """Asked in the job's own process: the server must not touch a GPU before it forks."""
+        """The device. Read only in the job's own process: the server must not touch a GPU before it forks."""
         return self.device or ("cuda" if torch.cuda.is_available() else "cpu")

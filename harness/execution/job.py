@@ -1,7 +1,7 @@
-"""One job: a trial claimed, run or ranked, stored, mirrored. Imported in training processes only.
+"""One job: claim a trial, run or rank it, store and mirror it. Imported in training processes only.
 
-The process that trains holds the claim itself and renews it. Under the claim it looks once more at what is
-stored: between the plan and the claim another process may have done the work.
+The training process itself holds the claim and renews it. Under the claim it reads the stored runs again:
+between the plan and the claim another process may have done the work.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ if TYPE_CHECKING:
 
 
 SLOWLY = 600.0
-"""Seconds that a done run may take on its way to a database that answers, before its claim is released."""
+"""Maximum seconds to mirror a done run to a slow database before its claim is released."""
 
 
 ANSWERS = 3.0
-"""Seconds in which a database that is there answers."""
+"""Seconds within which a reachable database answers."""
 
 
 def warm_up() -> Iterator[None]:
-    """What every job needs, but not before its first step, in parts that the fork server does when it is idle.
+    """Imports that every job needs, but not at its start; the fork server runs one part at a time when idle.
 
     Components are not loaded here: a user's file may run a tensor operation, and the server must not.
     """
@@ -80,10 +80,10 @@ def warm_up() -> Iterator[None]:
 def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
     """Run one job, in a process of its own; the document's keys are the fields of `Assignment`.
 
-    Gives {"status", "run_id", "key"}. The status is "done", with "result" and "cost" ("already": done by
+    Returns {"status", "run_id", "key"}. The status is "done", with "result" and "cost" ("already": done by
     another process before); "failed", with one line of "error"; "interrupted"; "elsewhere": another process
-    has the trial, or had it and changed how it stands; "unreachable": the database does not answer, and
-    nothing was begun. Raises nothing but what `progress` raises.
+    has claimed the trial, or has changed its state; "unreachable": the database does not answer, and nothing
+    was started. Raises only what `progress` raises.
     """
     reply: dict[str, Any] = {"run_id": None, "key": None}
     job = Assignment(**document)
@@ -131,13 +131,13 @@ def _claimed_train(trial: Trial, job: Assignment, progress: Report) -> dict[str,
                 reply = {"run_id": directory.id} | _train(trial, directory, job, progress, lease, mirror, ranking)
             return reply
         finally:
-            # Before the claim is released: whoever claims next must find the run in the database.
+            # Before the claim is released: its next owner must find the run in the database.
             if mirror is not None and not mirror.close() and reply.get("status") == "done":
                 _mirror_slowly(directory, job)
 
 
 def _profiled(trial: Trial, directory: RunDirectory, job: Assignment) -> contextlib.AbstractContextManager[None]:
-    """Writes down where the time of the run goes, if that is asked for."""
+    """Profile the run, if requested."""
     if not job.profile:
         return contextlib.nullcontext()
     from harness.training.profiling import PROFILES, profiled
@@ -147,7 +147,7 @@ def _profiled(trial: Trial, directory: RunDirectory, job: Assignment) -> context
 
 
 def _mirror_slowly(directory: RunDirectory, job: Assignment) -> None:
-    """Bring a done run to a database that answers, but takes its time; a silent one gets it with the next sync."""
+    """Copy a done run to a slow but reachable database; an unreachable one gets it with the next sync."""
     import pymongo
 
     from harness.stores.mongo.projection import project
@@ -157,7 +157,7 @@ def _mirror_slowly(directory: RunDirectory, job: Assignment) -> None:
         try:
             with pymongo.timeout(ANSWERS):
                 job.database.command("ping")
-        except Exception:  # it is gone, whatever the reason
+        except Exception:  # unreachable, whatever the reason
             return
         with contextlib.suppress(Unreachable):
             project(directory.path, job.database, job.weights_max)
@@ -169,7 +169,7 @@ def _runs(trial: Trial, job: Assignment) -> list[StoredRun]:
 
 
 def _parents_ranking(trial: Trial, job: Assignment) -> dict[str, Any] | None:
-    """What the search that the trial starts from has given; None for a trial that starts from nothing."""
+    """The ranking of the search that the trial starts from; None for a trial without a parent."""
     start = trial.start
     if start is None:
         return None
@@ -178,7 +178,7 @@ def _parents_ranking(trial: Trial, job: Assignment) -> dict[str, Any] | None:
     run = job.reader.done(start.key)
     ranking = None if run is None else run.rankings.get(start.ranking_key)
     if run is None or ranking is None:
-        raise DataError(f"no done search of trial {start.key[:16]} in {job.reader.name} to retrain the best of")
+        raise DataError(f"no done search of trial {start.key[:16]} in {job.reader.name} whose best could be retrained")
     return ranking
 
 
@@ -215,32 +215,32 @@ def _train(
                     reply = _interrupted(observer, interruption, job)
                 except (Exception, SystemExit) as error:
                     reply = _failed(error, job)
-                    if _is_full(error):  # no fault of the trial's: it is not one that failed, for the next `run`
+                    if _is_full(error):  # not the trial's fault: the next `run` must not see it as failed
                         observer.interrupted_event(utc_now(), "INTERRUPTED")
                     traceback.print_exc()
-                    if observer.status == "RUNNING":  # it failed outside of Sacred's care
+                    if observer.status == "RUNNING":  # it failed outside of the Sacred run
                         observer.failed_event(utc_now(), traceback.format_exception(error))
         finally:
-            # A moment only: whatever ended the run, its record is put in order.
+            # Ignored for a moment only: the record is completed, however the run ended.
             with contextlib.suppress(ValueError):
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
             drop_drawings(directory.path / LOG)
             directory.gather_metrics()
         if reply["status"] == "done":
-            lease.confirm()  # unconfirmed, because the database is silent, it counts unless somebody took over
+            lease.confirm()  # if the database is unreachable, the run counts unless another process took over
             directory.complete()
             with contextlib.suppress(OSError):  # `store clean` finds it
                 checkpoint.remove()
     except ClaimLost as error:
         observer.interrupted_event(utc_now(), "INTERRUPTED")
         return {"status": "elsewhere", "error": str(error)}
-    except OSError as error:  # a full disk takes no word about it either: the first error is the one to tell
+    except OSError as error:  # a full disk also prevents recording it: report the first error
         return reply if reply["status"] == "failed" else _failed(error, job)
     return reply
 
 
 def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, job: Assignment) -> dict[str, Any]:
-    """The record and the answer of a run that was interrupted, by the reason why."""
+    """Record an interrupted run, and return its answer, depending on the reason."""
     reason = reason_of(interruption)
     if reason == TIMEOUT:
         text = f"it took longer than {job.timeout:g} s" if job.timeout else "it took too long"
@@ -252,15 +252,15 @@ def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, j
 
 
 def _failed(error: BaseException, job: Assignment) -> dict[str, Any]:
-    """The answer of a job that failed, in one line."""
+    """The answer of a failed job, with the error in one line."""
     if _is_full(error):
-        reason = f"no space left for the store {job.store}: make room, and the same command goes on"
+        reason = f"no space left for the store {job.store}: free some, and use the same command to continue"
         return {"status": "failed", "error": reason}
     return {"status": "failed", "error": one_line(error)}
 
 
 def _is_full(error: BaseException | None) -> bool:
-    """Whether a full disk is behind the error."""
+    """Whether a full disk caused the error."""
     while error is not None:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             return True
@@ -285,13 +285,13 @@ def _claimed_rank(trial: Trial, job: Assignment, progress: Report) -> dict[str, 
         if job.mongo is not None and reply["status"] == "done":
             from harness.stores.mongo.projection import project
 
-            with contextlib.suppress(HarnessError):  # it is in the directory, and the next sync finds it
+            with contextlib.suppress(HarnessError):  # it is in the directory, and the next sync copies it
                 project(folder, job.database, job.weights_max)
         return reply
 
 
 def _at_hand(run: StoredRun, job: Assignment) -> Path:
-    """The run's directory, with what it lacks brought from the database."""
+    """The run's directory, with missing files fetched from the database."""
     folder = job.directory.path_of(run)
     if job.mongo is None:
         return folder
@@ -299,7 +299,7 @@ def _at_hand(run: StoredRun, job: Assignment) -> Path:
     from harness.stores.mongo.store import MongoStore
 
     if not (folder.is_dir() and is_whole(folder)):
-        with contextlib.suppress(UnknownName):  # then it is here alone, and as good as it gets
+        with contextlib.suppress(UnknownName):  # only the directory has it: there is nothing to fetch
             MongoStore(job.database).fetch(run.id, job.directory.path)
     return folder
 
@@ -344,7 +344,7 @@ def _rank(
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM interrupts as Ctrl-C does, so that the run is stored as interrupted."""
+    """Make SIGTERM interrupt like Ctrl-C, so that the run is stored as interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

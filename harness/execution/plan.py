@@ -1,7 +1,7 @@
-"""What is there to do: requested trials against stored runs. Imports no torch.
+"""The work to do: requested trials compared with stored runs. Does not import torch.
 
-Studies overlap: a trial that several ask for is one piece of work, with the union of what they want
-observed. Nothing here runs or writes anything.
+Studies overlap: a trial that several studies request is one piece of work, with the union of their
+observations. Nothing here runs or writes anything.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from harness.study.trial import Trial
 
 @dataclass(frozen=True)
 class Plan:
-    """All work of some studies, every trial once: all rows of the first seed, then of the next."""
+    """All work of some studies, each trial once, in this order: all rows of the first seed, then of the next."""
 
     work: tuple[Work, ...]
     studies: tuple[Study, ...]
@@ -47,15 +47,15 @@ class Plan:
 
     @property
     def shared(self) -> int:
-        """How many requests are answered by a trial that another request asks for, too."""
+        """Number of requests whose trial another row or study requests, too."""
         return sum(len({(r.study, r.row) for r in work.requests}) - 1 for work in self.work)
 
     def require_images(self, retry: str | None = None) -> None:
-        """Raise `DataError` unless images and ground truth of all that is to run are here, and right."""
+        """Raise `DataError` unless images and ground truth of all work to run are present and correct."""
         require_inputs(work.trial for work in self.work if work.kind(retry))
 
     def of(self, study: Study) -> Plan:
-        """The part that one study asks for, and as it alone asks for it."""
+        """The part of one study, with its own requests only."""
         asked = ((work, [r for r in work.requests if r.study == study.name]) for work in self.work)
         return Plan(tuple(stand(w.label, own, list(w.attempts)) for w, own in asked if own), (study,))
 
@@ -70,10 +70,10 @@ def make_plan(
     only: Filter | None = None,
     check: bool = True,
 ) -> Plan:
-    """The plan of these studies. A preset by name is the one of each study's space.
+    """The plan of these studies. A preset's name is looked up in each study's space.
 
-    Raises `InvalidConfiguration` for anything that could not run, unless `check` says that nothing shall;
-    neither images nor ground truth need be here.
+    With `check`, raises `InvalidConfiguration` for any trial that could not run. Neither images nor ground
+    truth need to be present.
     """
     presets = {
         study.name: get_preset(preset, study.about) if isinstance(preset, str) else preset for study in studies
@@ -96,7 +96,7 @@ def make_plan(
     checks = _Checks()
     work = []
     for key, same in by_key.items():
-        # Named after who asks for it itself, if anybody does.
+        # Named after a request for the trial itself, if there is one, not for a trial that starts from it.
         named = next((request for request in same if all(request is not one for one in parents)), same[0])
         kind = "search" if any(named is one for one in parents) else ""
         label = _label(rows[named.study][named.row].labels, named, presets[named.study], kind)
@@ -107,12 +107,12 @@ def make_plan(
 
 
 def _parents(requests: Sequence[Request]) -> list[Request]:
-    """What the trials of these requests start from, asked for by the same studies and rows."""
+    """Requests of the same studies and rows for the trials that these start from."""
     return [replace(request, trial=start) for request in requests if (start := request.trial.start) is not None]
 
 
 def require_inputs(trials: Iterable[Trial]) -> None:
-    """Raise `DataError` unless images and ground truth of these trials are here, and right."""
+    """Raise `DataError` unless images and ground truth of these trials are present and correct."""
     needed = {(trial.config.dataset, trial.config.benchmark) for trial in trials}
     for benchmark in sorted({benchmark for _, benchmark in needed}):
         BENCHMARKS.get(benchmark)()
@@ -121,9 +121,9 @@ def require_inputs(trials: Iterable[Trial]) -> None:
 
 
 def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str | None = None) -> float | None:
-    """What the trainings still to do would take one after the other, judged by done ones of the preset.
+    """Estimated seconds of the remaining trainings one by one, from done runs of the preset.
 
-    Trials of the same method are asked first. None when nothing comparable is done.
+    Runs of the same method are preferred. None when no run of the preset is done.
     """
     done = [run for run in runs if run.status == "done" and run.preset == preset and run.cost]
     if not done:
@@ -138,7 +138,7 @@ def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str 
 
 
 def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset, kind: str) -> str:
-    """How a reader knows the trial: "METHOD OPTION seed 0"; `kind` where that alone would say something else."""
+    """The trial's name for readers, as "METHOD OPTION seed 0"; `kind` is added where that would be ambiguous."""
     words = [name if value is True else value for name, value in labels.items() if value is not False]
     if len(preset.datasets) > 1:
         words.append(request.dataset)
@@ -151,13 +151,13 @@ def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset, k
 
 @dataclass
 class _Checks:
-    """Refuses what could not run. Trials that differ in nothing that matters for it are looked at once."""
+    """Rejects trials that could not run. Trials that are equal in what matters are checked once."""
 
     seen: set[str] = field(default_factory=set)
     spaces: dict[str, Space] = field(default_factory=dict)
 
     def check(self, label: str, config: RunConfig) -> None:
-        """Refuse components that do not fit together now, not when the trial's turn has come."""
+        """Reject incompatible components now, not when the trial starts."""
         document = config.json()
         try:
             if self._is_new({**document, "seed": 0}):
@@ -169,8 +169,8 @@ class _Checks:
 
     def _check_components(self, config: RunConfig) -> None:
         if config.retrain is not None and not config.rank.top1:
-            raise InvalidConfiguration("what is best-ranked cannot be retrained where rank.top1 is false")
-        # One for all trials: it remembers what took long to find out.
+            raise InvalidConfiguration("the best-ranked architecture cannot be retrained where rank.top1 is false")
+        # One instance for all trials, because it caches slow results.
         space = self.spaces.setdefault(config.space, SPACES.get(config.space)())
         method: Method = config.method.build(COMPONENTS["method"], "method")
         schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
@@ -189,7 +189,7 @@ class _Checks:
 
 
 def _check_ranking(config: RunConfig) -> None:
-    """Refuse what could not be measured of the trial, before it is trained; as far as that can be told here."""
+    """Reject a trial whose ranking could not be measured, before it is trained; as far as can be known here."""
     counts = SPACES.get(config.space)().complexity_counts
     if config.rank.complexity not in counts:
         raise InvalidConfiguration(f"rank.complexity is {config.rank.complexity!r}; allowed: {', '.join(counts)}")

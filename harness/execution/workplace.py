@@ -1,6 +1,6 @@
-"""Where a `run` reads runs and keeps claims: the directory alone, or the database with it. Imports no torch.
+"""Where a `run` reads runs and keeps claims: the directory alone, or with the database. Does not import torch.
 
-Runs are written to the directory in either case; here is only who else is listened to.
+Runs are written to the directory in either case.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import Store
 
 ANSWERS_WITHIN = 3.0
-"""Seconds that the database has to answer; longer ones would hold up the display of what runs."""
+"""Timeout of the database in seconds; a longer one would block the display of running trials."""
 
 
 SOME = 5
-"""How many runs are brought to the database without a word."""
+"""Up to this many runs are copied to the database without a message."""
 
 
 class _Stopped(Exception):
-    """Told to stop; so many runs are left."""
+    """The sync was stopped; the argument is the number of runs left."""
 
 
 class Workplace:
-    """Made without touching the database; `reach` it before anything is read."""
+    """The constructor does not touch the database; call `reach` before reading."""
 
     def __init__(
         self, directory: Path, mongo: str | None, lease: float, weights_max: int, say: Callable[[str], object]
@@ -42,7 +42,7 @@ class Workplace:
         self._here = DirectoryClaims(self.directory.claims, lease)
         self.claims: Claims = self._here
         self.silence: str | None = None
-        """What was last heard of a database that does not answer."""
+        """The last error of an unreachable database."""
         self._mongo = mongo
         self._lease = lease
         self._weights_max = weights_max
@@ -50,7 +50,7 @@ class Workplace:
         self._database: Any = None
 
     def reach(self, patience: float, stopping: Stopping) -> bool:
-        """Whether the database, if there is one, answers in time. Raises `UserError` when it refuses."""
+        """Whether the database, if any, answers within `patience` seconds. Raises `UserError` when it refuses."""
         until = time.monotonic() + patience
         told = False
         while self._mongo is not None and not stopping.asked:
@@ -72,16 +72,16 @@ class Workplace:
         self.reader = self.directory
 
     def sync(self, stopping: Stopping) -> str | None:
-        """Bring the database up to date, until told to stop; gives what a user should know of the outcome."""
+        """Bring the database up to date, until stopped; return a message for the user if anything is missing."""
         if self._mongo is None:
             return None
         from harness.stores.mongo.sync import sync
 
-        advice = "`harness store sync` brings them there"
+        advice = "`harness store sync` copies the missing runs"
 
         def report(done: int, total: int) -> None:
             if done == 1 and total > SOME:
-                self._say(f"bringing {total} runs to the database (Ctrl-C leaves the rest to `harness store sync`)")
+                self._say(f"copying {total} runs to the database (Ctrl-C leaves the rest to `harness store sync`)")
             if stopping.asked and done < total:
                 raise _Stopped(total - done)
 
@@ -92,13 +92,13 @@ class Workplace:
         except HarnessError as error:
             return f"the database could not be brought up to date ({error}): {advice}"
         return (
-            f"{len(failed)} local runs could not be brought to the database: {next(iter(failed.values()))}"
+            f"{len(failed)} local runs could not be copied to the database: {next(iter(failed.values()))}"
             if failed
             else None
         )
 
     def sync_aside(self, stopping: Stopping) -> None:
-        """The same in a thread: whoever asks has running trials to look after."""
+        """Sync in a thread, because the caller has running trials to follow."""
         threading.Thread(target=self.sync, args=(stopping,), daemon=True).start()
 
     def _connect(self, mongo: str) -> None:

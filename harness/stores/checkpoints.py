@@ -1,11 +1,11 @@
-"""A trial's checkpoint: one file in a work folder, whole or not there. Imports torch only to save and load.
+"""A trial's checkpoint: one file in a work folder, written atomically. Imports torch only to save and load.
 
-The file is one line of JSON, of fixed length (what made it, and a checksum over that and all that
-follows), and then a document of plain types and tensors as `torch.save` writes it. It is loaded without
-running any code that it might hold. It knows nothing of what the state means; that is `harness.training.state`.
+The file starts with one line of JSON, of fixed length: what made it, and a checksum over that and everything
+that follows. Then comes a document of plain types and tensors as `torch.save` writes it. Loading never runs
+code that the file might contain. This module does not know what the state means: see `harness.training.state`.
 
-A name is made of the trial's key and of everything that is measured on the way, so that another request
-of the same trial never goes on from a state that has observed something else.
+The file name is derived from the trial's key and from everything that is measured during the run, so that
+another request for the same trial never resumes from a state that has observed something else.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from harness.study.trial import Trial
 
 SCHEMA = 2
-"""Changes with the file's form, and with that of the document in it (`harness.training.state`)."""
+"""Changes with the format of the file, and of the document in it (`harness.training.state`)."""
 
 SUFFIX = ".checkpoint"
 _HEADER = 1024
-"""Bytes of the first line, its end included."""
+"""Bytes of the first line, including the newline."""
 
 
 class CheckpointNotWritten(HarnessError, OSError):
-    """The disk is full, or the folder cannot be written to. The checkpoint before it is still there."""
+    """The disk is full, or the folder is not writable. The previous checkpoint is kept."""
 
     def __str__(self) -> str:
         return f"cannot write the checkpoint {self.filename}: {self.strerror}"
@@ -48,11 +48,11 @@ class Checkpoint:
     """One trial's checkpoint. Owned by the process that runs the trial."""
 
     def __init__(self, folder: Path, trial: Trial, *, every: float = 60.0, threads: int, device: str) -> None:
-        """`every`: the least number of seconds between two saves that nothing but time asks for."""
+        """`every`: minimum number of seconds between two periodic saves."""
         request = hashlib.sha256(canonical([trial.config.json(), trial.ranking_key]).encode()).hexdigest()
         self.path = folder / f"{trial.key[:16]}-{request[:16]}{SUFFIX}"
         self.every = every
-        # What a state must agree in for its continuation to give the bytes of an uninterrupted run.
+        # A state must match all of these for a resumed run to give the bytes of an uninterrupted run.
         self._made = {"key": trial.key, "request": request, "threads": threads, "device": device.partition(":")[0]}
         self._last = time.monotonic()
         self._asked_often = self._stop = False
@@ -63,7 +63,7 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def asked_often(self) -> Iterator[None]:
-        """Within, `due` is asked again and again, so that `request_stop` is heard."""
+        """Within the block, `due` is called repeatedly, so that `request_stop` takes effect."""
         self._asked_often = True
         try:
             yield
@@ -71,9 +71,9 @@ class Checkpoint:
             self._asked_often = False
 
     def request_stop(self) -> bool:
-        """For signal handlers: have the trial save its state and raise KeyboardInterrupt, unless it ends before.
+        """For signal handlers: make the trial save its state and raise KeyboardInterrupt, unless it ends first.
 
-        False where nobody would hear, or was told before: then the handler should raise at once.
+        False if `due` is not called here, or a stop was already requested: then the handler should raise at once.
         """
         if self._stop or not self._asked_often:
             return False
@@ -83,8 +83,8 @@ class Checkpoint:
     def save(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint by this state: plain types and tensors, in dictionaries, lists and tuples.
 
-        Raises `CheckpointNotWritten`, and leaves the one before as it was. When `request_stop` asked for the
-        save, raises KeyboardInterrupt after it; a SIGTERM that comes meanwhile is heard after it, too.
+        Raises `CheckpointNotWritten`, and keeps the previous checkpoint. If `request_stop` caused the save,
+        raises KeyboardInterrupt after it. A SIGTERM during the save is handled after it, too.
         """
         import torch
 
@@ -110,15 +110,15 @@ class Checkpoint:
             failure = CheckpointNotWritten(error.errno, error.strerror or str(error), str(self.path))
             if not self._stop:
                 raise failure from error
-            print(failure)  # whoever interrupts wants an end, not a failure
+            print(failure)  # the trial ends as interrupted, not as failed
         self._last = time.monotonic()
         if self._stop:
             raise KeyboardInterrupt
 
     def load(self) -> dict[str, Any] | None:
-        """The stored state, its tensors on the CPU; None, after a line that says why, if there is none to go on from.
+        """The stored state, its tensors on the CPU; None if there is no checkpoint, or an unusable one (prints why).
 
-        What a killed process left half-written is removed, and so is a damaged checkpoint.
+        Removes half-written files of killed processes, and a damaged checkpoint.
         """
         import torch
 
@@ -136,18 +136,18 @@ class Checkpoint:
             why = f"it is damaged ({error}) and was removed"
         except _Foreign as error:
             why = str(error)
-        except Exception as error:  # a disk that fails, or a state that torch does not read: begin anew
+        except Exception as error:  # a failing disk, or a state that torch cannot read: start over
             why = f"it cannot be read: {error}"
-        print(f"not going on from the checkpoint {self.path}: {why}")
+        print(f"not resuming from the checkpoint {self.path}: {why}")
         return None
 
     def remove(self) -> None:
-        """The trial is done."""
+        """Remove the checkpoint: the trial is done."""
         self.path.unlink(missing_ok=True)
         self._clear_away()
 
     def _check(self, file: IO[bytes], torch_version: str) -> None:
-        """Raise `_Damaged` or `_Foreign` unless the file holds a whole state that can be gone on from here."""
+        """Raise `_Damaged` or `_Foreign` unless the file holds a complete state that this process can resume from."""
         header = _read_header(file)
         if header.get("schema") != SCHEMA:
             raise _Foreign(f"it has schema {header.get('schema')}, this version reads {SCHEMA}")
@@ -157,8 +157,8 @@ class Checkpoint:
                 raise _Foreign(f"{name} was {header.get(name)}, now it is {wanted}")
 
     def _clear_away(self) -> None:
-        """Remove what was left half-written, but not what another process is writing: it may not know yet that
-        the trial is no longer its own.
+        """Remove half-written files, but not those that another process is writing: it may not know yet that it
+        has lost the trial.
         """
         for left in self.path.parent.glob(f".{self.path.name}.*"):
             with contextlib.suppress(FileNotFoundError):
@@ -168,17 +168,17 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class StoredCheckpoint:
-    """A checkpoint in a work folder, or what a killed process left of one that it was writing."""
+    """A checkpoint in a work folder, or the half-written file of a killed process."""
 
     path: Path
     key16: str
-    """The first 16 digits of its trial's key."""
+    """The first 16 digits of the trial's key."""
     size: int
     mtime: float
 
 
 def stored_checkpoints(folder: Path) -> list[StoredCheckpoint]:
-    """All checkpoints of a work folder, unfinished ones too, by name."""
+    """All checkpoints of a work folder, including unfinished ones, sorted by name."""
     return sorted(_stored(folder), key=lambda one: one.path.name)
 
 
@@ -194,13 +194,13 @@ class _Damaged(Exception):
 
 
 class _Foreign(Exception):
-    """The file is whole, but not for this process."""
+    """The file is intact, but this process cannot resume from it."""
 
 
 class _Body:
-    """What `torch.save` writes into: hashed and counted on its way to the file.
+    """The target of `torch.save`: hashes and counts the bytes on their way to the file.
 
-    An error is kept, not raised: torch would turn it into one that says nothing of the disk.
+    An error is kept, not raised: torch would replace it by one that does not mention the disk.
     """
 
     def __init__(self, file: IO[bytes], digest: hashlib._Hash) -> None:
@@ -219,7 +219,7 @@ class _Body:
         return size
 
     def flush(self) -> None:
-        """The file is flushed when all is in it."""
+        """Does nothing: the file is flushed when it is complete."""
 
 
 def _read_header(file: IO[bytes]) -> dict[str, Any]:
@@ -227,9 +227,9 @@ def _read_header(file: IO[bytes]) -> dict[str, Any]:
     try:
         header = json.loads(line)
     except ValueError as error:
-        raise _Damaged("its first line is no JSON") from error
+        raise _Damaged("its first line is not JSON") from error
     if len(line) != _HEADER or not isinstance(header, dict):
-        raise _Damaged("its first line is not whole")
+        raise _Damaged("its first line is incomplete")
     return header
 
 
@@ -242,14 +242,14 @@ def _verify(file: IO[bytes], header: dict[str, Any]) -> None:
     if length != header.get("length"):
         raise _Damaged(f"{length} bytes instead of {header.get('length')}")
     if digest.hexdigest() != header.get("sha256"):
-        raise _Damaged("another checksum")
+        raise _Damaged("wrong checksum")
 
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 def _check_plain(value: Any, where: str) -> None:
-    """Refuse now what could be stored, but not loaded again."""
+    """Refuse values that could be stored, but not loaded again."""
     import torch
 
     kind = type(value)

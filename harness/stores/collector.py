@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, out of the way while very many objects are made that all stay."""
+"""Pauses Python's cyclic garbage collector while very many long-lived objects are created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Nothing is searched for cycles meanwhile: with 10,000 runs that would take as long as reading them does."""
+    """Do not search for cycles within the block: with 10,000 runs that would take as long as reading them."""
     if not gc.isenabled():
         yield
         return
@@ -17,8 +17,8 @@ def paused() -> Iterator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():  # else somebody keeps objects frozen, and goes on
-            # Makes all that is there old at once, or the next collection would look at it as new.
+        if not gc.get_freeze_count():  # otherwise other code keeps objects frozen: leave them so
+            # Moves all objects to the oldest generation; otherwise the next collection would scan them as new.
             gc.freeze()
             gc.unfreeze()
         gc.enable()

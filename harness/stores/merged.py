@@ -1,6 +1,6 @@
-"""A directory and the database that mirrors it, read as one: what `run` plans with.
+"""A directory and the database that mirrors it, read as one store: `run` plans with it.
 
-A run that both hold is one run, taken from the directory, which is the truth.
+A run that both hold counts once and is taken from the directory, which is the source of truth.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MergedStore(Store):
 
 
 def _merged(run: StoredRun, mirrored: StoredRun | None) -> StoredRun:
-    """The run with what others have added to its mirror: rankings, and that it is invalid."""
+    """The run with what others have added to its mirror: rankings, and the invalid mark."""
     if mirrored is None or mirrored is run:
         return run
     rankings = run.rankings | {key: found for key, found in mirrored.rankings.items() if key not in run.rankings}

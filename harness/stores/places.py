@@ -1,7 +1,7 @@
 """Where the runs are: one rule for every command and for the results API.
 
-Runs are made in a directory, always. A database that mirrors it, if there is one, is named by `--mongo` or
-`HARNESS_MONGO`, and is then what commands read; `--store` names what to read, of either kind, and wins.
+Runs are always made in a directory. `--mongo` or `HARNESS_MONGO` names an optional database that mirrors it;
+commands then read the database. `--store` names what to read, a directory or a database, and takes precedence.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class Places:
 
     directory: Path
     mongo: str | None = None
-    """An address, possibly with a password: it is never shown."""
+    """An address. It may contain a password, so it is never shown."""
     reads_mongo: bool = False
     database_only: bool = False
-    """Whether `--store` names the database: then the directory is nobody's to look after."""
+    """Whether `--store` names the database: then maintenance leaves the directory alone."""
 
     def open(self) -> Store:
-        """What is read; says so if the directory holds runs that a database which is read lacks.
+        """Open the store to read. If it is a database that lacks runs of the directory, print a note.
 
-        Raises `UserError` for what cannot be a store, `Unreachable` for a silent server.
+        Raises `UserError` for what cannot be a store, `Unreachable` if the server does not answer.
         """
         from harness.stores.directory.store import DirectoryStore
 
@@ -53,12 +53,12 @@ class Places:
 
 
 def places(store: str | os.PathLike[str] | None = None, mongo: str | None = None) -> Places:
-    """The places as given, else as the environment says, else `runs` in the current directory."""
+    """The places as given, else from the environment, else `runs` in the current directory."""
     directory = Path(os.environ.get(VARIABLE) or DEFAULT)
     given = None if store is None else os.fspath(store)
     if given and given.startswith("mongodb") and not is_address(given) and not os.path.exists(given):
         raise UserError(
-            f"{given.partition('@')[0].partition(':')[0]}:… is no address of a database: mongodb://HOST/NAME"
+            f"{given.partition('@')[0].partition(':')[0]}:… is not a database address: use mongodb://HOST/NAME"
         )
     if given and is_address(given):
         return Places(directory, given, reads_mongo=True, database_only=True)
@@ -67,5 +67,5 @@ def places(store: str | os.PathLike[str] | None = None, mongo: str | None = None
 
 
 def is_address(text: str) -> bool:
-    """Whether it names a database rather than a directory."""
+    """Whether the text names a database rather than a directory."""
     return text.startswith(("mongodb://", "mongodb+srv://"))

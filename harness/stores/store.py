@@ -1,6 +1,6 @@
-"""Where runs are kept: one directory a run, in Sacred's layout, mirrored to MongoDB if there is one.
+"""Where runs are kept: one directory per run, in Sacred's layout, optionally mirrored to MongoDB.
 
-The run directory is the truth. `Store` is what the rest of the harness reads runs through, whichever kind
+The run directory is the source of truth. The rest of the harness reads runs through `Store`, whichever kind
 of place holds them.
 """
 
@@ -18,22 +18,22 @@ from harness.stores import collector
 from harness.stores.stored import Problem, StoredRun
 
 LISTED = 20
-"""How many runs a message names."""
+"""Maximum number of runs that a message lists."""
 
 Metrics = dict[str, list[dict[str, Any]]]
-"""Points (step, value, timestamp) by metric; a value that is no number is None."""
+"""Points (step, value, timestamp) by metric; a value that is not a number is None."""
 
 
 class Store(ABC):
-    """A place with runs, to read from. Both kinds give equal answers for equal runs.
+    """A place to read runs from. Both kinds give equal answers for equal runs.
 
-    Any number of processes may read while others write. Reading never raises for a run that is damaged:
-    that is a `Problem`, named and not counted. A run that is done never changes, but rankings may be
-    added to it, and it may be declared invalid.
+    Any number of processes may read while others write. Reading never raises for a damaged run: it becomes a
+    `Problem`, which is named, and is not counted. A done run never changes, but rankings may be added to it,
+    and it may be declared invalid.
     """
 
     name: str
-    """How messages call it; never holds a password."""
+    """The name used in messages; never contains a password."""
     problems: list[Problem]
     """What the last call of `runs` could not use."""
 
@@ -47,7 +47,7 @@ class Store(ABC):
 
     @abstractmethod
     def files(self, run: StoredRun) -> dict[str, int]:
-        """The files of a run's directory and their sizes, those that the place holds."""
+        """Names and sizes of the files of a run's directory, as far as the place holds them."""
 
     @abstractmethod
     def read(self, run: StoredRun, name: str) -> bytes:
@@ -59,17 +59,17 @@ class Store(ABC):
 
     @abstractmethod
     def recall(self, key: str) -> dict[str, Any] | None:
-        """What was remembered under that key; None when nothing, or nothing readable, is there."""
+        """The document remembered under that key; None if there is none, or it is unreadable."""
 
     @abstractmethod
     def remember(self, key: str, document: Mapping[str, Any]) -> None:
-        """Keep something that can be computed again at any time; a place that cannot be written keeps nothing."""
+        """Cache a document that can be recomputed at any time. A place that is not writable keeps nothing."""
 
     def runs(self, keys: Collection[str] | None = None) -> list[StoredRun]:
-        """All runs, or those of the trials with these keys, by trial and attempt.
+        """All runs, or those of the trials with these keys, sorted by trial and attempt.
 
-        Of two done runs of a trial the older is superseded. Should the two differ in what both observed,
-        that is a problem that names both; the newer counts.
+        Of two done runs of a trial the newer counts, and the older is superseded. If they differ in what both
+        observed, that is a problem that names both.
         """
         self.problems = []
         trials = None if keys is None else {key[:16] for key in keys}
@@ -77,12 +77,12 @@ class Store(ABC):
             return supersede(self.load(trials, self.problems), self.problems)
 
     def done(self, key: str) -> StoredRun | None:
-        """The run that counts for the trial of that key, if there is one."""
+        """The run that counts for the trial with that key, if there is one."""
         found = supersede(self.load({key[:16]}, []), [])
         return next((run for run in found if run.key == key and run.counts), None)
 
     def find(self, prefix: str) -> StoredRun:
-        """The run whose id begins so.
+        """The run whose id begins with `prefix`.
 
         Raises `UnknownName` when there is none, `InvalidConfiguration` when there are several, and
         `UserError` when it is damaged.
@@ -95,7 +95,7 @@ class Store(ABC):
             raise UnknownName(f"no run's id begins with {prefix!r}{suggestion} {self.name} holds {len(names)} runs")
         if len(matching) > 1:
             some = ", ".join(matching[:LISTED]) + (f" and {len(matching) - LISTED} more" * (len(matching) > LISTED))
-            raise InvalidConfiguration(f"{prefix!r} is not unique; runs that begin so: {some}")
+            raise InvalidConfiguration(f"{prefix!r} is not unique; matching runs: {some}")
         problems: list[Problem] = []
         for run in supersede(self.load({matching[0][:16]}, problems), problems):
             if run.id == matching[0]:
@@ -104,15 +104,15 @@ class Store(ABC):
         raise UserError(f"run {matching[0]} is damaged: {'; '.join(reasons)}")
 
     def predictions(self, run: StoredRun, rank: Mapping[str, Any] | None = None) -> dict[int, float]:
-        """What the run's weights are known to predict, by architecture number.
+        """The known predictions of the run's weights, by architecture number.
 
-        Of all rankings on the same images as the run's own, or as the ranking asked for.
+        From all rankings on the same images as the run's own ranking, or as `rank` if given.
         """
         from harness.stores.directory.run_directory import PREDICTIONS, RANKINGS
 
         wanted = rank or run.trial["config"]["rank"]
         there = self.files(run)
-        # Only of rankings that were verified: one that is damaged is as good as not there.
+        # Only from verified rankings: a damaged one counts as missing.
         verified = (f"{RANKINGS}/{key}.{PREDICTIONS}" for key in sorted(run.rankings))
         found: dict[int, float] = {}
         for name in (PREDICTIONS, *verified):
@@ -123,12 +123,12 @@ class Store(ABC):
                 if (document["images"], document["batch_size"]) == (wanted["images"], wanted["batch_size"]):
                     found |= {int(number): accuracy for number, accuracy in document["accuracies"].items()}
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DataError(f"{self.name}: {run.id}/{name}: are no predictions: {error}") from error
+                raise DataError(f"{self.name}: {run.id}/{name}: does not hold predictions: {error}") from error
         return dict(sorted(found.items()))
 
 
 def supersede(runs: Collection[StoredRun], problems: list[Problem]) -> list[StoredRun]:
-    """The runs in order, every done one that has a newer one marked, and the two compared."""
+    """The runs in order. A done run with a newer done one is marked superseded, and the two are compared."""
     ordered = sorted(runs, key=lambda run: run.order)
     newest: dict[str, StoredRun] = {run.key: run for run in ordered if run.status == "done" and run.invalid is None}
     marked = []
@@ -143,9 +143,9 @@ def supersede(runs: Collection[StoredRun], problems: list[Problem]) -> list[Stor
 
 
 def _differences(one: StoredRun, other: StoredRun) -> list[str]:
-    """In what of that which both observed the runs differ.
+    """The differences between the two runs in what both observed.
 
-    What was recomputed since is left out: only the run that counts is, and that it differs then is no contradiction.
+    Recomputed rankings are left out: only the run that counts is recomputed, so a difference is not a contradiction.
     """
     mine, its = one.first_rankings, other.first_rankings
     found = [

@@ -1,8 +1,8 @@
-"""A stored run, and what is wrong with one: plain values that readers pass on.
+"""A stored run, and a problem with one: plain values that readers pass on.
 
-A run's *summary* is all that lists, plans and tables need of it, as plain JSON types. Every kind of store
-makes runs from summaries, so that all give equal runs; whether a process still lives is asked when a
-summary is read, not when it is made.
+A run's *summary* is everything that lists, plans and tables need of it, as plain JSON types. Every kind of
+store makes runs from summaries, so that all give equal runs. Whether a process is still alive is checked when
+a summary is read, not when it is made.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from harness.owner import is_alive
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What is stored of one run.
+    """What is stored about one run.
 
     `status` is one of
 
     - "done": complete and verified, also when training diverged (`result["diverged"]`);
     - "failed": it ended with an error (`fail_trace`);
-    - "interrupted": it was told to stop, and did;
-    - "running": its process lives, or, on another host, had a heartbeat within two minutes;
-    - "lost": it neither ended nor runs.
+    - "interrupted": it was asked to stop, and did;
+    - "running": its process is alive or, on another host, had a heartbeat within two minutes;
+    - "lost": it has not ended, and is not running.
     """
 
     id: str
@@ -36,33 +36,33 @@ class StoredRun:
     overrides: dict[str, Any]
     status: str
     result: dict[str, Any] | None
-    """Deterministic; None unless done. As its own ranking was last judged, which may be later than the run."""
+    """Deterministic; None unless done. Includes the latest judgement of its own ranking, made with the run or later."""
     cost: dict[str, Any] | None
     """Measured; None unless done."""
     rankings: dict[str, dict[str, Any]]
-    """What each ranking of the weights gave, by `Trial.ranking_key`; the run's own stands first."""
+    """What each ranking of the weights gave, by `Trial.ranking_key`; the run's own comes first."""
     start_time: str | None
     stop_time: str | None
     fail_trace: list[str] | None
     invalid: str | None = None
-    """Why somebody declared the run invalid: then it is kept, but never counted."""
+    """Why the run was declared invalid; it is then kept, but never counted. None if it is valid."""
     superseded: bool = False
-    """Whether a newer done run of the same trial exists: then this one is kept, but not counted."""
+    """Whether a newer done run of the same trial exists; this one is then kept, but not counted."""
     own_ranking: str | None = None
-    """The ranking that was made with the run, and that its curves were measured by."""
+    """Key of the ranking that was made with the run; its curves were measured by that ranking."""
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The configuration (rank and benchmark) of the further rankings; that of its own is the run's."""
+    """Configuration (rank and benchmark) of the further rankings. The run's own ranking has the run's configuration."""
     first_rankings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What the rankings gave when they were first made, where that is known: what two runs can be compared by."""
+    """Results of the rankings when they were first made, where known. Two runs are compared by these."""
 
     @property
     def counts(self) -> bool:
-        """Whether tables may show it."""
+        """Whether tables may show the run."""
         return self.status == "done" and not self.superseded and self.invalid is None
 
     @property
     def order(self) -> tuple[str, int, str]:
-        """Runs sort by trial and attempt; the id tells apart what two machines made without each other."""
+        """Sort key: trial and attempt. The id distinguishes attempts that two machines made independently."""
         return self.key, self.attempt, self.id
 
 
@@ -75,7 +75,7 @@ class Problem:
 
 
 def stored_run(summary: Mapping[str, Any]) -> StoredRun:
-    """The run of a summary (`harness.stores.directory.reading.summarise`). Raises `KeyError` for what is none."""
+    """The run of a summary (`harness.stores.directory.reading.summarise`). Raises `KeyError` if it is not one."""
     status = summary["recorded"]
     if status == "open":
         alive = is_alive(summary["owner"], summary["heartbeat"] or summary["start_time"])
@@ -98,19 +98,19 @@ def stored_run(summary: Mapping[str, Any]) -> StoredRun:
 
 
 def own_ranking(summary: Mapping[str, Any]) -> str | None:
-    """The key of the ranking that was made with a done run, if that is known."""
-    # Summaries that were mirrored before do not say it; it stands first in them.
+    """The key of the ranking that was made with a done run, if known."""
+    # Summaries mirrored by older versions lack the field; there the own ranking comes first.
     own = summary["ranking"] if "ranking" in summary else next(iter(summary["rankings"]), None)
     return own if own in summary["rankings"] else None
 
 
 def newest_result(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A done run's result as its own ranking was last judged; its curves are those of its training."""
+    """A done run's result with the latest judgement of its own ranking; its curves are those of its training."""
     own = own_ranking(summary)
     result: dict[str, Any] | None = summary["result"]
     return result if result is None or own is None else {**result, **summary["rankings"][own]}
 
 
 def without_curves(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's result as a ranking gives it: without what was observed while it trained."""
+    """A run's result in the form of a ranking's result: without what was observed during training."""
     return {key: value for key, value in result.items() if key != "observed"}

@@ -1,7 +1,7 @@
-"""Whether operations are compiled by torch: an option of an invocation, off by default, for it needs a compiler.
+"""Optional compilation of operations by torch. Set per invocation; off by default, because it needs a compiler.
 
-It is no part of a trial: compiled or not, the same is computed. Networks say what of them is compiled by a
-method `compile_operations`; those without are left as they are.
+Compilation is not part of a trial: results are the same with and without it. A network compiles its operations in a
+method `compile_operations`; networks without that method are left unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _wanted: ContextVar[bool] = ContextVar("compiled operations", default=False)
 
 @contextlib.contextmanager
 def operations_compiled(wanted: bool) -> Iterator[None]:
-    """Within, supernets that are built are compiled, if that is wanted."""
+    """Context in which newly built supernets are compiled, if `wanted`."""
     token = _wanted.set(wanted)
     try:
         yield
@@ -26,7 +26,7 @@ def operations_compiled(wanted: bool) -> Iterator[None]:
 
 
 def compile_if_wanted(network: torch.nn.Module) -> torch.nn.Module:
-    """The same network; what it has compiled is compiled when it first runs."""
+    """Have the network's operations compiled at their first run, if wanted; returns the same network."""
     compile_operations = getattr(network, "compile_operations", None)
     if _wanted.get() and compile_operations is not None:
         compile_operations()

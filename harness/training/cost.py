@@ -1,7 +1,7 @@
-"""What a trial cost: wall time, passes, images, peak memory. Measured, never part of a result.
+"""The cost of a trial: wall time, passes, images, peak memory. Measured, never part of a result.
 
-A run that was resumed goes on counting where its checkpoint stood; what was done between that and the
-interruption, and is done again, counts once.
+A resumed run continues counting from its checkpoint. Work between the checkpoint and the interruption,
+which is repeated, counts once.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Meter:
     passes: int = 0
     """Forward-backward passes of single paths."""
     images: int = 0
-    """Images that these passes saw."""
+    """Images processed by these passes."""
     evaluations: int = 0
     """Architectures evaluated."""
     started: float = field(default_factory=time.perf_counter)
     resident: int = field(default_factory=lambda: _in_use())
-    """Bytes of the process that are not the trial's."""
+    """Bytes of the process that do not belong to the trial."""
     stages: dict[str, float] = field(default_factory=dict)
     """Wall seconds by stage."""
     resumed: int = 0
-    """How many times the trial went on from a checkpoint."""
+    """How many times the trial was resumed from a checkpoint."""
     training_memory: int = 0
-    """Bytes at the peak of the training steps alone, without what observers hold or do between them."""
+    """Peak bytes of the training steps alone, without the memory that observers hold, or use between steps."""
     _earlier_seconds: float = 0.0
     _earlier_peak: int = 0
 
@@ -57,13 +57,13 @@ class Meter:
             _forget_peak()
 
     def stage(self, name: str) -> None:
-        """Everything since the last call belongs to stage `name`."""
+        """Book the time since the last call on stage `name`."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.stages[name] = self.stages.get(name, 0.0) + self.seconds - sum(self.stages.values())
 
     def measured_in_steps(self, seconds: float) -> None:
-        """So many seconds of the training stage, up to now, were spent on measuring."""
+        """Move this many seconds from the training stage to `observe`: they were spent on measuring."""
         self.stage("train")
         seconds = min(seconds, self.stages["train"])
         self.stages["train"] -= seconds
@@ -79,18 +79,18 @@ class Meter:
         return max(self._earlier_peak, self._present_peak())
 
     def _present_peak(self) -> int:
-        """Since the peak was last reset."""
+        """Bytes, since the last reset of the peak."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         return _peak() - self.resident
 
     def steps_done(self, held_by_observers: int) -> None:
-        """Some training steps were made since the start or an observation: their peak counts as that of training."""
+        """Called after training steps: the peak since the start or the last observation is that of training."""
         self.training_memory = max(self.training_memory, self._present_peak() - held_by_observers)
 
     @contextlib.contextmanager
     def observation(self) -> Iterator[None]:
-        """What is needed within, or stays afterwards (an imported library), is no memory of training."""
+        """Context whose memory is not that of training, even if it stays in use (an imported library)."""
         before = self._in_use()
         yield
         self._earlier_peak = self.peak_memory
@@ -101,7 +101,7 @@ class Meter:
         return _in_use() if self.device.type == "cpu" else 0
 
     def state(self) -> dict[str, Any]:
-        """What was counted so far, to be stored."""
+        """The counts so far, to be stored."""
         return {
             "passes": self.passes,
             "images": self.images,
@@ -114,7 +114,7 @@ class Meter:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on counting from a stored state. Whatever was allocated to load it is forgotten."""
+        """Continue counting from a stored state. Memory allocated to load it does not count."""
         self.passes, self.images, self.evaluations = state["passes"], state["images"], state["evaluations"]
         self.stages = dict(state["stages"])
         self.resumed = state["resumed"] + 1
@@ -140,13 +140,13 @@ class Meter:
 
 
 def _in_use() -> int:
-    """The resident set without what is free and only kept: that would be taken again unseen."""
+    """The resident set without freed memory that is only kept: reusing that would not show as growth."""
     return_freed_memory()
     return _status("VmRSS")
 
 
 def _status(field_name: str) -> int:
-    """A field of this process's status, in bytes; 0 where the system has none."""
+    """A field of this process's status, in bytes; 0 if the system has none."""
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(field_name + ":"):
@@ -157,7 +157,7 @@ def _status(field_name: str) -> int:
 
 
 def _forget_peak() -> None:
-    """Start the resident set's high-water mark anew, where the system can."""
+    """Reset the resident set's high-water mark, if the system supports it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

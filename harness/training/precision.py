@@ -1,9 +1,9 @@
-"""Training in half precision, an option for GPUs: what is computed in it, and how gradients are kept in its range.
+"""Training in half precision, an option for GPUs: which operations use it, and how gradients stay in its range.
 
 Weights, momentum and batch statistics stay in float32. bfloat16 has float32's range and needs nothing more.
-In float16 small gradients would vanish, so losses are multiplied by a scale that follows what the gradients
-bear: it doubles after 2,000 good steps, and a step whose gradients are not finite is left out and halves it.
-All of that happens on the device: no step waits to ask.
+In float16 small gradients would vanish, so losses are multiplied by an adaptive scale: it doubles after 2,000
+good steps; a step whose gradients are not finite is skipped and halves it. All of this happens on the device:
+no step waits for it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ FIRST_SCALE = 2.0**16
 
 
 def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Within, convolutions and products are computed in that precision."""
+    """Context in which convolutions and matrix products are computed in that precision."""
     kind = TYPES[precision]
     return contextlib.nullcontext() if kind is None else torch.autocast(device.type, kind)
 
 
 class Scaling:
-    """The scale of losses in float16. It multiplies before the gradient and divides after."""
+    """The loss scale in float16: losses are multiplied by it, their gradients divided by it."""
 
     def __init__(self, device: torch.device) -> None:
         self.scale = torch.full((), FIRST_SCALE, device=device)
         self.good = torch.zeros((), dtype=torch.int32, device=device)
         """Steps since the scale last changed."""
         self.overflow = torch.zeros((), device=device)
-        """1 where a gradient of this step is not finite."""
+        """1 if a gradient of this step is not finite."""
 
     def unscale(self, gradients: list[Tensor]) -> None:
-        """Divide the gradients by the scale, in place, and see whether all are finite."""
+        """Divide the gradients by the scale, in place, and record whether all are finite."""
         self.overflow.zero_()
         torch._amp_foreach_non_finite_check_and_unscale_(gradients, self.overflow, self.scale.reciprocal())
 
@@ -52,7 +52,7 @@ class Scaling:
         momentum: float,
         nesterov: bool,
     ) -> None:
-        """One step of SGD, unless a gradient was not finite, and the scale of the next one."""
+        """One step of SGD, skipped if a gradient was not finite; then set the scale of the next step."""
         torch._fused_sgd_(
             parameters,
             gradients,

@@ -1,7 +1,7 @@
-"""Where the time of a trial goes: a breakdown by phase in words, and a trace of a few steps for torch's viewers.
+"""Profile of a trial: a breakdown of its time by phase as text, and a trace of a few steps for torch's viewers.
 
-The code says where a phase begins and ends (`with phase("forward"):`); outside of `profiled` that costs next to
-nothing and does nothing. Results are the same bytes either way. Time within an inner phase counts for that one only,
+The code marks where a phase begins and ends (`with phase("forward"):`); outside of `profiled` this does nothing and
+costs next to nothing. Results are the same bytes either way. Time in an inner phase counts for the inner phase only,
 so the parts add up to the whole.
 """
 
@@ -23,17 +23,17 @@ Result = TypeVar("Result")
 PHASES = ("data", "forward", "backward", "update", "evaluate", "logging")
 
 OTHER = "other"
-"""What belongs to no phase: building networks, planning paths, judging, Sacred itself."""
+"""Time outside of all phases: building networks, planning paths, judging, Sacred itself."""
 
 _ITSELF = "profiling"
-"""The profiler's own time, which would not be there without it."""
+"""The profiler's own time; not part of the breakdown."""
 
 SKIPPED, TRACED = 5, 10
 """How many training steps pass before the trace begins, and how many it shows."""
 
 BREAKDOWN, TRACE = "breakdown.txt", "trace.json.gz"
 PROFILES = "profiles"
-"""The folder of a store beside its runs."""
+"""The folder in a store, beside its runs."""
 
 _active: list[_Profile] = []
 """The profile of this process's trial, if it is profiled."""
@@ -41,12 +41,12 @@ _NOTHING = contextlib.nullcontext()
 
 
 def phase(name: str) -> contextlib.AbstractContextManager[None]:
-    """Within, time counts for that phase (one of `PHASES`), if this process's trial is profiled."""
+    """Context whose time counts for that phase (one of `PHASES`), if this process's trial is profiled."""
     return _active[0].within(name) if _active else _NOTHING
 
 
 def during(name: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """The decorated function is all of one phase."""
+    """Decorator: the whole function counts for one phase."""
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         @functools.wraps(function)
@@ -60,13 +60,13 @@ def during(name: str) -> Callable[[Callable[Parameters, Result]], Callable[Param
 
 
 def step_done() -> None:
-    """A training step is done: the trace counts them."""
+    """Call after each training step: the trace counts them."""
     if _active:
         _active[0].step()
 
 
 class Phases:
-    """Seconds and calls by phase, without what inner phases took."""
+    """Seconds and calls by phase, without the time of inner phases."""
 
     def __init__(self, synchronise: Callable[[], object] = lambda: None) -> None:
         self.seconds = dict.fromkeys((*PHASES, OTHER, _ITSELF), 0.0)
@@ -85,7 +85,7 @@ class Phases:
         self._open.pop()
 
     def _book(self) -> None:
-        self._synchronise()  # a device may still be at work for the phase that ends
+        self._synchronise()  # the device may still be working for the phase that ends
         now = time.perf_counter()
         self.seconds[self._open[-1] if self._open else OTHER] += now - self._since
         self._since = now
@@ -94,7 +94,7 @@ class Phases:
         self._book()
         seconds_of = {phase: seconds for phase, seconds in self.seconds.items() if phase != _ITSELF}
         whole = sum(seconds_of.values())
-        lines = [title, "", f"{'phase':<10}{'seconds':>10}{'share':>9}{'calls':>9}{'ms a call':>12}"]
+        lines = [title, "", f"{'phase':<10}{'seconds':>10}{'share':>9}{'calls':>9}{'ms per call':>12}"]
         for phase, seconds in seconds_of.items():
             calls = self.calls.get(phase, 0)
             each = f"{seconds / calls * 1e3:.3f}" if calls else ""
@@ -104,7 +104,7 @@ class Phases:
 
 @contextlib.contextmanager
 def profiled(folder: Path, title: str, device: torch.device) -> Iterator[None]:
-    """Within, the time of this process's trial is kept; at the end it is written into the folder, whatever happened."""
+    """Context that profiles this process's trial; the profile is written to the folder at the end, even on an error."""
     phases = Phases(functools.partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None)
     folder.mkdir(parents=True, exist_ok=True)
     tracer = _Tracer(folder / TRACE, device)
@@ -150,7 +150,7 @@ class _Tracer:
         self._profiler: Any = torch.profiler.profile(activities=activities)
 
     def step(self) -> None:
-        """A training step is done."""
+        """Called after each training step."""
         self._steps += 1
         if self._steps == SKIPPED:
             self._profiler.start()

@@ -2,11 +2,11 @@
 
 Weights are shared, momentum buffers are not: a step updates only the buffer of its cluster (Eq. 8).
 With one cluster this is plain SGD. Parameters without gradient, those of inactive operations, are left
-alone, and each optimiser allocates buffers only for what it has touched.
+unchanged, and each optimiser allocates buffers only for parameters that it has updated.
 
-The optimisers hold the buffers and their settings; the update is made here, by the same operations in the
-same order as theirs, over the parameters that have a gradient: their own step looks at all of them, again
-and again, and with a small network that takes longer than the arithmetic.
+The optimisers hold the buffers and their settings. The update is made here, by the same operations in the
+same order as theirs, over the parameters that have a gradient: torch's own step loops over all parameters
+several times, which with a small network takes longer than the arithmetic.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def _undecorated(method: Any) -> Any:
 class Buffers(torch.optim.SGD):
     """The SGD of one cluster, as the holder of its buffers and settings.
 
-    Torch decorates these three methods so that its compiler leaves them alone, and imports the compiler for it
-    when one is first called: two seconds before the first step.
+    Torch decorates these three methods so that its compiler skips them. For that, their first call imports the
+    compiler: two seconds before the first step.
     """
 
     add_param_group = _undecorated(torch.optim.Optimizer.add_param_group)
@@ -47,9 +47,9 @@ class SeparatedMomentum:
         self.settings = settings
         self.optimisers: dict[int, torch.optim.SGD] = {}
         self.spread: Spread | None = None
-        """Whoever measures how gradients and momenta vary, if anybody does."""
+        """Optional recorder of the spread of gradients and momenta."""
         self.scaling: Scaling | None = None
-        """How gradients are scaled, in float16."""
+        """The loss scale, in float16 only."""
 
     def of(self, cluster: int) -> torch.optim.SGD:
         """The cluster's optimiser."""
@@ -59,7 +59,7 @@ class SeparatedMomentum:
                 self.parameters,
                 lr=settings.learning_rate,
                 momentum=settings.momentum,
-                # Without momentum there is nothing to look ahead along, and torch refuses the pair.
+                # Nesterov's method needs momentum: torch refuses it without.
                 nesterov=settings.nesterov and settings.momentum > 0,
                 weight_decay=settings.weight_decay,
                 foreach=True,
@@ -67,7 +67,7 @@ class SeparatedMomentum:
         return self.optimisers[cluster]
 
     def release(self) -> None:
-        """Forget all but the parameters."""
+        """Free all but the parameters."""
         self.optimisers.clear()
         self.spread = None
         for parameter in self.parameters:
@@ -124,7 +124,7 @@ class SeparatedMomentum:
 
     @staticmethod
     def _zeroed(state: dict[Any, Any], active: list[Tensor]) -> list[Tensor]:
-        """The cluster's buffers; those of parameters that had none are zeros."""
+        """The cluster's buffers; new ones are zeros."""
         for parameter in active:
             if not state.get(parameter):
                 state[parameter] = {"momentum_buffer": torch.zeros_like(parameter)}
@@ -134,7 +134,7 @@ class SeparatedMomentum:
     def _advanced(
         state: dict[Any, Any], active: list[Tensor], gradients: list[Tensor], momentum: float
     ) -> list[Tensor]:
-        """The cluster's buffers with the gradients in them; a parameter's first gradient is its first buffer."""
+        """The cluster's buffers, updated by the gradients; a parameter's first gradient is its first buffer."""
         buffers: list[Tensor | None] = [own["momentum_buffer"] if (own := state.get(p)) else None for p in active]
         known = [buffer for buffer in buffers if buffer is not None]
         if known:
@@ -163,7 +163,7 @@ class SeparatedMomentum:
     def restore(self, state: dict[str, Any]) -> None:
         self.optimisers.clear()
         for cluster, stored in state["optimisers"].items():
-            # A copy: torch takes buffers over as they are, and two supernets must not share them.
+            # A copy, because torch keeps the tensors it is given, and two supernets must not share them.
             self.of(int(cluster)).load_state_dict(copy.deepcopy(stored))
         for parameter, touched in zip(self.parameters, state["touched"], strict=True):
             parameter.grad = torch.zeros_like(parameter) if touched else None
@@ -172,9 +172,9 @@ class SeparatedMomentum:
 
 
 def clip_norm(gradients: list[Tensor], most: float) -> None:
-    """Scale the gradients so that their common norm is at most that: `torch.nn.utils.clip_grad_norm_`, bit for bit."""
+    """Scale the gradients so that their norm is at most `most`; same bits as `torch.nn.utils.clip_grad_norm_`."""
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
     factor = torch.clamp(most / (norm + 1e-6), max=1.0)
-    # A factor of 1 changes nothing. Only on a CPU is the question free: elsewhere it would wait for the device.
+    # A factor of 1 changes nothing. The check is free only on a CPU: elsewhere it would wait for the device.
     if factor.device.type != "cpu" or factor.item() != 1.0:
         torch._foreach_mul_(gradients, factor)

@@ -1,8 +1,8 @@
-"""The state of a trial under way, as one document and back: what a checkpoint of it holds.
+"""The state of a running trial as one document, and back: the content of a checkpoint.
 
-It is gathered only between two steps of training or two evaluations of a ranking, from all who have a
-part in it: the course of training, what was observed and reported so far, the costs, the generators.
-Where the document is kept is `harness.stores.checkpoints`'s business.
+The state is collected only between two steps of training or two evaluations of a ranking. It consists of the
+course of training, the observations and reported points so far, the costs and the rng states.
+`harness.stores.checkpoints` stores the document.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.training.stages.train import Resumable
 
 
 class Observer(Protocol):
-    """Whoever observes training and must remember what it saw."""
+    """Observes training, and has state to store."""
 
     def state(self) -> dict[str, Any]: ...
 
@@ -35,7 +35,7 @@ class Observer(Protocol):
 
 @dataclass
 class Points:
-    """The points of a trial's curves, in order: all are remembered, and told on."""
+    """The points of a trial's curves, in order. Each is recorded and passed on to `tell`."""
 
     tell: Callable[[str, int, float], None]
     names: list[str] = field(default_factory=list)
@@ -51,14 +51,14 @@ class Points:
         self.tell(name, step, value)
 
     def json(self) -> list[dict[str, Any]]:
-        """As a run directory holds them: name, step, value, timestamp (UTC)."""
+        """The points as stored in a run directory: name, step, value, timestamp (UTC)."""
         return [
             {"name": name, "step": step, "value": value, "timestamp": utc_text(when)}
             for name, step, value, when in zip(self.names, self.steps, self.values, self.times, strict=True)
         ]
 
     def state(self) -> dict[str, Any]:
-        """Numbers in tensors: there may be many."""
+        """Numbers are stored as tensors, because there may be many."""
         kinds = {name: number for number, name in enumerate(dict.fromkeys(self.names))}
         return {
             "kinds": list(kinds),
@@ -88,7 +88,7 @@ class TrialState:
         self.restored = restored
         self.course: Resumable | None = None
         self.predictions: Predictions = {}
-        """Those of the ranking, as far as it has come."""
+        """The ranking's predictions so far."""
 
     def start(self, course: Resumable) -> None:
         self.course = course
@@ -103,12 +103,12 @@ class TrialState:
             self.points.restore(state["points"])
             set_random_state(state["random"], self.meter.device)
             counted = state["meter"]
-        except (LookupError, RuntimeError, TypeError, ValueError) as error:  # the code changed, its version did not
+        except (LookupError, RuntimeError, TypeError, ValueError) as error:  # the code changed but not its version
             raise DataError(
-                f"the checkpoint {self.checkpoint.path} does not fit the trial as it is built now; remove it to begin "
-                f"anew. {' '.join(str(error).split())}"
+                f"the checkpoint {self.checkpoint.path} does not fit the trial as it is built now; remove it to start "
+                f"again. {' '.join(str(error).split())}"
             ) from error
-        del state  # what was loaded is no memory of training
+        del state  # the loaded state must not count as memory of training
         self.meter.restore(counted)
         self.restored(self.points.json())
 
@@ -122,13 +122,13 @@ class TrialState:
         self.save()
 
     def evaluated(self, predictions: Predictions, found: Found) -> None:
-        """An architecture was evaluated; what was found goes into the predictions if they are stored now."""
+        """Called after an evaluation. If a checkpoint is due, adds the results to the predictions and saves."""
         if self.checkpoint.due():
             predictions.update(found())
             self.save()
 
     def save(self) -> None:
-        assert self.course is not None, "nothing has begun"
+        assert self.course is not None, "save() before start()"
         with phase("logging"):
             self.checkpoint.save(
                 {
@@ -143,7 +143,7 @@ class TrialState:
 
 
 def packed(predictions: Mapping[tuple[int, ...], float]) -> list[torch.Tensor]:
-    """Architectures and accuracies as two tensors: thousands of tuples would take long to load."""
+    """Architectures and accuracies as two tensors, because thousands of tuples are slow to load."""
     return [
         torch.tensor(list(predictions), dtype=torch.long),
         torch.tensor(list(predictions.values()), dtype=torch.double),
@@ -156,7 +156,7 @@ def unpacked(tensors: Iterable[torch.Tensor]) -> Predictions:
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
-    """The global generators: the engine does not use them, but a component may."""
+    """The states of the global rngs: the engine does not use these, but a component may."""
     kind, keys, *rest = np.random.get_state(legacy=True)
     state = {
         "random": random.getstate(),

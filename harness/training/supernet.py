@@ -1,7 +1,7 @@
 """The training of one supernet: its state, and the default step. The loop is `stages/train.py`.
 
-Knows paths only as tuples, and how gradients of several paths become one update; which paths there
-are is the method's business.
+Knows paths only as tuples, and how gradients of several paths become one update; the method chooses
+the paths.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WEIGHTINGS = {
 
 @dataclass
 class SupernetTraining:
-    """One supernet in training. Methods read this, and may replace `descend` by steps of their own."""
+    """One supernet in training. Methods read this, and may replace `descend` by their own steps."""
 
     space: Space
     part: Part
@@ -48,17 +48,17 @@ class SupernetTraining:
     factor: Factor
     factor_depends_on_path: bool
     rng: random.Random
-    """Decides the paths."""
+    """Draws the paths."""
     total_steps: int
     first_step: int = 1
-    """What t is at the first step: 1 in the paper's algorithms, 0 in the released code."""
+    """The value of t at the first step: 1 in the paper's algorithms, 0 in the released code."""
     weighting: str = "algorithm-2"
     label_smoothing: float = 0.0
     precision: str = "float32"
     similarity: GradientSimilarity | None = None
-    """Whoever compares the gradients of a step's paths, if anybody does."""
+    """Optional recorder of gradient similarity between the paths of a step."""
     memory: dict[str, Any] = field(default_factory=dict)
-    """What a method with steps of its own carries from one to the next: plain types and tensors."""
+    """State that a method with its own steps carries from step to step: plain types and tensors."""
 
     def __post_init__(self) -> None:
         if self.weighting not in WEIGHTINGS:
@@ -68,8 +68,8 @@ class SupernetTraining:
 
     @property
     def chance(self) -> random.Random:
-        """What `rng` was called until version 0.1. A user's method is known by its text, so it need not change."""
-        warnings.warn("training.chance is called training.rng now", FutureWarning, stacklevel=2)
+        """The name of `rng` until version 0.1. Kept because a changed text would change a user method's fingerprint."""
+        warnings.warn("training.chance was renamed to training.rng", FutureWarning, stacklevel=2)
         return self.rng
 
     def rate_factors(self, paths: Sequence[Architecture], step: int) -> list[float]:
@@ -78,13 +78,13 @@ class SupernetTraining:
         return [self.factor(path, progress) for path in paths]
 
     def descend(self, batch: Batch, paths: Sequence[Architecture], step: int) -> Tensor:
-        """Train all paths on the batch and update once; gives their losses.
+        """Train all paths on the batch and update once; returns their losses.
 
-        One path: its own learning rate. Several paths: their gradients are summed. Where the schedule
-        tells paths apart, each gradient is weighted by its path's rate (Algorithm 2). Since the initial
+        One path: its own learning rate. Several paths: their gradients are summed. If the schedule
+        depends on the path, each gradient is weighted by its path's rate (Algorithm 2). Since the initial
         rate η⁰ is constant, "g·η_k into the momentum, W ← W − μ" equals weights η_k/η⁰ with a constant
-        rate η⁰; written so, the norm is clipped on the scale of gradients. Weight decay then is part of
-        what is weighted: its weight is the mean of the paths'.
+        rate η⁰; in this form, the norm is clipped on the scale of gradients. Weight decay is then
+        weighted, too: its weight is the mean of the paths' weights.
         """
         settings = self.momentum.settings
         cluster = one_cluster(self.clustering, paths)
@@ -92,7 +92,7 @@ class SupernetTraining:
         weighted = len(paths) > 1 and self.factor_depends_on_path
         scaling = self.momentum.scaling
         similarity = self.similarity if self.similarity and step >= self.similarity.first_step else None
-        if not self.network.training:  # it visits every module, hundreds of them
+        if not self.network.training:  # train() visits every module, hundreds of them
             self.network.train()
         with phase("update"):
             self.momentum.clear_gradients()
@@ -127,21 +127,21 @@ class SupernetTraining:
             return functional.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
 
     def begin_epoch(self) -> None:
-        """What is measured of an epoch is measured anew."""
+        """Reset the measurements of the epoch."""
         for meter in self._meters().values():
             meter.clear()
 
     def measured(self) -> dict[str, float]:
-        """By name, what was measured of the epoch so far."""
+        """The measurements of the epoch so far, by name."""
         return {name: value for meter in self._meters().values() for name, value in meter.measured().items()}
 
     def release(self) -> None:
-        """It is trained: what only training needs (gradients, momenta, what was measured) takes no memory any more."""
+        """After training: free the memory that only training needs (gradients, momenta, measurements)."""
         self.momentum.release()
         self.similarity = None
 
     def observers_bytes(self) -> int:
-        """Memory that is held only to measure."""
+        """Memory held only for measurements."""
         return 0 if self.momentum.spread is None else self.momentum.spread.bytes()
 
     def _meters(self) -> dict[str, Spread | GradientSimilarity]:
@@ -149,9 +149,9 @@ class SupernetTraining:
         return {name: meter for name, meter in meters.items() if meter is not None}
 
     def state(self) -> dict[str, Any]:
-        """All that goes on changing: weights, momentum, the sampler's and the method's memory, the random state.
+        """All state that changes: weights, momentum, the sampler's and the method's memory, the rng.
 
-        Gradients are not among it: a step begins without any.
+        Gradients are not included: a step begins without any.
         """
         return {
             "network": self.network.state_dict(),

@@ -1,7 +1,7 @@
 """One trial: a configuration in, a result and its cost out. Train, rank, judge, retrain; and the references.
 
 `result` is deterministic: the same configuration gives the same bytes wherever it ran (at equal
-thread counts, on one kind of hardware), and however often it was interrupted and went on from its
+thread counts, on one kind of hardware), and however often it was interrupted and resumed from its
 checkpoint. `cost` is measured.
 """
 
@@ -49,7 +49,7 @@ REFERENCES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial gave. A run that diverged has no predictions."""
+    """The outcome of a trial. A run that diverged has no predictions."""
 
     result: dict[str, Any]
     cost: dict[str, object]
@@ -59,15 +59,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Watch:
-    """Who wants to know how a trial gets on; by default nobody."""
+    """Progress callbacks; each defaults to a no-op."""
 
     epoch: Callable[[Progress], None] = lambda progress: None
     metric: Callable[[str, int, float], None] = lambda name, step, value: None
     """A point of a curve: its name, step and value, in the order of steps."""
     ranking: Callable[[int, int], None] = lambda done, total: None
     restored: Callable[[list[dict[str, Any]]], None] = lambda points: None
-    """Told once, before anything else, when the trial goes on from a checkpoint: all points that it has had
-    until there, each with its name, step, value and timestamp (UTC). They are not told again."""
+    """Called once, before all others, when the trial resumes from a checkpoint: with all points up to there,
+    each with its name, step, value and timestamp (UTC). `metric` is not called for them again."""
 
 
 def run_trial(
@@ -78,14 +78,14 @@ def run_trial(
 ) -> Outcome:
     """Train the configuration's supernets, rank, and compare with the ground truth.
 
-    With a checkpoint it goes on from what is stored there, and stores where it is: when it is time to,
+    With a checkpoint, the trial resumes from the stored state and saves its state: whenever a save is due,
     between any two steps or evaluations, and after each supernet. The caller removes the checkpoint when
-    the outcome is safe. Raises `CheckpointNotWritten`.
+    the outcome is stored. Raises `CheckpointNotWritten`.
     """
     watch = watch or Watch()
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
-    ranked = _ranked(config, benchmark)  # before training: a benchmark that does not fit is refused at once
+    ranked = _ranked(config, benchmark)  # before training, so that an unsuitable benchmark is refused at once
     points = Points(watch.metric)
     observer = Observers(config, dataset, benchmark, meter, points)
     state = None
@@ -116,9 +116,9 @@ def retrain_trial(
     watch: Watch | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Outcome:
-    """Train what a search has found as a network of its own; its accuracy stands beside the looked-up one.
+    """Train the architecture that a search has found as a stand-alone network.
 
-    Checkpoints as in `run_trial`.
+    The result has its accuracy beside the looked-up one. Checkpoints as in `run_trial`.
     """
     watch = watch or Watch()
     meter = Meter(torch.device(device))
@@ -150,10 +150,10 @@ def rank_again(
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
 ) -> Outcome:
-    """Rank with the stored weights of a run of this trial what the configuration asks now.
+    """Make the ranking that the configuration requests now, with the stored weights of a run of this trial.
 
-    `known` are predictions that the same weights gave on the same images, by architecture number; `weights`
-    is asked only when that is not all.
+    `known` are predictions of the same weights on the same images, by architecture number; `weights` is
+    called only if some predictions are missing.
     """
     watch = watch or Watch()
     meter = Meter(torch.device(device))
@@ -171,9 +171,9 @@ def rank_again(
 
 
 def run_reference(config: RunConfig, reference: str, device: torch.device | str = "cpu") -> Outcome:
-    """The same judgement of a predictor that trained nothing: one of `REFERENCES`."""
+    """Judge a predictor without training in the same way: one of `REFERENCES`."""
     if reference not in REFERENCES:
-        raise InvalidConfiguration(f"no reference {reference!r}; there are {', '.join(REFERENCES)}")
+        raise InvalidConfiguration(f"no reference is named {reference!r}. Known: {', '.join(REFERENCES)}")
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
     supernets = build_supernets(config, dataset, meter.device)
@@ -219,7 +219,7 @@ def _result(config: RunConfig, predictions: Predictions, supernets: Supernets, b
 
 
 def _fairness(judgement: Judgement) -> dict[str, float | None]:
-    """CB and C³, where they were asked for."""
+    """CB and C³, if requested."""
     if judgement.neutral_complexity_bias is None:
         return {}
     names = ("complexity_bias", "neutral_complexity_bias", "complexity_convergence")
@@ -238,5 +238,5 @@ _UNRANKED = {
 
 
 def _diverged(error: Diverged) -> dict[str, Any]:
-    """The result of a run that has none. The loss is text, for it is no number."""
+    """The result of a run that diverged. The loss is text, because it is not a finite number."""
     return _UNRANKED | {"diverged": {"step": error.step, "loss": str(error.loss)}}

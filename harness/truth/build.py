@@ -1,9 +1,9 @@
 """Builds a table of ground truth: trains every class of equal networks of a space, on all cores.
 
 The work is cut into pieces of a few classes. Each finished piece is one small file, written atomically,
-so any interruption costs at most the pieces under way; the next call goes on with what is missing.
-Pieces carry the plan they belong to: those of another plan are refused, never mixed. Every row is a
-function of the plan alone, whatever the order and the number of workers.
+so an interruption costs at most the unfinished pieces; the next call continues with the missing ones.
+Pieces contain the plan they belong to: those of another plan are refused, never mixed. Every row is a
+function of the plan alone, independent of the order and the number of workers.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def piece_file(work: Path, piece: int) -> Path:
 
 
 def read_piece(work: Path, piece: int, plan: Plan, numbers: list[int]) -> list[list[Any]] | None:
-    """The rows of a finished piece, or None when it is not there.
+    """The rows of a finished piece, or None if it is missing.
 
     Raises `DataError` when it is damaged, of another plan, or not about the classes `numbers`.
     """
@@ -105,17 +105,17 @@ def read_piece(work: Path, piece: int, plan: Plan, numbers: list[int]) -> list[l
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: not a piece of a table ({error}); delete it to have it made again") from error
+        raise DataError(f"{path}: not a piece of a table ({error}); delete it to rebuild it") from error
     if theirs != plan.json():
-        raise DataError(f"{path}: belongs to another plan; give this build a folder of its own (--work)")
+        raise DataError(f"{path}: belongs to another plan; give this build its own folder (--work)")
     if classes != numbers:
-        raise DataError(f"{path}: holds other classes than planned; delete it to have it made again")
+        raise DataError(f"{path}: holds other classes than planned; delete it to rebuild it")
     found: list[list[Any]] = rows
     return found
 
 
 def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], work: str) -> tuple[int, int]:
-    """Train and store one piece; runs in a worker process. Gives the piece and its number of classes."""
+    """Train and store one piece; runs in a worker process. Returns the piece and its number of classes."""
     import torch
 
     torch.set_num_threads(1)
@@ -133,7 +133,7 @@ def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], wo
 
 
 def end_with_parent() -> None:
-    """In a worker: end at once when the process that started it is gone, however it went."""
+    """In a worker: exit at once when the parent process ends, for any reason."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -145,7 +145,7 @@ def end_with_parent() -> None:
 
 
 def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
-    """Make all missing pieces with `jobs` processes; yields (classes done, classes in all) as they finish."""
+    """Make all missing pieces with `jobs` processes; yields (classes done, total classes) as they finish."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from multiprocessing import get_context
 
@@ -170,12 +170,12 @@ def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
             finished += future.result()[1]
             yield finished, total
     finally:
-        # On an interruption the workers are not waited for: what they had under way is made again.
+        # On an interruption, do not wait for the workers: their unfinished pieces are made again.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def assemble(plan: Plan, work: Path) -> Table:
-    """The table, when all its pieces are there."""
+    """The table, from all its pieces. Raises `DataError` if one is missing."""
     space = SPACES.get(plan.space)()
     dataset = DATASETS.get(plan.dataset)()
     rows: list[list[Any]] = []
@@ -211,7 +211,7 @@ def command(plan: Plan) -> str:
 
 
 def environment() -> dict[str, str]:
-    """What exact repetition depends on: the kind of CPU, and torch's version and instruction set."""
+    """What exact reproduction depends on: the kind of CPU, and torch's version and instruction set."""
     import torch
 
     return {

@@ -1,4 +1,4 @@
-"""What a reader should know of a table of ground truth: where it comes from and how far it can be trusted."""
+"""Description of a table of ground truth: where it comes from and how reliable it is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(name: str) -> Benchmark:
 
 
 def load_computed(name: str) -> TableBenchmark:
-    """The same, if it was computed by this harness."""
+    """The same for a benchmark that this harness computed. Raises `DataError` for others."""
     benchmark = load(name)
     if not isinstance(benchmark, TableBenchmark):
         raise DataError(f"benchmark {name!r} was not computed by this harness: there is nothing to retrain")
@@ -40,7 +40,7 @@ def describe(name: str, benchmark: Benchmark) -> list[tuple[str, str]]:
         return _computed(name, benchmark)
     if isinstance(benchmark, ImportedBenchmark):
         return _imported(name, benchmark)
-    raise DataError(f"benchmark {name!r} was neither computed nor imported by this harness: it says nothing of itself")
+    raise DataError(f"benchmark {name!r} was neither computed nor imported by this harness: it has no description")
 
 
 def _computed(name: str, benchmark: TableBenchmark) -> list[tuple[str, str]]:
@@ -57,10 +57,10 @@ def _computed(name: str, benchmark: TableBenchmark) -> list[tuple[str, str]]:
         ("data set", f"{made['dataset']} ({images})"),
         (
             "trained",
-            f"{recipe['epochs']} epochs, width {recipe['width']}, {recipe['depth']} cells a stage, "
+            f"{recipe['epochs']} epochs, width {recipe['width']}, {recipe['depth']} cells per stage, "
             f"batch {recipe['batch_size']}, learning rate {recipe['learning_rate']}",
         ),
-        ("seeds", f"{benchmark.table.seeds} a class, from seed {made['seed']}"),
+        ("seeds", f"{benchmark.table.seeds} per class, from seed {made['seed']}"),
         ("command", made["command"]),
         (
             "machines",

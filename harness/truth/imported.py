@@ -1,7 +1,7 @@
-"""An imported table: the accuracies that somebody else measured, of every architecture, per data set and split.
+"""An imported table: published accuracies of every architecture, per data set and split.
 
 One array of float64 percents per data set and split (`DATASET/SPLIT`), in the order of the space's
-numbers, exactly as the source gives them, and where they come from. Knows no source's format.
+numbers, exactly as the source gives them, and where they come from. Independent of source formats.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def benchmark_folder() -> Path:
 
 @dataclass(frozen=True)
 class AccuracyTable:
-    """What an import made."""
+    """The result of an import."""
 
     columns: Mapping[Key, Accuracies]
     provenance: Mapping[str, Any]
     """`space`, `kind`, `source` (the file's name), `sha256` (of the file), `version` and `reader` if known."""
 
     def write(self, path: Path) -> None:
-        """Write the file in one piece. Equal tables give equal bytes."""
+        """Write the file atomically. Equal tables give equal bytes."""
         arrays = {"/".join(key): values.astype("<f8") for key, values in sorted(self.columns.items())}
         write_arrays(path, arrays, self.provenance)
 
@@ -57,13 +57,13 @@ class AccuracyTable:
         for name, values in arrays.items():
             dataset, _, split = name.partition("/")
             if not split or values.dtype != np.float64 or values.ndim != 1:
-                raise DataError(f"{path}: no table of imported accuracies, it holds {name!r}; {IMPORT}")
+                raise DataError(f"{path}: not a table of imported accuracies: it holds {name!r}; {IMPORT}")
             columns[dataset, split] = values
         return cls(columns, provenance)
 
 
 class ImportedBenchmark(Benchmark):
-    """An imported table as ground truth. `judged_by`: data sets that another one's accuracies stand for."""
+    """An imported table as ground truth. `judged_by` maps a data set to the one whose accuracies it uses."""
 
     def __init__(
         self, name: str, space: Space, table: AccuracyTable, judged_by: Mapping[str, str] | None = None
@@ -95,7 +95,7 @@ class Importer:
     """How a published benchmark is imported from its files. Registered under the benchmark's name."""
 
     read: Callable[[Path, bool], AccuracyTable]
-    """The table in a file or folder; `True` trusts pickles with all that they ask for. Raises `DataError`."""
+    """The table in a file or folder; `True` allows pickles to run any code. Raises `DataError`."""
     file: Callable[[], Path]
     """Where the imported table is kept."""
     forms: str
@@ -104,7 +104,7 @@ class Importer:
 
 @dataclass(frozen=True)
 class Overview:
-    """What a benchmark's test accuracies on one data set look like."""
+    """Summary of a benchmark's test accuracies on one data set."""
 
     lowest: float
     highest: float
@@ -113,11 +113,11 @@ class Overview:
     selected: int
     """How many architectures the equal-width rule selects by these accuracies."""
     parameters_tau: dict[str, float]
-    """Kendall's τ of the number of parameters, by the data set whose accuracies select."""
+    """Kendall's τ of the number of parameters, by the data set whose accuracies select the architectures."""
 
 
 def overview(benchmark: Benchmark, dataset: str, bins: int = 400) -> Overview:
-    """The figures that tell at a glance whether a table is what it claims to be."""
+    """Key figures, to check whether a table is what it claims to be."""
     space = benchmark.space
     truth = benchmark.accuracies(dataset)
     parameters = np.array([space.complexity(architecture) for architecture in space], np.float64)

@@ -1,7 +1,7 @@
 """A source of accuracies as it was read, and the checks it must pass before it counts as ground truth.
 
-Readers of every format give a `Listing`; `validated` turns it into arrays in the order of the space's
-numbers. Every refusal names the file and the row or architecture. Knows no file format.
+Readers of every format return a `Listing`; `validated` turns it into arrays in the order of the space's
+numbers. Every error names the file and the row or architecture. Independent of file formats.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def validated(listing: Listing, space: Space) -> dict[Key, Accuracies]:
 
 
 def _numbers(listing: Listing, space: Space) -> list[int]:
-    """Each row's number in the space; all are there, each once."""
+    """Each row's number in the space; every number occurs exactly once."""
     seen: dict[int, int] = {}
     for row, text in enumerate(listing.architectures):
         try:
@@ -69,12 +69,12 @@ def _numbers(listing: Listing, space: Space) -> list[int]:
             raise DataError(f"{listing.path}: {listing.row(row)}: {error}") from error
         if number in seen:
             first = listing.row(seen[number])
-            raise DataError(f"{listing.path}: {listing.row(row)} is the architecture {text} again, after {first}")
+            raise DataError(f"{listing.path}: {listing.row(row)} repeats the architecture {text} of {first}")
         seen[number] = row
     if len(seen) < space.size:
         missing = next(number for number in range(space.size) if number not in seen)
         raise DataError(
-            f"{listing.path}: holds {len(seen):,} architectures, but {space.name} has {space.size:,}; missing is, for "
-            f"instance, {space.format(space.architecture(missing))}"
+            f"{listing.path}: holds {len(seen):,} architectures, but {space.name} has {space.size:,}; missing, for "
+            f"example: {space.format(space.architecture(missing))}"
         )
     return list(seen)

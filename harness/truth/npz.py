@@ -1,7 +1,7 @@
 """Tables of ground truth as files: arrays and their provenance in one compressed `.npz`, without pickles.
 
-The provenance is JSON text that says where the numbers come from, and their checksum. What the arrays
-mean is the business of whoever writes them.
+The provenance is JSON text that says where the numbers come from, and their checksum. The module that
+writes the arrays defines their meaning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def checksum(arrays: Arrays) -> str:
 
 
 def write_arrays(path: Path, arrays: Arrays, provenance: Mapping[str, Any]) -> None:
-    """Write the file in one piece: readers see the old one or the new one. Equal tables give equal bytes."""
+    """Write the file atomically: readers see the old one or the new one. Equal tables give equal bytes."""
     document = {**provenance, "format": FORMAT, "checksum": checksum(arrays)}
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.npz")
@@ -57,10 +57,10 @@ def read_arrays(path: Path, names: tuple[str, ...] | None, advice: str) -> tuple
             arrays = {name: stored[name] for name in names or stored.files if name != "provenance"}
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such table; {advice}") from error
-    except Exception as error:  # what numpy, zipfile and zlib raise on damaged bytes is of many kinds
+    except Exception as error:  # numpy, zipfile and zlib raise many kinds of errors on damaged bytes
         raise DataError(f"{path}: not a readable benchmark table ({error or type(error).__name__})") from error
     if not isinstance(provenance, dict) or not isinstance(provenance.get("format"), int):
-        raise DataError(f"{path}: not a benchmark table, it does not say its format")
+        raise DataError(f"{path}: not a benchmark table: its provenance has no format number")
     if provenance["format"] > FORMAT:
         raise DataError(f"{path}: made by a newer version (format {provenance['format']}, known: {FORMAT})")
     if checksum(arrays) != provenance.get("checksum"):

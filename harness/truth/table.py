@@ -27,7 +27,7 @@ Counts = npt.NDArray[np.uint16]
 
 @dataclass(frozen=True)
 class Table:
-    """What a build made. Rows are sorted by class number."""
+    """A computed table. Rows are sorted by class number."""
 
     classes: npt.NDArray[np.int32]
     valid: Counts
@@ -45,7 +45,7 @@ class Table:
         return checksum(self.arrays())
 
     def write(self, path: Path) -> None:
-        """Write the file in one piece: readers see the old one or the new one."""
+        """Write the file atomically: readers see the old one or the new one."""
         write_arrays(path, self.arrays(), self.provenance)
 
     @classmethod
@@ -120,7 +120,7 @@ class Reliability:
 
 
 def reliability(benchmark: TableBenchmark, bins: int = 400) -> Reliability:
-    """What the table's own seeds say about it (test split)."""
+    """The reliability of the table, estimated from its own seeds (test split)."""
     from itertools import combinations
 
     dataset = benchmark.datasets[0]
@@ -132,7 +132,7 @@ def reliability(benchmark: TableBenchmark, bins: int = 400) -> Reliability:
     halves = [
         (sorted(half), sorted(everyone - set(half)))
         for half in combinations(range(count), count // 2)
-        # An even number of seeds has each division twice, once from either side.
+        # With an even number of seeds, each division occurs twice, once from either side.
         if half and (count % 2 or 0 in half)
     ]
 

@@ -1,4 +1,4 @@
-"""Trains rows of a computed table again and says whether they come out as stored."""
+"""Retrains rows of a computed table and compares them with the stored ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.truth.table import Table
 
 @dataclass(frozen=True)
 class VerifiedRow:
-    """One class: correct answers on the test images, stored and trained again."""
+    """One class: correct answers on the test images, stored and retrained."""
 
     number: int
     stored: list[int]
@@ -31,12 +31,12 @@ class VerifiedRow:
 
 
 def table_plan(table: Table) -> Plan:
-    """The plan that a table says it was made by."""
+    """The plan that a table was made by, from its provenance."""
     return Plan.from_json({key: table.provenance[key] for key in Plan.__dataclass_fields__})
 
 
 def verify_rows(table: Table, sample: int, seed: int, jobs: int) -> Iterator[VerifiedRow]:
-    """Retrain `sample` random rows, in `jobs` processes; yields them as they come."""
+    """Retrain `sample` random rows, in `jobs` processes; yields them one by one."""
     plan = table_plan(table)
     if (present := DATASETS.get(plan.dataset)().checksum()) != plan.data_checksum:
         raise DataError(
@@ -65,7 +65,7 @@ def verify_rows(table: Table, sample: int, seed: int, jobs: int) -> Iterator[Ver
 
 @contextmanager
 def _workers(jobs: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` over that many processes; one job needs no process but this."""
+    """A `map` over that many processes; one job runs in this process."""
     if jobs == 1:
         yield map
         return

@@ -1,6 +1,6 @@
-"""A study's runs against the paper: ours, the paper's and the difference; and what becomes of the paper's statements.
+"""Compares a study's runs with the paper: both values and their difference, and verdicts on the paper's statements.
 
-Everything is given as grids of text with the scale above them, so that a small run can never pass for the
+The result is grids of text with the scale above them, so that a small run cannot be mistaken for the
 paper's. Knows no particular study.
 """
 
@@ -36,7 +36,7 @@ def build(
     overrides: Mapping[str, Any] | None = None,
     where: str | None = None,
 ) -> list[Grid]:
-    """The numbers beside the paper's, and the statements judged: none of them for a study that is not the paper's.
+    """Numbers beside the paper's, and judged statements; an empty list for a study that is not in the paper.
 
     See `evidence.find` for what the arguments mean. Raises `InvalidConfiguration`.
     """
@@ -52,14 +52,14 @@ def build(
 
 
 def beside_the_paper(study: Study, table: Table) -> Grid:
-    """One line for each row, metric and data set that this store or the paper has a value for."""
+    """One line for each row, metric and data set for which this store or the paper has a value."""
     rows = []
     for row in (row for block in table.blocks for row in block if row.name is None):
         for column, value in zip(table.columns, row.values, strict=True):
             number = quoted(study.name, study.rows[row.number].labels, column.metric, beside(column.dataset))
             if number is not None or value.measurements:
                 labels = [label_text(label) for label in row.labels]
-                rows.append((*labels, column.dataset, column.label, *_trials(row, column, value, number)))
+                rows.append((*labels, column.dataset, column.label, *_beside(row, column, value, number)))
     foreign = [name for name in dict.fromkeys(column.dataset for column in table.columns) if beside(name) != name]
     heading = "Paper"
     notes = []
@@ -118,7 +118,7 @@ def statements_judged(study: Study, table: Table, judgements: Sequence[Judgement
 
 
 def _chance(judgements: Sequence[Judgement]) -> list[str]:
-    """What few seeds are worth: their interval spans all of them, so that it decides whenever their signs agree."""
+    """A note on few seeds: their interval spans all of them, so it decides whenever their signs agree."""
     decided = [len(one.seeds) for one in judgements if one.interval is not None]
     if not decided or min(decided) > 3:
         return ["Each line stands for itself: among many, some are decided by chance."]
@@ -130,7 +130,7 @@ def _chance(judgements: Sequence[Judgement]) -> list[str]:
 
 
 def _neutral(study: Study, judgements: Sequence[Judgement]) -> list[str]:
-    """Where ours and the paper's effects are not measured from the same point."""
+    """A note for columns where our effects and the paper's have different neutral values."""
     lines = {}
     for statement in (one.statement for one in judgements if one.statement.reference is not None):
         column = column_of(study, statement.metric)
@@ -143,7 +143,7 @@ def _neutral(study: Study, judgements: Sequence[Judgement]) -> list[str]:
 
 
 def _other_data(study: Study, judgements: Sequence[Judgement]) -> list[str]:
-    """What a reader must know where the paper does not have the data set."""
+    """Notes for data sets that the paper does not have."""
     foreign = dict.fromkeys(one.dataset for one in judgements if beside(one.dataset) != one.dataset)
     if not foreign:
         return []
@@ -153,8 +153,8 @@ def _other_data(study: Study, judgements: Sequence[Judgement]) -> list[str]:
     return lines
 
 
-def _trials(row: TableRow, column: ValueColumn, value: Value, number: Number | None) -> tuple[str, str, str, str]:
-    """Ours, how many seeds are behind it, the paper's, and by how much ours is higher."""
+def _beside(row: TableRow, column: ValueColumn, value: Value, number: Number | None) -> tuple[str, str, str, str]:
+    """Our value, the number of seeds behind it, the paper's value, and our value minus the paper's."""
     paper = DASH if number is None else _with_deviation(number.mean, number.deviation or "")
     if row.source == "paper" or not value.numbers:
         asked = len(value.measurements) if row.source == "runs" else 0
@@ -197,7 +197,7 @@ def _judged(study: Study, one: Judgement) -> tuple[str, ...]:
 
 
 def _numbers(numbers: Sequence[float], digits: int | None) -> list[str]:
-    """With signs and alike many digits: the column's, or as many more as keep what decides from reading as 0."""
+    """Signed, with the same number of digits: the column's, or more until no nonzero number reads as 0."""
     if digits is None:
         return [_signed(f"{number:.3g}") for number in numbers]
     enough = next((more for more in range(6) if all(round(n, digits + more) or not n for n in numbers)), 6)
@@ -205,7 +205,7 @@ def _numbers(numbers: Sequence[float], digits: int | None) -> list[str]:
 
 
 def _compared(pair: Pair) -> str:
-    """The rows in words: what they share once, then where they differ."""
+    """The rows in words: first the shared labels, then the different ones."""
     every = [_named(term) for side in pair.sides for term in side.terms]
     shared = [name for name in every[0] if all(labels[name] == every[0][name] for labels in every)]
     common = ", ".join(_words(every[0], [name for name in shared if name != METRIC]))
@@ -214,7 +214,7 @@ def _compared(pair: Pair) -> str:
 
 
 def _named(term: Term) -> dict[str, str | bool]:
-    """A row's labels, and its metric among them: it may be where two sides differ."""
+    """A row's labels and its metric, since two sides may differ only in the metric."""
     return {**term.labels, METRIC: term.metric}
 
 

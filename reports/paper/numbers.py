@@ -1,8 +1,8 @@
-"""The paper's own numbers, digit for digit: every table of it as a data file in `paper/`, and how to ask for one.
+"""The paper's own numbers, digit for digit: each of its tables as a data file in `paper/tables/`, and their look-up.
 
-Numbers are kept as the text that is printed: "0.81" is not "0.810". Nothing here is measured and nothing
-computed. Labels, metrics and data sets are called as the studies call them, so that a row of a study finds
-the paper's beside it; what the paper prints wrong is kept, with a remark.
+Numbers are kept as printed text: "0.81" is not "0.810". Nothing here is measured or computed. Labels, metrics
+and data sets have the same names as in the studies, so that each row of a study finds the paper's row. Errors
+in the paper's tables are kept, with a remark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.errors import DataError
 
 FOLDER = Path(__file__).with_name("tables")
 FALLBACK = "cifar10"
-"""The paper's data set that stands beside one that it does not have."""
+"""The paper's data set that is shown beside a data set that the paper does not have."""
 
 _Place = tuple[str, frozenset[tuple[str, str | bool]], str, str | None]
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
@@ -33,7 +33,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Number:
-    """A number as the paper prints it. The deviation is that over three runs; None where none is printed."""
+    """A number as the paper prints it. The deviation is over three runs; None if none is printed."""
 
     mean: str
     deviation: str | None
@@ -44,7 +44,7 @@ class Number:
 
 @dataclass(frozen=True)
 class PaperColumn:
-    """One metric on one data set, and its printed heading. The unit is the one that the numbers are in."""
+    """One metric on one data set, and its printed heading. `unit` is the unit of the numbers."""
 
     metric: str
     dataset: str | None
@@ -54,7 +54,7 @@ class PaperColumn:
 
 @dataclass(frozen=True)
 class PaperRow:
-    """The labels, as the study's row has them, and a number a column; None where the paper prints a dash."""
+    """The labels, as in the study's row, and one number per column; None where the paper prints a dash."""
 
     labels: Mapping[str, str | bool]
     values: tuple[Number | None, ...]
@@ -62,7 +62,7 @@ class PaperRow:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of the paper. `label` is its LaTeX label, `study` the one that rebuilds it, if any does."""
+    """A table of the paper. `label` is its LaTeX label, `study` the study that reproduces it, if any."""
 
     name: str
     label: str
@@ -74,27 +74,27 @@ class PaperTable:
 
 @lru_cache(maxsize=1)
 def tables() -> tuple[PaperTable, ...]:
-    """Every table of the paper, in its order. Raises `DataError` when a file is not what it should be."""
+    """Every table of the paper, in order. Raises `DataError` if a file is malformed."""
     return load(FOLDER)
 
 
 def quoted(study: str, labels: Mapping[str, str | bool], metric: str, dataset: str | None) -> Number | None:
-    """What the paper prints for that row of the study; None if it prints nothing.
+    """The paper's number for a row of the study; None if it prints none.
 
-    The data set must be one of the paper's (`beside` says which stands for another). Where two tables of the
+    The data set must be one of the paper's (`beside` gives it for other data sets). If two tables of the
     paper print the same row, the first is quoted.
     """
     return _index().get((study, frozenset(labels.items()), metric, dataset))
 
 
 def beside(dataset: str) -> str:
-    """The paper's data set whose numbers stand beside those of `dataset`: itself, or else CIFAR-10."""
+    """The paper's data set that is shown beside `dataset`: the same one, or else CIFAR-10."""
     return dataset if dataset in datasets() else FALLBACK
 
 
 @lru_cache(maxsize=1)
 def datasets() -> frozenset[str]:
-    """The data sets of the tables that studies rebuild."""
+    """The data sets of the tables that studies reproduce."""
     return frozenset(column.dataset for table in tables() if table.study for column in table.columns if column.dataset)
 
 
@@ -102,7 +102,7 @@ def load(folder: Path) -> tuple[PaperTable, ...]:
     """The tables of a folder, in the order of their names. Raises `DataError`."""
     files = sorted(folder.glob("table_*.json"))
     if not files:
-        raise DataError(f"no tables of the paper in {folder}; they are part of the installation: install it again")
+        raise DataError(f"no tables of the paper in {folder}; they are part of the package: reinstall it")
     found = tuple(_table(file) for file in files)
     _by_place(found)
     return found
@@ -136,16 +136,16 @@ def _table(file: Path) -> PaperTable:
     document = checked(f"{file}", read_json(file), _FIELDS["table"])
     name = document["table"]
     if file.stem != name.replace("Table ", "table_"):
-        raise DataError(f"{file}: it says that it is {name!r}")
+        raise DataError(f"{file}: the file name does not match its table {name!r}")
     columns = tuple(
         PaperColumn(**checked(f"{file}: column {number}", column, _FIELDS["column"]))
         for number, column in enumerate(document["columns"], 1)
     )
     if len({(column.metric, column.dataset) for column in columns}) < len(columns):
-        raise DataError(f"{file}: two columns have one metric and data set")
+        raise DataError(f"{file}: two columns have the same metric and data set")
     rows = tuple(_row(f"{file}: row {number}", row, name, columns) for number, row in enumerate(document["rows"], 1))
     if len({tuple(row.labels) for row in rows}) != 1:
-        raise DataError(f"{file}: every row needs the same labels, and there must be one")
+        raise DataError(f"{file}: there must be at least one row, and every row needs the same labels")
     if len({frozenset(row.labels.items()) for row in rows}) < len(rows):
         raise DataError(f"{file}: two rows have the same labels")
     return PaperTable(name, document["label"], document["study"], document["remark"], columns, rows)
@@ -154,7 +154,7 @@ def _table(file: Path) -> PaperTable:
 def _row(place: str, row: Any, table: str, columns: tuple[PaperColumn, ...]) -> PaperRow:
     checked(place, row, _FIELDS["row"])
     if not all(isinstance(label, str | bool) for label in row["labels"].values()):
-        raise DataError(f"{place}: labels are texts, or true and false, not {row['labels']}")
+        raise DataError(f"{place}: labels must be text, true or false, not {row['labels']}")
     if len(row["values"]) != len(columns):
         raise DataError(f"{place}: {len(row['values'])} values for {len(columns)} columns")
     values = [None if value is None else _number(f"{place}: {value}", value, table) for value in row["values"]]
@@ -165,14 +165,14 @@ def _number(place: str, value: Any, table: str) -> Number:
     checked(place, value, _FIELDS["value"])
     for text in (value["mean"], value["deviation"]):
         if text is not None and not _NUMBER.fullmatch(text):
-            raise DataError(f"{place}: {text!r} is not a number as it is printed")
+            raise DataError(f"{place}: {text!r} is not a number in print, such as 0.81")
     return Number(**value, table=table)
 
 
 def _by_place(found: tuple[PaperTable, ...]) -> dict[_Place, Number]:
-    """The numbers of the tables that studies rebuild.
+    """The numbers of the tables that studies reproduce.
 
-    Two tables of one study must not say different things of one row: a quotation would depend on their order.
+    Two tables of one study must agree on every row, since a quotation would otherwise depend on their order.
     """
     places: dict[_Place, Number] = {}
     for table in found:

@@ -1,7 +1,7 @@
-"""What the paper statements of its results, as data that can be tested: `paper/statements.json`, and its types.
+"""What the paper states about its results, as data that can be tested: `paper/statements.json`, and its types.
 
-A statement names rows of a study by their labels and says how a metric of theirs should compare. What the paper's
-own numbers say of it is computed here; what a store says of it is for `statements`.
+A statement names rows of a study by their labels and says how a metric of these rows should compare. What
+the paper's own numbers say about it is computed here; what a store's runs say is computed in `verdicts`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KINDS = {
     "gain_at_most": "the first exceeds the second by at most so much",
     "more_spread": "the first varies more over seeds than the second",
 }
-"""How rows are compared. An effect above 0 speaks for the statement, whatever its kind."""
+"""How rows are compared. For every kind, an effect above 0 supports the statement."""
 
 FIGURES = ("1(a)", "2(a)", "2(b)", "2(c)", "2(d)", "5(a)", "5(b)", "A", "B")
 """The figures of the paper that show measurements, as the paper numbers them."""
@@ -60,7 +60,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Side:
-    """What is compared: a row's value, or by how much it exceeds another's."""
+    """One side of a comparison: a row's value, or by how much it exceeds another row's."""
 
     term: Term
     less: Term | None = None
@@ -72,7 +72,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sides; the second is None where one alone is compared with the neutral value."""
+    """Two sides; the second is None if the first is compared with the neutral value."""
 
     first: Side
     second: Side | None
@@ -95,16 +95,16 @@ class Statement:
     metric: str
     pairs: tuple[Pair, ...]
     bound: float | None
-    """Of a factor or a gain."""
+    """Upper limit of a factor or a gain."""
     reference: float | None
-    """What the paper takes for neutral; a study's column that knows better comes first."""
+    """The paper's neutral value; the reference of a study's column takes precedence."""
     reading: str
     """Where the paper gives no number ("negligible"): what we take it to mean."""
 
 
 @lru_cache(maxsize=1)
 def statements() -> tuple[Statement, ...]:
-    """Every statement. Raises `DataError` when the file is not what it should be."""
+    """Every statement. Raises `DataError` if the file is malformed."""
     return load(FILE)
 
 
@@ -121,7 +121,7 @@ def load(file: Path) -> tuple[Statement, ...]:
 
 
 def effect_of(kind: str, first: float, second: float, bound: float, neutral: tuple[float, float]) -> float:
-    """By how much the statement holds; `neutral` is what each side is near to. Not for what varies over seeds."""
+    """By how much the statement holds; `neutral` is the neutral value of each side. Not for kind "more_spread"."""
     effects = {
         "higher": first - second,
         "lower": second - first,
@@ -131,12 +131,12 @@ def effect_of(kind: str, first: float, second: float, bound: float, neutral: tup
         "factor_at_most": bound - first / second if second else -math.inf if first else bound,
         "gain_at_most": bound - (first - second),
     }
-    # Rounded: 0.52 and 0.48 are equally far from 0.5, whatever binary fractions say.
+    # Rounded: 0.52 and 0.48 are equally far from 0.5, despite binary rounding.
     return round(effects[kind], 12)
 
 
 def printed_effect(statement: Statement, pair: Pair, dataset: str) -> float | None:
-    """The effect by the paper's own numbers on one of its data sets; None where it prints not all of them."""
+    """The effect by the paper's own numbers on one of its data sets; None if it does not print all of them."""
     numbers = [[_printed(statement, term, dataset) for term in side.terms] for side in pair.sides]
     if any(number is None for side in numbers for number in side):
         return None
@@ -151,7 +151,7 @@ def printed_effect(statement: Statement, pair: Pair, dataset: str) -> float | No
 
 def _printed(statement: Statement, term: Term, dataset: str) -> Number | None:
     for table in tables():
-        # A figure prints no numbers; those of its study's tables are the same runs.
+        # A figure prints no numbers; the tables of its study show the same runs.
         if table.name == statement.where or (statement.study and table.study == statement.study):
             for row in table.rows:
                 if dict(row.labels) == dict(term.labels):
@@ -175,12 +175,12 @@ def _statement(place: str, document: Any) -> Statement:
     if (document["reference"] is None) == (kind in _REFERRED):
         raise DataError(f"{place}: kinds {', '.join(_REFERRED)}, and no others, need a reference")
     if document["bound"] is not None and not document["reading"]:
-        raise DataError(f"{place}: a bound is our reading of the paper's words; say so")
+        raise DataError(f"{place}: a bound is our reading of the paper's words; explain it in `reading`")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", document["id"]):
-        raise DataError(f"{place}: an id is words in small letters with hyphens between them")
+        raise DataError(f"{place}: an id must be lower-case words joined by hyphens")
     pairs = tuple(_pairs(place, document))
     if not pairs:
-        raise DataError(f"{place}: it compares nothing")
+        raise DataError(f"{place}: it has no pairs to compare")
     names = ("id", "where", "study", "text", "kind", "metric", "bound", "reference", "reading")
     return Statement(pairs=pairs, **{name: document[name] for name in names})
 
@@ -189,7 +189,7 @@ def _pairs(place: str, document: Mapping[str, Any]) -> Iterator[Pair]:
     """The pairs for every combination of the labels under `each`."""
     each = document["each"]
     if not all(isinstance(labels, list) for labels in each.values()):
-        raise DataError(f"{place}: under `each` stand lists of labels")
+        raise DataError(f"{place}: `each` must hold lists of labels")
     for labels in product(*each.values()):
         common = dict(zip(each, labels, strict=True))
         for pair in document["pairs"]:
@@ -207,7 +207,7 @@ def _side(place: str, side: Any, common: Mapping[str, str | bool], metric: str) 
 
 def _term(place: str, term: Any, common: Mapping[str, str | bool], metric: str) -> Term:
     if not isinstance(term, dict) or not all(isinstance(label, str | bool) for label in term.values()):
-        raise DataError(f"{place}: {term!r} is not the labels of a row, nor two of them")
-    # A row's own metric stands among its labels, under a name that no label has.
+        raise DataError(f"{place}: {term!r} is neither the labels of a row nor a list of two such labels")
+    # A row's own metric is given with its labels, under a name that no label has.
     own = {**common, **term}
     return Term({name: label for name, label in own.items() if name != "@metric"}, str(own.get("@metric", metric)))

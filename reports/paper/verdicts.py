@@ -1,7 +1,7 @@
-"""Whether a store's runs support what the paper statements. Knows the kinds of statements and no particular one.
+"""Whether a store's runs support the paper's statements. Knows the kinds of statements and no particular one.
 
-Rows are compared seed by seed: two rows under one seed saw the same data and initial weights. The interval is
-that of the mean over resampled seeds; where it lies wholly on one side of 0 the statement is decided. A single
+Rows are compared per seed: two rows under one seed saw the same data and initial weights. The interval is
+that of the mean over resampled seeds; if it is entirely on one side of 0, the statement is decided. A single
 seed decides nothing, however large its effect.
 """
 
@@ -25,20 +25,20 @@ from .statements import Pair, Side, Statement, Term, effect_of, printed_effect, 
 
 SUPPORTED, CONTRADICTED, UNDECIDED, NO_DATA = VERDICTS = ("supported", "contradicted", "undecided", "no data")
 FEWEST = 2
-"""Common seeds below which nothing is decided."""
+"""Minimum number of common seeds for a decision."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the runs say of a statement, for one pair of rows on one data set."""
+    """The verdict of the runs on a statement, for one pair of rows on one data set."""
 
     statement: Statement
     pair: Pair
     dataset: str
     seeds: tuple[int, ...]
-    """Those that every row concerned has a value for."""
+    """The seeds for which every row involved has a value."""
     effect: float | None
-    """The mean over these seeds; above 0 it speaks for the statement. None without any."""
+    """The mean over these seeds; above 0 it supports the statement. None without seeds."""
     interval: tuple[float, float] | None
     verdict: str
     printed: float | None
@@ -47,7 +47,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Series:
-    """A side's values by seed, each with the neutral value that holds there; quoted ones hold for any seed."""
+    """A side's values by seed, each with its neutral value; a quoted value holds for every seed."""
 
     values: Mapping[int, tuple[float, float]]
     constant: float | None = None
@@ -57,10 +57,10 @@ class _Series:
 
 
 def judge(study: Study, preset: Preset, found: Sequence[Evidence]) -> list[Judgement]:
-    """Every statement about the study, pair by pair, on each data set of the preset, from the evidence that counts.
+    """Judge every statement about the study for each pair and each data set of the preset, from the counted evidence.
 
-    What a study shows for one data set only is judged there only. Rows that the study does not have make no
-    judgement: a study may be changed, or not yet be all that the paper has.
+    A metric that the study shows for one data set only is judged there only. Pairs with rows that the study
+    does not have are skipped: a study may be changed, or may not yet have all rows of the paper.
     """
     judgements = []
     for statement in statements():
@@ -74,7 +74,7 @@ def judge(study: Study, preset: Preset, found: Sequence[Evidence]) -> list[Judge
 
 
 def column_of(study: Study, metric: str) -> Column | None:
-    """The study's column for a metric, if it shows it."""
+    """The study's column for a metric, if there is one."""
     return next((column for column in study.columns if column.metric == metric), None)
 
 
@@ -136,9 +136,9 @@ def _side(study: Study, statement: Statement, side: Side, dataset: str, found: S
 
 def _series(study: Study, statement: Statement, term: Term, dataset: str, found: Sequence[Evidence]) -> _Series:
     row = _row(study, term)
-    assert row is not None  # `_is_asked` has seen to it
+    assert row is not None  # checked by `_is_asked`
     if row.source == "paper":
-        # Beside another data set the paper's value would compare what cannot be compared.
+        # The paper's value on another data set cannot be compared.
         number = quoted(study.name, row.labels, term.metric, dataset) if dataset in datasets() else None
         return _Series({}) if number is None else _Series({}, float(number.mean))
     return _Series(dict(_measured(study, statement, row, term.metric, dataset, found)))
@@ -147,7 +147,7 @@ def _series(study: Study, statement: Statement, term: Term, dataset: str, found:
 def _measured(
     study: Study, statement: Statement, row: Row, metric: str, dataset: str, found: Sequence[Evidence]
 ) -> Iterator[tuple[int, tuple[float, float]]]:
-    """By seed, the row's value in its column's unit, and what is neutral there."""
+    """By seed, the row's value in its column's unit, and the neutral value."""
     column = column_of(study, metric)
     scale = column.scale if column else 1.0
     number = study.rows.index(row)
@@ -160,7 +160,7 @@ def _measured(
 
 
 def _neutral(statement: Statement, column: Column | None, one: Evidence) -> float | None:
-    """What the statement's metric is near to when nothing is there to be seen: by the column, or else by the paper."""
+    """The value of the statement's metric without any effect: from the column, or else from the paper."""
     if statement.reference is None:
         return math.nan
     if column is None or column.reference is None:

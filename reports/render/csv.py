@@ -18,13 +18,13 @@ Cell = str | int | float | None
 
 
 def render(tables: Sequence[Table]) -> str:
-    """All tables in one; label columns that a table does not have are empty."""
+    """All tables in one file; label columns that a table does not have are empty."""
     header, rows = records(tables)
     return _written(header, ([_text(cell) for cell in row] for row in rows))
 
 
 def render_grids(grids: Sequence[Grid]) -> str:
-    """All grids in one; columns that a grid does not have are empty."""
+    """All grids in one file; columns that a grid does not have are empty."""
     headings = list(dict.fromkeys(heading for grid in grids for heading in grid.headings))
     rows = []
     for grid in grids:
@@ -35,7 +35,7 @@ def render_grids(grids: Sequence[Grid]) -> str:
 
 
 def records(tables: Sequence[Table]) -> tuple[list[str], list[list[Cell]]]:
-    """Headings, and under them every measurement of every table."""
+    """The headings, and one record per measurement of every table."""
     labels = list(dict.fromkeys(label for table in tables for label in table.labels))
     fixed = ["dataset", "column", "metric", "seed", "value", "deviation", "state", "run_id"]
     rows: list[list[Cell]] = []
@@ -45,7 +45,7 @@ def records(tables: Sequence[Table]) -> tuple[list[str], list[list[Cell]]]:
             start: list[Cell] = [table.study, table.preset, row.number, row.source, row.name or ""]
             start += [_label(own.get(name)) for name in labels]
             for column, value in zip(table.columns, row.values, strict=True):
-                # Only of what is quoted: that of measurements follows from them.
+                # Quoted values only: the deviation of measurements follows from them.
                 quoted = value.quotation.deviation if value.quotation else ""
                 for one in value.measurements:
                     place: list[Cell] = [column.dataset, column.label, column.metric, one.seed, one.value]

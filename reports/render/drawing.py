@@ -1,7 +1,7 @@
 """Figures as SVG and PDF, by matplotlib. The same figure gives the same bytes. Knows no study.
 
 Colours are those of Okabe and Ito, which colour-blind readers can tell apart; line styles, markers and
-hatches differ too. Letters are drawn as paths in SVG: every reader sees the same figure, whatever fonts it has.
+hatches differ too. Text in SVG is drawn as paths, so that a figure looks the same with any installed fonts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def draw(figure: FigureValue, form: str) -> bytes:
 
 @contextmanager
 def _style(salt: str) -> Iterator[None]:
-    """Our own settings over matplotlib's defaults, whatever the reader has set."""
+    """Our own settings over matplotlib's defaults; the user's settings are ignored."""
     import matplotlib
 
     with matplotlib.rc_context():
@@ -75,13 +75,13 @@ def _compose(figure: FigureValue) -> Figure:
     if count == 4:
         columns = 2
     rows = -(-count // columns)
-    # Where all panels have the same legend, it stands there once.
+    # A legend that all panels share is drawn once.
     shared = count > 1 and len({tuple(_labels(panel)) for panel in figure.panels}) == 1
     canvas = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows + 0.4), layout="constrained")
     places = canvas.subplots(rows, columns, squeeze=False).flat
     for place in places[count:]:
         place.set_axis_off()
-    # One colour an operation in all drawings of the figure.
+    # One colour per operation in all drawings of the figure.
     edges = [edge for panel in figure.panels if isinstance(panel, GraphPanel) for edge in panel.wiring.edges]
     operations = sorted({operation for _, _, operation in edges})
     colours = {operation: COLOURS[number % len(COLOURS)] for number, operation in enumerate(operations)}
@@ -98,7 +98,7 @@ def _compose(figure: FigureValue) -> Figure:
 
 
 def _ncols(labels: Sequence[str], columns: int) -> int:
-    """As many legend entries side by side as fit under so many panels."""
+    """The number of legend entries that fit side by side under this many panels."""
     longest = max(map(len, labels)) + 6
     return max(1, min(len(labels), 52 * columns // longest))
 
@@ -149,12 +149,12 @@ def _draw_lines(axes: Axes, panel: LinePanel) -> bool:
     elif all(step == int(step) for curve in panel.curves for step in curve.x):
         from matplotlib.ticker import MaxNLocator
 
-        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))  # there is no epoch one and a half
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))  # epochs are whole numbers
     return not panel.curves
 
 
 def _log_axis(axes: Axes, numbers: Sequence[float]) -> None:
-    """A logarithmic axis. Within one power of ten the usual ticks would be none, or one upon the other."""
+    """A logarithmic axis. Within one power of ten the usual ticks would be missing or overlap."""
     from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 
     if not numbers or min(numbers) <= 0:

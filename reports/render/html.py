@@ -1,7 +1,7 @@
-"""A report as one self-contained HTML page: tables that can be sorted, figures, and what is behind every value.
+"""A report as one self-contained HTML page: sortable tables, figures, and the runs behind every value.
 
-Nothing is loaded from anywhere: style, script, figures and the runs' records are all inside. The same report
-gives the same bytes. What the page looks like is in `page/`.
+Nothing is loaded from elsewhere: style, script, figures and the runs' records are all inside. The same report
+gives the same bytes. The page's templates are in `page/`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SUFFIX = "html"
 FOLDER = Path(__file__).with_name("page")
 MISSING = "—"
 LONG = 32
-"""Letters from which on a grid's cell is broken into lines."""
+"""Columns of a grid with more characters than this are broken into lines."""
 
 
 def page(sections: Sequence[Section], store: Store, files: bool = False) -> str:
-    """The whole page. `files` says that every figure also lies beside it, as SVG and PDF."""
+    """The whole page. `files` says that every figure is also stored next to it, as SVG and PDF."""
     places: list[dict[str, Any]] = []
     shown = [
         {
@@ -85,7 +85,7 @@ def _part(macro: str, shown: dict[str, Any]) -> str:
 
 
 def _table(table: Table, places: list[dict[str, Any]]) -> dict[str, Any]:
-    """A table as the template takes it; its places are added to those of the page."""
+    """A table as the template expects it; adds its places to those of the page."""
     above = []
     if table.several:
         for (dataset, once), columns in groupby(table.columns, lambda column: (column.dataset, column.once)):
@@ -161,7 +161,7 @@ def _figure(figure: FigureValue, places: list[dict[str, Any]], files: bool) -> d
 
 
 def _grid(grid: Grid) -> dict[str, Any]:
-    """A grid as the template takes it. What stands first, and again in the next row, is shown once."""
+    """A grid as the template expects it. A first entry that is repeated in the next row is shown once."""
     kinds = [
         "number" if numeric else "words long" if max([0, *(len(row[place]) for row in grid.rows)]) > LONG else "words"
         for place, numeric in enumerate(grid.numeric)
@@ -181,7 +181,7 @@ def _grid(grid: Grid) -> dict[str, Any]:
 
 
 def _inline(svg: str, figure: FigureValue) -> Any:
-    """An SVG file as an element of the page: its ids must not meet those of other figures."""
+    """An SVG file as an element of the page: its ids must not clash with those of other figures."""
     from markupsafe import Markup, escape
 
     svg = svg[svg.index("<svg") :]
@@ -192,7 +192,7 @@ def _inline(svg: str, figure: FigureValue) -> Any:
 
 
 def _json(document: Any) -> Any:
-    """JSON within a script element, which must not end it."""
+    """JSON for a script element, escaped so that it cannot end the element."""
     from markupsafe import Markup
 
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))

@@ -18,13 +18,13 @@ HEAD = (
 )
 SHADE = "\\cellcolor{gray!20}"
 COLUMN = 56
-"""Letters that stand side by side in one column of a two-column article; what is wider gets both."""
+"""Characters that fit into one column of a two-column article; wider tables span both."""
 PART = 40
 """Lines of a grid that fit on a page, with its caption and notes."""
 NOTES = 16
-"""Lines that are said under a float."""
+"""Maximum number of notes under a float."""
 PARAGRAPH = 32
-"""Letters from which on a grid's cell is broken into lines."""
+"""Columns of a grid with more characters than this are broken into lines."""
 
 
 def render(tables: Sequence[Table]) -> str:
@@ -33,7 +33,7 @@ def render(tables: Sequence[Table]) -> str:
 
 
 def render_grids(grids: Sequence[Grid]) -> str:
-    """All grids as floats, long ones in several."""
+    """All grids as floats; long grids are split into several."""
     return HEAD + "\n".join(
         _grid(grid, part, number, last=number == len(parts) - 1)
         for grid in grids
@@ -59,7 +59,7 @@ def _table(table: Table) -> str:
 
 
 def _parts(grid: Grid) -> list[list[tuple[str, ...]]]:
-    """The grid's rows by page. Within a part, what stands first and again in the next row is shown once."""
+    """The grid's rows by page. Within a part, a first entry that is repeated in the next row is shown once."""
     parts: list[list[tuple[str, ...]]] = [[]]
     lines, before = 0, None
     for row in grid.rows:
@@ -93,7 +93,7 @@ def _grid(grid: Grid, rows: Sequence[tuple[str, ...]], number: int, last: bool) 
 
 
 def _with_minus(text: str) -> str:
-    """Numbers below zero with a minus, not with a hyphen."""
+    """Negative numbers with a minus sign instead of a hyphen."""
     return re.sub(r"(?<!\S)-(?=[\d.])", "−", text)
 
 
@@ -112,7 +112,7 @@ def _float(
         "  \\centering",
         f"  \\caption{{{caption}}}\\smallskip",
         f"  \\label{{tab:{name}}}",
-        # Shrunk to the line if it is wider, and never stretched.
+        # Shrunk to the line width if it is wider, never stretched.
         "  \\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
         f"  \\begin{{tabular}}{{{kinds}}}",
         "    \\toprule",
@@ -155,7 +155,7 @@ def _row(table: Table, block: Sequence[TableRow], number: int) -> str:
         if place != table.group or not table.spanned(block):
             cells.append(_shaded(row, _label(label)))
         else:
-            # Not shaded: a later row's colour would lie over what is written across the rows.
+            # Not shaded: a later row's colour would cover the text that spans the rows.
             cells.append(f"\\multirow{{{len(block)}}}{{*}}{{{_label(label)}}}" if number == 0 else "")
     return _line([*cells, *(_shaded(row, _value(value)) for value in row.values)])
 
@@ -182,7 +182,7 @@ def _value(value: Value) -> str:
 
 
 def _letters(table: Table) -> int:
-    """How many letters the widest cells of all columns have together."""
+    """The total number of characters of the widest cells of all columns."""
     rows = [row for block in table.blocks for row in block]
     labels = [
         max([len(name), *(len(label_text(row.labels[place])) for row in rows)])

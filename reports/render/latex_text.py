@@ -41,9 +41,9 @@ _SPECIAL = {
 
 
 def escape(text: str) -> str:
-    """Plain text as LaTeX; neighbouring formulae are made one."""
+    """Plain text as LaTeX; adjacent formulae are merged."""
     whole = "".join(_letter(letter) for letter in " ".join(text.split()))
-    # Two superscripts of one letter are an error: the second gets nothing as its own.
+    # Two superscripts on one letter are an error: the second gets an empty base.
     whole = re.sub(r"\}\$\$(?=['^_])", "}{}", whole)
     return re.sub(r"(?<!\\)\$\$", "", whole)
 
@@ -53,10 +53,10 @@ def _letter(letter: str) -> str:
         return _SPECIAL[letter]
     if letter < "\x7f":
         return letter
-    # Before Latin letters: ² and ³ are among those that every engine knows, and all look alike this way.
+    # Before Latin letters: every engine knows ² and ³ as such, but this way all superscripts look the same.
     kind, *codes = unicodedata.decomposition(letter).split() or [""]
     if kind in ("<super>", "<sub>"):
         inner = "".join(_letter(chr(int(code, 16))).strip("$") for code in codes)
         return f"${'^' if kind == '<super>' else '_'}{{{inner}}}$"
-    # Engines stop at letters that their fonts lack: only Latin ones are sure.
+    # Engines stop at letters that their fonts lack: only Latin ones are safe.
     return letter if "LATIN" in unicodedata.name(letter, "") else f"[U+{ord(letter):04X}]"

@@ -18,7 +18,7 @@ def render(tables: Sequence[Table]) -> str:
 
 
 def render_grids(grids: Sequence[Grid]) -> str:
-    """All grids, likewise."""
+    """All grids, each with its title, scale and notes."""
     return "\n".join(_grid(grid) for grid in grids)
 
 
@@ -78,7 +78,7 @@ def _value(value: Value) -> str:
 
 
 def _escape(text: str) -> str:
-    """What Markdown would take for markup; a row is one line."""
+    """Escape Markdown's markup, and join lines, because a row is one line."""
     for letter in "\\|*`<":
         text = text.replace(letter, f"\\{letter}")
     return " ".join(text.split())

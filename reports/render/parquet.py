@@ -1,4 +1,4 @@
-"""Tables as tidy Parquet: the columns of the tidy CSV, with types. Needs pyarrow, and asks for it by name."""
+"""Tables as tidy Parquet: the columns of the tidy CSV, with types. Needs pyarrow, an optional package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def encode(tables: Sequence[Table]) -> bytes:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise UserError("Parquet needs pyarrow: pip install 'nas-harness[parquet]', or say --format csv") from error
+        raise UserError("Parquet needs pyarrow: pip install 'nas-harness[parquet]', or use --format csv") from error
     header, rows = records(tables)
     schema = pyarrow.schema([(name, pyarrow.type_for_alias(_KINDS.get(name, "string"))) for name in header])
     columns = [

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NODE = 9
-"""Points from a node's middle to its edge."""
+"""Radius of a node, in points."""
 ARC = 0.5
-"""How far an edge over one node leaves the row, in distances of nodes; and as much more for each further node."""
+"""Height of an edge's arc per node that it passes over, in distances between nodes."""
 
 
 def draw_wiring(axes: Axes, wiring: Wiring, colours: Mapping[str, str]) -> None:
-    """Nodes from left to right; neighbours are joined straight, others by arcs, the wider the further."""
+    """Draw nodes from left to right, with straight edges between neighbours and arcs between others."""
     axes.set_axis_off()
     axes.grid(visible=False)
     for start, end, operation in sorted(wiring.edges):
@@ -26,7 +26,7 @@ def draw_wiring(axes: Axes, wiring: Wiring, colours: Mapping[str, str]) -> None:
     axes.plot(places, [0] * len(places), "o", markersize=2 * NODE, color="white", markeredgecolor="#333333", zorder=3)
     for place, name in zip(places, wiring.nodes, strict=True):
         axes.text(place, 0, name, ha="center", va="center", zorder=4, fontsize=8)
-    # All drawings to one measure, whatever edges they have.
+    # All drawings have the same scale, whatever their edges.
     top = ARC * max(1, len(wiring.nodes) - 2) + 0.25
     axes.set_xlim(-0.25, len(wiring.nodes) - 0.75)
     axes.set_ylim(-top, top)
@@ -34,7 +34,7 @@ def draw_wiring(axes: Axes, wiring: Wiring, colours: Mapping[str, str]) -> None:
 
 
 def _height(start: int, end: int) -> float:
-    """How far an edge leaves the row of nodes: above from an even node, below from an odd one."""
+    """Height of an edge over the row of nodes: above for an even start node, below for an odd one."""
     return ARC * (end - start - 1) * (1 if start % 2 == 0 else -1)
 
 
@@ -42,7 +42,7 @@ def _edge(axes: Axes, start: int, end: int, colour: str, operation: str) -> None
     from matplotlib.patches import FancyArrowPatch
 
     height = _height(start, end)
-    # The curve's middle point lies `bend` times its length beside the straight line, and the curve half of that.
+    # The control point is `bend` times the edge's length off the straight line, and the curve half of that.
     bend = -2 * height / (end - start)
     axes.add_patch(
         FancyArrowPatch(

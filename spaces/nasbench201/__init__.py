@@ -1,6 +1,6 @@
-"""The NAS-Bench-201 search space: one cell of four nodes, six edges, five operations an edge.
+"""The NAS-Bench-201 search space: one cell of four nodes, six edges, five operations per edge.
 
-Edges in order 1←0, 2←0, 2←1, 3←0, 3←1, 3←2. The same cell stands in every place of the network.
+Edges in order 1←0, 2←0, 2←1, 3←0, 3←1, 3←2. All cells of the network have the same architecture.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NasBench201(Space):
         """The benchmark's string, `|op~0|+|op~0|op~1|+|op~0|op~1|op~2|`, as a tuple."""
         found = _STRING.fullmatch(text)
         if not found:
-            raise InvalidConfiguration(f"{text!r} is no NAS-Bench-201 architecture; expected {_FORM}")
+            raise InvalidConfiguration(f"{text!r} is not a NAS-Bench-201 architecture; expected {_FORM}")
         for operation in found.groups():
             if operation not in OPERATIONS:
                 raise InvalidConfiguration(
@@ -68,7 +68,7 @@ class NasBench201(Space):
         return "+".join(nodes[target] for target in sorted(nodes))
 
     def wiring(self, architecture: Architecture) -> Wiring:
-        """The cell's nodes and its edges, without those that are none."""
+        """The cell's nodes and its edges, without edges of operation none."""
         edges = [
             (source, target, OPERATIONS[choice])
             for (target, source), choice in zip(EDGES, self.check(architecture), strict=True)

@@ -1,7 +1,7 @@
-"""The classes of equal architectures, stored: computing them symbolically takes three seconds a process.
+"""Stored classes of equal architectures: computing them symbolically takes three seconds per process.
 
-`classes.npz` holds, for every architecture's number, that of the first architecture of its class; a test
-computes them again. To write it anew:
+`classes.npz` holds, for every architecture's number, the number of the first architecture of its class; a test
+recomputes them. To write it again:
 
     python -c "from harness.components.discovery import component; component('spaces.nasbench201.class_table').write()"
 """
@@ -23,14 +23,14 @@ from .cell import EDGES, OPERATIONS
 
 FILE = Path(__file__).with_name("classes.npz")
 ALL: tuple[Architecture, ...] = tuple(product(range(len(OPERATIONS)), repeat=len(EDGES)))
-"""By number."""
+"""All architectures by number."""
 
 Numbers = npt.NDArray[np.uint16]
 
 
 @cache
 def stored(kind: str) -> dict[Architecture, Architecture]:
-    """Each architecture with its class's first; `kind` is "function" or "network"."""
+    """The first architecture of the class, by architecture; `kind` is "function" or "network"."""
     with np.load(FILE, allow_pickle=False) as file:
         return {architecture: ALL[number] for architecture, number in zip(ALL, file[kind].tolist(), strict=True)}
 
@@ -49,6 +49,6 @@ def write() -> None:
 
 
 def _first_of_each(keys: Iterable[object]) -> Numbers:
-    """For each key the place where it first stands."""
+    """For each key, the index of its first occurrence."""
     first: dict[object, int] = {}
     return np.array([first.setdefault(key, number) for number, key in enumerate(keys)], dtype=np.uint16)

@@ -1,4 +1,4 @@
-"""Which NAS-Bench-201 architectures are the same: three symbolic keys, equal where two are the same.
+"""Which NAS-Bench-201 architectures are equivalent: three symbolic keys, equal for equivalent architectures.
 
 Every node of a cell is a sum of terms. Skip is the identity, average pooling is linear, so a node can
 be written as a multiset of atoms, each pooled k times; an atom is the cell's input or a convolution of

@@ -1,6 +1,6 @@
 """Exact parameter and multiply-add counts of NAS-Bench-201 architectures, by formula.
 
-All counts are for the benchmark's own size (16 channels, 5 cells a stage, 10 classes, 32×32 images)
+All counts are for the benchmark's own size (16 channels, 5 cells per stage, 10 classes, 32×32 images)
 and, as the benchmark does, include edges that cannot reach the output. `network_parameters` counts
 at any size.
 """

@@ -1,8 +1,8 @@
 """The supernet's forward and backward pass on a CPU, without modules and with one node in torch's graph.
 
 Computes what `networks.Network.run` computes, up to the order of some sums, for supernets whose batch
-normalisation has neither weights nor memory. The weights stay where they are, in the network's modules.
-`logits` fits into torch's automatic differentiation as any other function does, once: gradients of
+normalisation has neither weights nor running statistics. The weights stay in the network's modules.
+`logits` works with torch's automatic differentiation like any other function, but only once: second-order
 gradients need the plain network.
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 Weights = dict[str, nn.Parameter | None]
 Matrices = dict["Layer", Tensor]
-"""Those of small convolutions, made once for many batches; only as long as the weights stay."""
+"""Matrices of small convolutions, computed once for many batches; valid only while the weights do not change."""
 
 
 class Layer:
     """A convolution, and its batch normalisation if it has one.
 
-    Normalisation takes a bias away with the mean, so none is added before it, and its gradient is zero.
+    Normalisation subtracts a bias with the mean, so no bias is added before it, and its gradient is zero.
     """
 
     def __init__(self, convolution: nn.Conv2d, normalised: bool = True) -> None:
@@ -54,7 +54,7 @@ class Layer:
         return self._ways[height, width]
 
     def forward(self, x: Tensor, matrices: Matrices | None = None) -> tuple[Tensor, Any]:
-        """The result, and what `backward` needs. Matrices that are made go into `matrices` and are taken from there."""
+        """The result, and what `backward` needs. `matrices`, if given, is a cache for the layers' matrices."""
         how = self.way(x)
         weight, bias = self.weights["weight"], None if self.normalised else self.weights["bias"]
         assert weight is not None
@@ -70,7 +70,7 @@ class Layer:
         return y, (x, saved, statistics)
 
     def backward(self, gradient: Tensor, record: Any, found: dict[Layer, Any], inner: bool = True) -> Tensor | None:
-        """The input's gradient; those of the weights go into `found`."""
+        """Return the input's gradient; add those of the weights to `found`."""
         x, saved, statistics = record
         if statistics is not None:
             gradient = kernels.normalise_backward(gradient, statistics)
@@ -129,7 +129,7 @@ class CellPath:
         open_target = NODES - 1
         for number in reversed(range(len(path))):
             operation, source, target, name, _ = path[number]
-            if target != open_target:  # all that leaves the node has been seen
+            if target != open_target:  # all edges that leave the node are done
                 open_target = target
                 self._close(target, nodes, activated, sums)
             gradient = sums.values["node", target]
@@ -146,7 +146,7 @@ class CellPath:
 
     @staticmethod
     def _close(node: int, nodes: list[Any], activated: list[Any], sums: Sums) -> None:
-        """Bring what came through the node's ReLU and pooling to the node itself."""
+        """Add the gradients from the node's ReLU and pooling to the node's own."""
         if ("activated", node) in sums.values:
             sums.add("node", node, kernels.relu_backward(sums.values["activated", node], activated[node]), True)
         if ("pooled", node) in sums.values:
@@ -154,7 +154,7 @@ class CellPath:
 
 
 class Sums:
-    """Gradients by place. Sums are made in place where the tensor is nobody else's."""
+    """Sums of gradients by place. Tensors that are not shared are added to in place."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, int], Tensor] = {}
@@ -218,14 +218,14 @@ class Engine:
         self._used: dict[Architecture, list[Layer]] = {}
 
     def fits(self, x: Tensor) -> bool:
-        """Whether this is made for such images. Paths that lead nowhere are not for it."""
+        """Whether the engine supports such images. It does not support paths without live edges."""
         weight = self.stem.weights["weight"]
         return (
             x.device.type == "cpu"
             and x.dtype == torch.float32
             and len(x) > 1
             and not x.requires_grad
-            and type(weight) is nn.Parameter  # a functional call may stand other tensors in its place
+            and type(weight) is nn.Parameter  # a functional call may substitute other tensors
             and weight.dtype == torch.float32
             and not torch.is_autocast_enabled("cpu")
         )
@@ -274,11 +274,11 @@ class Engine:
         found[self.classifier] = [gradient.t().mm(features).view_as(weight), gradient.sum(0)]
         _, _, height, width = active.shape
         spread = gradient.mm(weight.view(len(weight), -1)).div_(height * width)[:, :, None, None].expand_as(active)
-        # A spread tensor has no order of dimensions of its own, and all that follows inherits its order.
+        # An expanded tensor has no memory format of its own, and all later results inherit its format.
         spread = spread.contiguous(memory_format=torch.channels_last)
         gradient = kernels.normalise_backward(kernels.relu_backward(spread, active), statistics)
         for block in reversed(self.blocks):
-            gradient = block.backward(gradient, path, blocks.pop(), found)  # whose tensors are free then
+            gradient = block.backward(gradient, path, blocks.pop(), found)  # and free its tensors
         self.stem.backward(gradient, stem, found, inner=False)
         return found
 
@@ -300,7 +300,7 @@ class _Logits(torch.autograd.Function):
         if context.versions != [weight._version for weight in context.weights]:
             raise RuntimeError("the supernet's weights were changed in place between a forward pass and its gradient")
         if context.saved is None:
-            raise RuntimeError("the gradient of a path was asked for twice; the supernet does that with swift = False")
+            raise RuntimeError("the gradient of a path was requested twice; set the supernet's swift = False for it")
         engine: Engine = context.engine
         saved, context.saved = context.saved, None
         found = engine.backward(gradient, saved)

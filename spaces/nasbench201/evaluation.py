@@ -1,8 +1,8 @@
-"""Many paths on the same images and weights, as ranking asks for them.
+"""Evaluates many paths on the same images and weights, as ranking needs them.
 
-The first cell has the same input for all paths, so what is computed there is kept and shared: every edge's
-value and every node's sum, by how they came about. Sums are made in the same order as for a path alone and
-have the same bits. So are the matrices of small convolutions, since the weights do not change meanwhile.
+The first cell has the same input for all paths, so its values are cached and shared: every edge's value and
+every node's sum, keyed by how they were computed. Sums are computed in the same order as for a single path and
+have the same bits. The matrices of small convolutions are cached too, since the weights do not change meanwhile.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .engine import CellPath, Engine, Layer
 from .path import steps
 
 BUDGET = 256 << 20
-"""Bytes that may be kept. Less than a few values of all batches are not worth keeping."""
+"""Maximum size of the cache in bytes. Nothing is cached if fewer than `LEAST` values of all batches fit."""
 
 LEAST = 8
-"""How many values of all batches there should be room for."""
+"""Minimum number of values, each for all batches, that must fit into the cache."""
 
 Key = tuple[Any, ...]
 
 
 class Evaluation:
-    """Logits of paths on fixed batches. Weights must stay as they are as long as it is used."""
+    """Logits of paths on fixed batches. The weights must not change while it is used."""
 
     def __init__(self, engine: Engine, batches: Sequence[Tensor], budget: int = BUDGET) -> None:
         self.engine = engine
@@ -46,7 +46,7 @@ class Evaluation:
 
     @torch.no_grad()
     def logits(self, number: int, architecture: Architecture) -> Tensor:
-        """Of the path, for the batch of that number."""
+        """The logits of the path for the batch of that number."""
         path = steps(architecture)
         first = self.engine.blocks[0]
         assert isinstance(first, CellPath)
@@ -70,7 +70,7 @@ class Evaluation:
         return self._keep(key, value)
 
     def _sum(self, cell: CellPath, edges: Key) -> Tensor:
-        """The sum of some edges' values, always a tensor that may be kept as it is but not be changed."""
+        """The sum of the edges' values: a tensor that may be cached but must not be modified."""
         value = self._edge(cell, edges[0])
         if len(edges) > 1:
             value = value + self._edge(cell, edges[1])

@@ -1,10 +1,10 @@
-"""Convolution, batch normalisation and pooling on a CPU, each with its gradient, by the quickest way for its size.
+"""Convolution, batch normalisation and pooling on a CPU, each with its gradient, by the fastest way for its size.
 
-oneDNN's convolutions come close to what the machine can do from 16 channels and 8×8 pixels on. Below, their
-start costs more than their arithmetic, and the gradient of one with stride 2 is slow at any size. There a
-1×1 convolution is a matrix product over pixels, and one on a small image a product with the matrix of the
-whole linear map. All is forward and backward by hand, on float32 tensors in channels_last order; nothing
-here knows networks.
+oneDNN's convolutions are close to the machine's peak speed from 16 channels and 8×8 pixels on. Below that, their
+start-up costs more than their arithmetic, and the gradient of a convolution with stride 2 is slow at any size.
+There a 1×1 convolution is computed as a matrix product over pixels, and a convolution of a small image as a
+product with the matrix of the whole linear map. Forward and backward passes are written by hand, for float32
+tensors in channels_last order. Knows no networks.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from torch import Tensor
 from torch.nn import functional
 
 DENSE = 256 * 128
-"""The largest matrix of a whole convolution that is quicker than the convolution, measured with 64 and 256 images."""
+"""The largest matrix for which its product is faster than the convolution, measured with 64 and 256 images."""
 
 POINTWISE = 4096
-"""The most pixels of a batch of 64 for which a product of few channels is quicker than a 1×1 convolution."""
+"""The most pixels of a batch of 64 for which a product of few channels is faster than a 1×1 convolution."""
 
 SMALLEST_SIDE = 8
-"""From this side on the convolution with ones is the quicker pooling."""
+"""Side length from which pooling by a convolution with ones is faster."""
 
 LARGE = 8192
-"""Values of an image from which on a convolution with ones is the quicker way to halve it."""
+"""Number of values of an image from which halving by a convolution with ones is faster."""
 
 FEW_CHANNELS, MANY_PIXELS, MANY_ROWS = 8, 64, 2048
-"""Torch's batch normalisation of so few channels is slow where images, and all of them together, are as large."""
+"""Torch's batch normalisation is slow for so few channels with at least so many pixels per image and per batch."""
 
 EPSILON = 1e-5
 
@@ -41,22 +41,22 @@ _ONLY_INPUT = [True, False, False]
 
 
 def flat(x: Tensor) -> Tensor:
-    """An image a row, its pixels' channels side by side: a view."""
+    """A view with one image per row, the channels of each pixel side by side."""
     return x.permute(0, 2, 3, 1).flatten(1)
 
 
 def unflat(rows: Tensor, channels: int, height: int, width: int) -> Tensor:
-    """Images again: a view."""
+    """The inverse of `flat`, also a view."""
     return rows.view(-1, height, width, channels).permute(0, 3, 1, 2)
 
 
 def repeated(values: Tensor, times: int) -> Tensor:
-    """The values so many times over: several times as fast as `Tensor.repeat`."""
+    """The values repeated `times` times; several times as fast as `Tensor.repeat`."""
     return values.expand(times, -1).reshape(-1)
 
 
 Gradients = tuple[Tensor | None, Tensor, Tensor | None]
-"""Of the input, the weights and the bias."""
+"""Gradients of the input, the weights and the bias."""
 
 
 class Convolve(Protocol):
@@ -65,7 +65,7 @@ class Convolve(Protocol):
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Any]: ...
 
     def backward(self, gradient: Tensor, x: Tensor, weight: Tensor, saved: Any, inner: bool) -> Gradients:
-        """`inner`: whether the input's gradient is wanted."""
+        """`inner` says whether the input's gradient is needed."""
         ...
 
 
@@ -108,7 +108,7 @@ class Pointwise:
 
 
 class Dense:
-    """A convolution of a small image as the product with its whole matrix, most of it zeros."""
+    """A convolution of a small image as the product with its whole matrix, which is mostly zeros."""
 
     def __init__(self, shape: torch.Size, channels: int, height: int, width: int, stride: int, bias: bool) -> None:
         self.bias = bias
@@ -117,7 +117,7 @@ class Dense:
         self.columns = self.outer[1] * self.outer[2]
         inputs, outputs = channels * height * width, self.columns * shape[0]
         weights = shape.numel()
-        # Which weight stands where. One more, which is zero, stands everywhere else.
+        # The index of the weight at each place of the matrix. An extra weight, which is zero, is everywhere else.
         number = torch.arange(weights).view(shape[0], *shape[2:], channels)
         place = torch.full((height, width, channels, *self.outer[1:], shape[0]), weights)
         for row in range(self.outer[1]):
@@ -131,7 +131,7 @@ class Dense:
         self.shape = shape
         self.weights = torch.zeros(weights + 1)
         self.filled = self.weights[:-1].view(shape[0], *shape[2:], channels).permute(0, 3, 1, 2)
-        # The same, the other way round: for every weight all its places, filled up with one behind the last.
+        # The inverse: for every weight all its places, padded with one index past the last.
         order = torch.argsort(self.place, stable=True)
         counts = torch.bincount(self.place, minlength=weights + 1)[:weights]
         starts = torch.cumsum(counts, 0) - counts
@@ -167,7 +167,7 @@ class Dense:
 
 @cache
 def way(shape: torch.Size, channels: int, height: int, width: int, stride: int, bias: bool) -> Convolve:
-    """The quickest way to convolve images of that size with weights of that shape."""
+    """The fastest way to convolve images of that size with weights of that shape."""
     outputs = shape[0] * -(-height // stride) * -(-width // stride)
     if shape[2:] == (1, 1) and stride == 1 and (channels >= 16 or 64 * height * width <= POINTWISE):
         return Pointwise(channels, shape[0], height, width, bias)
@@ -207,7 +207,7 @@ def normalise_backward(gradient: Tensor, saved: Any) -> Tensor:
 
 
 def pool(x: Tensor) -> Tensor:
-    """The mean of 3×3 pixels, of those that there are.
+    """The mean of 3×3 pixels, without padding pixels.
 
     As a convolution with ones it adds in the same order as torch's own pooling and gives the same bits.
     """
@@ -231,7 +231,7 @@ def halve(x: Tensor) -> Tensor:
         return functional.avg_pool2d(x, 2, 2, ceil_mode=True)
     if channels * height * width >= LARGE:
         return torch.conv2d(x, corners(channels), None, 2, 0, 1, channels).mul_(0.25)
-    # First rows, which lie in one piece, then columns: few channels alone are too short for vectors.
+    # First rows, which are contiguous, then columns: few channels alone are too short for vectors.
     rows = x.permute(0, 2, 3, 1).reshape(images, height // 2, 2, width * channels)
     pairs = (rows[:, :, 0] + rows[:, :, 1]).view(images, height // 2, width // 2, 2, channels)
     return (pairs[:, :, :, 0] + pairs[:, :, :, 1]).mul_(0.25).permute(0, 3, 1, 2)
@@ -253,9 +253,9 @@ def corners(channels: int) -> Tensor:
 
 @cache
 def window(channels: int, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """A window of ones for every channel, and of how many pixels each place is the mean."""
+    """A window of ones for every channel, and the number of pixels averaged at each place."""
     with torch.inference_mode(False), torch.no_grad():
         counts = torch.conv2d(torch.ones(1, 1, height, width), torch.ones(1, 1, 3, 3), padding=1)
-        # One for every channel: a division that repeats nothing is the quicker one.
+        # One for every channel: division without broadcasting is faster.
         counts = counts.expand(1, channels, height, width).contiguous(memory_format=torch.channels_last)
         return torch.ones(channels, 1, 3, 3), counts

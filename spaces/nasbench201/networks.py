@@ -7,7 +7,7 @@ Both networks leave out edges that cannot carry anything from input to output, s
 get no gradient, and with affine batch normalisation a convolution of a zero node adds no bias.
 `settings.copies` networks run stacked: grouped convolutions over the channels of all copies, which is
 one network to PyTorch and so costs little more than one. Activations are in channels_last order. On a CPU
-a supernet without memory (the default) is run by `engine`, which computes the same.
+a supernet without running statistics (the default) is run by `engine`, which computes the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KERNELS = {CONV1X1: 1, CONV3X3: 3}
 
 
 class Convolution(nn.Module):
-    """Convolution and batch normalisation; the ReLU before them is applied by the caller, once a node."""
+    """Convolution and batch normalisation; the ReLU before them is applied by the caller, once per node."""
 
     def __init__(
         self, channels_in: int, channels_out: int, kernel: int, stride: int, copies: int, affine: bool, tracked: bool
@@ -88,7 +88,7 @@ class Cell(nn.Module):
             target, source = EDGES[edge]
             operation = architecture[edge]
             value = nodes[source]
-            assert value is not None  # a live edge starts at a node that was fed
+            assert value is not None  # a live edge starts at a node that has a value
             if operation == POOL:
                 if source not in pooled:
                     pooled[source] = functional.avg_pool2d(value, 3, 1, padding=1, count_include_pad=False)
@@ -153,8 +153,8 @@ class Supernet(Network):
 
         super().__init__(settings, everywhere, norm)
         self.swift = settings.batch_norm == "batch-statistics" and settings.copies == 1
-        """Whether `Engine` runs it where it can, past the modules and their hooks. Set it to False for these, and for
-        gradients of gradients."""
+        """Whether `Engine` runs the network where it can, bypassing the modules and their hooks. Set it to False for
+        hooks and for second-order gradients."""
         self._engine: Engine | None = None
 
     def forward(self, x: Tensor, architecture: Architecture) -> Tensor:
@@ -163,15 +163,15 @@ class Supernet(Network):
         return self.run(x, architecture)
 
     def compile_operations(self) -> None:
-        """Have torch compile what the plain way is made of; the engine has nothing that a compiler could fuse."""
+        """Compile the modules of the plain network; the engine has nothing that a compiler could fuse."""
         for module in self.modules():
             if isinstance(module, Convolution | Reduction):
                 module.compile(dynamic=False)
 
     def evaluation(self, batches: Sequence[Tensor]) -> Callable[[int, Architecture], Tensor]:
-        """Logits of many paths on these batches, by number: what paths share is computed once.
+        """A function for the logits of many paths on these batches, by number: shared values are computed once.
 
-        The weights must stay as they are as long as it is used.
+        The weights must not change while it is used.
         """
         if not self.swift or not all(self.engine.fits(images) for images in batches):
             return lambda number, architecture: self(batches[number], architecture)
@@ -191,7 +191,7 @@ class Supernet(Network):
         return self._engine
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy makes an engine of its own, over its own weights.
+        # A copy creates its own engine, over its own weights.
         return {**self.__dict__, "_engine": None}
 
 

@@ -1,8 +1,7 @@
-"""One path through the supernet as a flat list of steps, planned once an architecture.
+"""One path through the supernet as a flat list of steps, planned once per architecture.
 
-What a cell does with an architecture is decided here, ahead of any tensor: which edges carry something,
-and which convolution each of them is. What is left for every batch is the arithmetic. Knows the cell's
-wiring, no weights.
+The plan is made before any tensor is involved: which edges are live, and which convolution each of them uses.
+Only the arithmetic is left for each batch. Knows the cell's wiring, but no weights.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ class Step(NamedTuple):
     source: int
     target: int
     convolution: str
-    """Its name in the cell, where the operation is one."""
+    """Name of the convolution in the cell, if the operation is one."""
     own: bool
-    """Whether its value belongs to nobody else: a pooling may serve several edges, a skipped value is its source's."""
+    """Whether its value is not shared: a pooled value may serve several edges, a skip passes on its source's value."""
 
 
 @cache

@@ -1,8 +1,8 @@
-"""Where the paper and its released code differ, or might: each difference with the options that make it so.
+"""Where the paper and its released code differ, or might differ: each difference with its options.
 
-The preset `paper` follows the text and, where it is silent, the benchmark's own scheme that it says it
-follows. The preset `official` is `paper` with the settings of all these differences. One without settings
-is the same in both.
+The preset `paper` follows the text and, where the text does not say, the benchmark's own scheme, which the
+paper says it follows. The preset `official` is `paper` with the settings of all these differences. A difference
+without settings is the same in both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DIFFERENCES = (
         "one for each data set",
         "one on CIFAR-10, scored against the truth of all three data sets",
         "the scripts load CIFAR-10 only and correlate the same accuracies with three lists; the paper shows three data "
-        "sets and does not say how many supernets were trained. Each judgement's truth is rank.truth",
+        "sets and does not say how many supernets were trained. rank.truth names the data set of the truth",
         trained_on="cifar10",
     ),
     Difference(
@@ -47,7 +47,7 @@ DIFFERENCES = (
         "FairNAS with CaLR",
         "Algorithm 2: gradients times their learning rates go into the momentum, W ← W − μ",
         "losses times (1 − t/T)^γ, learning rate 0.025",
-        "equal but for weight decay, which is not weighted in the script, and for what clipping and Nesterov see",
+        "equal except for weight decay, which the script does not weight, and the inputs of clipping and Nesterov",
         {"train.weighting": "loss"},
     ),
     Difference(
@@ -75,28 +75,28 @@ DIFFERENCES = (
         "momentum separation's edge",
         "drawn once per run (FSNAS: not the split edge)",
         SAME,
-        "whether it was drawn anew for each of the three runs is not said",
+        "the paper does not say whether it was drawn again for each of the three runs",
     ),
     Difference(
         "inactive parameters",
         "untouched",
-        "weight decay and momentum go on",
+        "weight decay and momentum continue",
         "Algorithms 1 to 3 update W(α) only; the code's pinned torch 1.8.1 fills gradients with zeros instead of "
-        "removing them, so every optimiser goes on with what it has once touched",
+        "removing them, so every optimiser continues to update what it has updated once",
         {"optimiser.inactive": "decay"},
     ),
     Difference(
         "batch normalisation",
-        "not affine, statistics of the batch at hand",
+        "not affine, statistics of the current batch",
         SAME,
-        "the paper is silent; the released supernet is so everywhere (network.batch_norm)",
+        "the paper does not say; the released supernet does this everywhere (network.batch_norm)",
     ),
     Difference(
         "top-1",
         "the best-ranked architecture; with several supernets, the best of each, then the best of these by its "
         "looked-up accuracy",
         "not computed",
-        "the paper retrains the best of each of FSNAS's sub-supernets and takes the best; the scripts look nothing up",
+        "the paper retrains the best of each of FSNAS's sub-supernets and takes the best; the scripts have no look-up",
         {"rank.top1": False},
     ),
     Difference(

@@ -1,4 +1,4 @@
-"""What a configuration is where nothing else says anything, and the scale of commands that name none."""
+"""The default configuration, and the preset of commands that name none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ register_default(
     Preset(
         space="nasbench201",
         name="demo",
-        summary="what holds where nothing else says anything; `demo` is the scale of commands that name none",
+        summary="the default configuration; commands that name no preset use `demo`",
         seeds=3,
         datasets=("digits",),
         settings={

@@ -1,8 +1,8 @@
-"""The scales of NAS-Bench-201.
+"""The presets of NAS-Bench-201.
 
 `tiny` is for tests, `demo` for the embedded benchmark, `small` for real images on a CPU. These give every
-method equal passes: `epochs` is what a method with one supernet and one path per step gets, others get
-their share. `paper` is what the paper writes, `official` what its released code does where they differ.
+method equal passes: `epochs` is for a method with one supernet and one path per step, other methods get
+their share. `paper` follows the paper, `official` follows its released code where they differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SPACE = "nasbench201"
 TINY = register(
     Preset(
         "tiny",
-        "half a second a trial, for tests",
+        "half a second per trial, for tests",
         seeds=2,
         datasets=("digits",),
         space=SPACE,
@@ -40,7 +40,7 @@ TINY = register(
 DEMO = register(
     Preset(
         "demo",
-        "the embedded benchmark, seconds a trial",
+        "the embedded benchmark, seconds per trial",
         seeds=3,
         datasets=("digits",),
         space=SPACE,
@@ -53,7 +53,7 @@ DEMO = register(
             "rank.images": 256,
             "rank.candidates": 200,
             "rank.top_sample": 500,
-            # As the embedded table of ground truth was made.
+            # The same as for the embedded table of ground truth.
             "retrain.epochs": 2,
             "retrain.batch_size": 64,
         },
@@ -64,7 +64,7 @@ DEMO = register(
 SMALL = register(
     Preset(
         "small",
-        "real CIFAR-10 at 16×16 and the official benchmark, a reduced network, minutes a trial on a CPU",
+        "real CIFAR-10 at 16×16 and the official benchmark, a reduced network, minutes per trial on a CPU",
         seeds=3,
         datasets=("cifar10-16",),
         space=SPACE,
@@ -90,7 +90,7 @@ SMALL = register(
 PAPER = register(
     Preset(
         "paper",
-        "as the paper writes it, on the official benchmark",
+        "as the paper describes it, on the official benchmark",
         seeds=3,
         datasets=("cifar10", "cifar100", "imagenet16-120"),
         space=SPACE,

@@ -253,9 +253,9 @@ def test_a_file_that_cannot_be_loaded_is_a_users_error(write: Write) -> None:
     with pytest.raises(UserError, match=r"there is no file nowhere\.py"):
         discovery.load_file("nowhere.py")
     text = write("mine/notes.txt", "")
-    with pytest.raises(UserError, match="is no Python file"):
+    with pytest.raises(UserError, match="is not a Python file"):
         discovery.load_file(text)
-    with pytest.raises(UserError, match="is no component"):
+    with pytest.raises(UserError, match="is not a component"):
         discovery.component("harness.errors")
 
 

@@ -152,8 +152,8 @@ def test_random_clusters_do_not_follow_any_operation(cluster: int) -> None:
         (clusters.Random(clusters=0), {}, "1 to the number of subnets, 15625, not 0"),
         (clusters.Random(clusters=15_626), {}, "15625, not 15626"),
         (clusters.Random(clusters=6), dict.fromkeys(range(5), 0), "1 to the number of subnets, 5, not 6"),
-        (clusters.ByFirstLayer(), dict.fromkeys(range(6), 0), "no decision of nasbench201 is left open"),
-        (clusters.ByLastLayer(), dict.fromkeys(range(6), 0), "no decision of nasbench201 is left open"),
+        (clusters.ByFirstLayer(), dict.fromkeys(range(6), 0), "nasbench201 has no free decision"),
+        (clusters.ByLastLayer(), dict.fromkeys(range(6), 0), "nasbench201 has no free decision"),
     ],
 )
 def test_what_cannot_be_clustered_is_refused(rule: Any, fixed: dict[int, int], message: str) -> None:

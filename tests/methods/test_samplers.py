@@ -101,5 +101,5 @@ def test_paths_depend_on_chance_alone(sampler: Any) -> None:
 
 
 def test_an_unknown_count_is_refused() -> None:
-    with pytest.raises(InvalidConfiguration, match="'latency'; weighted knows parameters, flops"):
+    with pytest.raises(InvalidConfiguration, match="'latency'; weighted allows parameters, flops"):
         samplers.ByComplexity("latency").bind(Weighted(), {})

@@ -30,23 +30,26 @@ STUDY = Study(
     columns=[TAU, Column("Top-1 (%)", "top1_accuracy", digits=1)],
     figures=[Figure("bars", "Bars & more", [Bars("", TAU)])],
 )
-MADE = {
-    "host": {
-        "hostname": "node7",
-        "os": ["Linux", "Linux-6"],
-        "python_version": "3.11.7",
-        "cpu": "A",
-        "gpus": {"gpus": [{"model": "G"}]},
-    },
-    "experiment": {"repositories": [{"commit": "0123abc", "dirty": True}]},
+MACHINE = {
+    "hostname": "node7",
+    "os": ["Linux", "Linux-6"],
+    "python": "3.11.7",
+    "cpu": "A",
+    "cores": 4,
+    "gpus": ["G", "H"],
+    "packages": {"torch": "2.14.0"},
+    "commit": "0123abc",
+    "dirty": True,
+    "version": "1.2",
 }
+INSTALLED = {**MACHINE, "gpus": [], "commit": None, "dirty": None}
 
 
 @pytest.fixture
 def store(tmp_path: Path, preset: Preset) -> Path:
     for request in expand(STUDY, preset):
         if (request.row, request.seed) != (1, 2):
-            store_run(tmp_path, request, 0.5 + request.seed / 10, made=MADE if request.seed else None)
+            store_run(tmp_path, request, 0.5 + request.seed / 10, machine=MACHINE if request.seed else INSTALLED)
     return tmp_path
 
 
@@ -128,9 +131,9 @@ def test_every_value_leads_to_its_runs(store: Path, preset: Preset) -> None:
         machine = data["machines"][told["machine"]]
         if run.trial["config"]["seed"]:
             assert (machine["host"], machine["commit"]) == ("node7", "0123abc (with changes)")
-            assert machine["gpus"] == "G"
+            assert machine["gpus"] == "G, H" and "version" not in machine
         else:
-            assert machine == {}
+            assert machine["version"] == "1.2" and "gpus" not in machine and "commit" not in machine
     # What all have in common is there once.
     assert "seed" not in data["common"] and data["common"]["train.batch_size"] == 512
 

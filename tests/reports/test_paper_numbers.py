@@ -201,16 +201,16 @@ def broken(change: Any, folder: Path) -> str:
 
 
 def test_a_damaged_file_is_told_and_where(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="install it again"):
+    with pytest.raises(DataError, match="reinstall it"):
         numbers.load(tmp_path)
     assert "got" in broken(lambda d: d.pop("study"), tmp_path)
     assert "row 2: 3 values for 2 columns" in broken(lambda d: d["rows"][1]["values"].append(None), tmp_path)
     assert "'.8' is not a number" in broken(lambda d: d["rows"][0]["values"][0].update(mean=".8"), tmp_path)
     assert "wrong type" in broken(lambda d: d["rows"][0]["values"][0].update(mean=0.8), tmp_path)
     assert "the same labels" in broken(lambda d: d["rows"].append(d["rows"][0]), tmp_path)
-    assert "one metric and data set" in broken(lambda d: d["columns"][1].update(metric="complexity_bias"), tmp_path)
+    assert "same metric and data set" in broken(lambda d: d["columns"][1].update(metric="complexity_bias"), tmp_path)
     assert "'Table 9'" in broken(lambda d: d.update(table="Table 9"), tmp_path)
-    assert "labels are texts" in broken(lambda d: d["rows"][0]["labels"].update(Method=1), tmp_path)
+    assert "labels must be text" in broken(lambda d: d["rows"][0]["labels"].update(Method=1), tmp_path)
     (tmp_path / "table_4.json").write_text("{")
     with pytest.raises(DataError, match="cannot be read as JSON"):
         numbers.load(tmp_path)

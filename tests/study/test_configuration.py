@@ -352,7 +352,7 @@ def test_a_component_that_is_no_dataclass_is_refused_with_its_place() -> None:
 
     METHODS.register("plain")(Plain)
     try:
-        with pytest.raises(InvalidConfiguration, match=r"'plain' \(.*test_configuration.py:\d+\) is no dataclass"):
+        with pytest.raises(InvalidConfiguration, match=r"'plain' \(.*test_configuration.py:\d+\) is not a dataclass"):
             RunConfig.from_json({"method": "plain"})
     finally:
         del METHODS.entries["plain"]

@@ -171,7 +171,7 @@ def test_rows_that_set_an_overridden_key_otherwise_are_left_out() -> None:
     requests = expand(ablation(), DEMO, 1, {"method.name": "spos"})
     assert [request.row for request in requests] == [0, 1, 2, 3]
     assert [request.trial.key for request in requests] == [r.trial.key for r in expand(ablation(), DEMO, 1)[:4]]
-    with pytest.raises(InvalidConfiguration, match=r"every row .* sets method.name itself"):
+    with pytest.raises(InvalidConfiguration, match=r"every row .* sets method.name to another value"):
         expand(Study("s", "S", [Row({"M": "a"}, {"method.name": "fairnas"})], COLUMNS), DEMO, 1, {"method": "spos"})
 
 
@@ -184,7 +184,7 @@ def test_a_section_given_whole_is_merged_as_sacred_does() -> None:
 
 
 def test_a_key_below_a_value_is_refused_with_its_neighbours() -> None:
-    with pytest.raises(InvalidConfiguration, match=r"train.epochs is a value, .* beside it: epochs, batch_size"):
+    with pytest.raises(InvalidConfiguration, match=r"train.epochs is a value and .* beside it: epochs, batch_size"):
         apply(RunConfig().json(), {"train.epochs.x": 1})
 
 

@@ -106,9 +106,9 @@ def test_numbers_of_another_shape_are_refused(file: Path) -> None:
     [
         ({"format": FORMAT + 1, "checksum": "?"}, f"newer version (format {FORMAT + 1}, known: {FORMAT})"),
         ({"format": FORMAT}, "checksum"),
-        ({"checksum": "?"}, "does not say its format"),
-        ({"format": "new"}, "does not say its format"),
-        ([], "does not say its format"),
+        ({"checksum": "?"}, "no format number"),
+        ({"format": "new"}, "no format number"),
+        ([], "no format number"),
     ],
 )
 def test_what_the_provenance_must_say(file: Path, provenance: object, message: str) -> None:

@@ -1,8 +1,8 @@
 """Where trials run. An executor is one function: an iterator of jobs in, an iterator of events out.
 
-A job is plain JSON, never a pickled class; what is done with it is said by a target, "module:function",
-which gets the job and a function for progress and gives an answer, all of plain JSON types. This package
-knows neither trials nor stores, and its parts that run in the engine's own process import nothing heavy.
+A job is plain JSON, never a pickled class. A target, "module:function", does the job: it takes the job and a
+progress callback and returns an answer, all of plain JSON types. This package knows neither trials nor
+stores, and its parts that run in the engine's own process import nothing heavy.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ RUN_JOB = "harness.execution.job:run_job"
 
 @dataclass(frozen=True)
 class Job:
-    """One thing to do. `number` tells the jobs of one `execute` that run at the same time apart; `threads` is
-    what torch may use."""
+    """One unit of work. `number` is unique among the jobs of one `execute` that run at the same time; `threads`
+    is the number of threads that torch may use."""
 
     number: int
     document: Mapping[str, Any]
     threads: int = 1
     timeout: float | None = None
-    """Seconds after which it is interrupted, and its answer is a failure."""
+    """Seconds after which the job is interrupted and fails."""
 
 
 @dataclass(frozen=True)
 class Later:
-    """Stands for a job when there is none just now: ask again in so many seconds, or when a job has finished."""
+    """Placeholder while no job is available: ask again after `seconds`, or when a job has finished."""
 
     seconds: float
 
@@ -53,7 +53,7 @@ class Event:
 class Stopping:
     """Asks an executor to stop; safe to call from a signal handler.
 
-    The first `ask` starts nothing new and lets running jobs stop cleanly, the second ends them at once.
+    After the first `ask` no new job starts and running jobs stop cleanly; the second ends them at once.
     """
 
     def __init__(self) -> None:
@@ -63,13 +63,13 @@ class Stopping:
 
     def ask(self) -> None:
         self.asked += 1
-        with contextlib.suppress(BlockingIOError):  # full: whoever waits is awake already
+        with contextlib.suppress(BlockingIOError):  # full: the waiting process is already awake
             self._waker.send(b"!")
 
     def fileno(self) -> int:
-        """Readable once asked, for `select`."""
+        """For `select`: readable after an `ask`."""
         return self._wake.fileno()
 
     def heard(self) -> None:
-        """Makes it unreadable until the next `ask`."""
+        """Make it unreadable until the next `ask`."""
         self._wake.recv(16)

@@ -1,18 +1,18 @@
 """The fork server: imports torch once and forks a fresh process for every job.
 
-It runs in a process of its own, started by `harness.execution.executors.local`, and runs no tensor operation, so
+The server is a process of its own, started by `harness.execution.executors.local`. It runs no tensor operation, so
 that forking is safe (no thread pool exists yet) and a job's memory is its own. Requests come over a
-control socket: a JSON line with one file descriptor, the job's socket. Whoever kills whom, nothing is
-left behind:
+control socket: a JSON line with one file descriptor, the job's socket. Whichever process dies, no other
+is left behind:
 
 - `run` dies: the server sees the end of the control socket, kills its jobs and ends; each job also
   watches its own socket, whose other end only `run` holds, and ends itself.
-- the server dies: its jobs go on, since `run` still listens to their sockets, and answer as usual.
-- a job dies: the server, its parent, tells `run` how.
+- the server dies: its jobs continue, since `run` still listens to their sockets, and answer as usual.
+- a job dies: the server, its parent, reports to `run` how.
 
-It knows neither trials nor stores: the target, "module:function", does. A target's module may have a
-generator function `warm_up`: one of its steps is taken whenever no request waits, so that later jobs find
-done what the first ones need not wait for. It must run no tensor operation either.
+The server knows neither trials nor stores; only the target, "module:function", does. A target's module may
+have a generator function `warm_up`: the server runs one of its steps whenever no request waits. The first
+jobs do not wait for it, and later jobs start faster. It must not run tensor operations either.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ BOOT = (
     "import sys; sys.path[:] = sys.argv[3:]; "
     "from harness.execution.executors.fork_server import main; main(int(sys.argv[1]), sys.argv[2])"
 )
-"""Started with the starter's own path: the current folder shadows nothing that it does not shadow there."""
+"""Uses the parent's `sys.path`: the current folder shadows only the modules that it shadows in the parent."""
 
 STOP = object()
 
 ASKED, OUT_OF_TIME = b"s", b"t"
-"""What `run` says to a job that should end."""
+"""Messages from `run` to a job that should end."""
 
 Target = Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]
 
 
 def main(control_number: int, target_name: str) -> None:
     """Serve until the control socket closes."""
-    # Ctrl-C reaches the whole process group; what it means is decided by `run` alone. The starter blocked
+    # Ctrl-C reaches the whole process group, but only `run` decides what it means. The parent blocked
     # the signal, so that none could arrive before this line.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
@@ -67,25 +67,25 @@ def main(control_number: int, target_name: str) -> None:
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     gc.collect()
-    gc.freeze()  # what is there now is shared with all jobs: collections must not touch its pages
+    gc.freeze()  # all objects so far are shared with the jobs: garbage collection must not touch their pages
     jobs: dict[int, int] = {}
     try:
         _send(control, {"event": "ready"})
         _serve(control, wake, target, warm_up, jobs)
     except (BrokenPipeError, ConnectionResetError):
-        pass  # `run` has gone
+        pass  # `run` has ended
     finally:
         for process in jobs:
-            os.kill(process, signal.SIGKILL)  # unreaped: the number is still theirs
+            os.kill(process, signal.SIGKILL)  # not reaped yet, so the process id is still theirs
 
 
 @contextlib.contextmanager
 def _ending_with(control: socket.socket, wake: socket.socket, waker: socket.socket) -> Iterator[None]:
-    """Within, this process ends when `run` does: importing takes seconds, in which nobody reads the socket."""
+    """In this context the process ends when `run` does: importing takes seconds, and the socket is not read then."""
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(control, 0)  # requests may already wait there: only its end counts
+        poll.register(control, 0)  # requests may already wait there: only the hang-up counts
         poll.register(wake, select.POLLIN)
         if any(number == control.fileno() for number, _ in poll.poll()):
             os._exit(1)
@@ -96,7 +96,7 @@ def _ending_with(control: socket.socket, wake: socket.socket, waker: socket.sock
         yield
     finally:
         waker.send(b"!")
-        watcher.join()  # forking wants a process without threads
+        watcher.join()  # forking needs a process without threads
 
 
 def _serve(
@@ -107,7 +107,7 @@ def _serve(
     descriptors: list[int] = []
     warm = False
     while True:
-        # The first jobs come first.
+        # The first jobs start before the warm-up.
         ready, _, _ = select.select([control, wake], [], [], None if warm or not jobs else 0)
         if not ready:
             warm = next(warm_up, STOP) is STOP
@@ -139,7 +139,7 @@ def _serve(
             if process == 0:
                 for other in (control, wake):
                     other.close()
-                for number in descriptors:  # of requests that came in the same breath
+                for number in descriptors:  # of requests that arrived together with this one
                     os.close(number)
                 _run(connection, target, request)
             connection.close()
@@ -147,7 +147,7 @@ def _serve(
 
 
 def _ended(jobs: dict[int, int]) -> list[tuple[int, int]]:
-    """The jobs' processes that ended, with their wait statuses. One signal may stand for several."""
+    """The jobs' processes that ended, with their wait statuses. One SIGCHLD may cover several."""
     return [(process, status) for process, status in (os.waitpid(p, os.WNOHANG) for p in list(jobs)) if process]
 
 
@@ -176,19 +176,19 @@ def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> 
             answer = {"status": "interrupted"}
             if reason_of(interruption) == TIMEOUT:
                 answer = {"status": "failed", "error": "it took too long"}
-        except BaseException as error:  # a target that calls sys.exit is one job's failure, too
+        except BaseException as error:  # a target that calls sys.exit fails only its own job
             answer = {"status": "failed", "error": one_line(error), "traceback": traceback.format_exc()}
         with lock:
             _send_whole(connection, {"answer": answer})
         code = 0
     except OSError:
-        pass  # `run` has gone, and nobody waits for an answer
+        pass  # `run` has ended and needs no answer
     finally:
-        os._exit(code)  # no clean-up that was the server's to do
+        os._exit(code)  # skips the clean-up inherited from the server
 
 
 def _watch(connection: socket.socket) -> None:
-    """Ends this process when `run` has gone; passes on the request to stop to the main thread."""
+    """End this process when `run` has ended; pass requests to stop on to the main thread."""
     while True:
         try:
             received = connection.recv(16)
@@ -204,7 +204,7 @@ def _send(connection: socket.socket, message: dict[str, Any]) -> None:
 
 
 def _send_whole(connection: socket.socket, message: dict[str, Any]) -> None:
-    """Send a line that no interruption cuts in two."""
+    """Send a line atomically: an interruption cannot split it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     try:
         _send(connection, message)

@@ -29,7 +29,7 @@ GRACE = 15.0
 
 
 class ServerFailed(HarnessError):
-    """The fork server did not come up: no job can run."""
+    """The fork server did not start: no job can run."""
 
 
 def execute(
@@ -41,10 +41,10 @@ def execute(
     server: ForkServer | None = None,
     grace: float = GRACE,
 ) -> Iterator[Event]:
-    """Run all jobs, `workers` at a time, in order; yield what happens as it happens.
+    """Run all jobs in order, `workers` in parallel; yield events as they happen.
 
-    The next job is asked for when it can start; `Later` in its place means that there is none just now.
-    One job's failure, or crash, is its own answer and does not touch the others. Jobs that never started
+    The next job is requested when it can start; `Later` in its place means that none is available yet.
+    A job that fails or crashes does not affect the others. Jobs that never started
     because of a stop have no events. When the iterator is closed, or raises, all processes end at once.
     A `server` of the target that was started earlier is used, and ended; otherwise one is started.
     Raises `ServerFailed` if the target cannot be imported.
@@ -84,7 +84,7 @@ def execute(
 
 @dataclass(eq=False)
 class _Running:
-    """A job under way, and our end of its socket."""
+    """A running job, and our end of its socket."""
 
     job: Job
     connection: socket.socket
@@ -92,15 +92,15 @@ class _Running:
     started: bool = False
     answer: dict[str, Any] | None = None
     silent: bool = False
-    """Whether its socket has closed: nothing more will be heard from it."""
+    """Whether its socket has closed: no more messages will come."""
     deadline: float | None = None
-    """When it is asked to end, and, once it was, when it is ended."""
+    """When the job is asked to end; once it was asked, when it is killed."""
     late: bool = False
 
 
 @dataclass
 class _Processes:
-    """The fork server and the jobs under way."""
+    """The fork server and the running jobs."""
 
     target: str
     stopping: Stopping
@@ -123,7 +123,7 @@ class _Processes:
         self.selector.close()
 
     def begin(self, job: Job) -> None:
-        """Have the job's process forked, by a new server if there is none."""
+        """Let the server fork the job's process; start a server if there is none."""
         if self.server is None:
             self.server = ForkServer(self.target)
             self.selector.register(self.server.control, selectors.EVENT_READ, self.server)
@@ -132,7 +132,7 @@ class _Processes:
         self.selector.register(running.connection, selectors.EVENT_READ, running)
 
     def ask_to_stop(self) -> None:
-        """Those that run are asked; those that do not yet run are forgotten."""
+        """Ask started jobs to stop; drop jobs that have not started."""
         for number, running in list(self.running.items()):
             if running.started:
                 with contextlib.suppress(OSError):
@@ -141,11 +141,11 @@ class _Processes:
                 self._forget(number)
 
     def next_deadline(self) -> float | None:
-        """When the next job is out of time."""
+        """When the next job times out."""
         return min((one.deadline for one in self.running.values() if one.deadline is not None), default=None)
 
     def end_late_ones(self) -> Iterator[Event]:
-        """Ask jobs that are out of time to end, and end those that do not."""
+        """Ask jobs that timed out to end, and kill those that do not."""
         for number, running in list(self.running.items()):
             if running.deadline is None or not _over(running.deadline):
                 continue
@@ -165,7 +165,7 @@ class _Processes:
             yield Event("finished", running.job, running.answer or {"status": "interrupted"})
 
     def wait(self, until: float | None) -> Iterator[Event]:
-        """What has happened, once something has or the time has come."""
+        """Wait for messages, at most until `until`; yield the events."""
         seconds = None if until is None else max(0.0, until - time.monotonic())
         ready = [key for key, _ in self.selector.select(seconds)]
         for key in ready:
@@ -173,7 +173,7 @@ class _Processes:
                 self.stopping.heard()
             elif isinstance(key.data, _Running):
                 yield from self._listen(key.data)
-        # The server last: the end of a job comes after all that the job had to say.
+        # The server last: the end of a job comes after all messages of the job.
         for key in ready:
             if isinstance(key.data, ForkServer):
                 yield from self._listen_to_server(key.data)
@@ -187,7 +187,7 @@ class _Processes:
             if message["event"] == "broken":
                 raise ServerFailed(f"the processes that run trials cannot start: {message['error']}\n{server.said()}")
             running = self.running.get(message.get("job", -1))
-            if running is not None:  # else it was stopped before it started
+            if running is not None:  # otherwise it was stopped before it started
                 yield from self._listen(running)
                 yield self._finish(running, message.get("error") or _how_it_ended(message["code"]))
         if over:
@@ -198,7 +198,7 @@ class _Processes:
                 raise ServerFailed(f"trial processes cannot start: {_how_it_ended(code)}\n{server.said()}")
 
     def _listen(self, running: _Running) -> Iterator[Event]:
-        """All that a job has said so far."""
+        """Process the messages of a job so far."""
         lines, running.buffer, over = _lines(running.connection, running.buffer)
         if over and not running.silent:
             running.silent = True
@@ -231,7 +231,7 @@ class _Processes:
 
 
 class ForkServer:
-    """Our side of the fork server, which imports the target as soon as this is made."""
+    """Our side of the fork server, which starts to import the target as soon as this is constructed."""
 
     def __init__(self, target: str = RUN_JOB) -> None:
         self.control, theirs = socket.socketpair()
@@ -240,7 +240,7 @@ class ForkServer:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the server
         # OpenBLAS would start threads when numpy is imported, and a process with threads should not fork.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        # Blocked signals stay blocked in the new process: Ctrl-C cannot hit it before it ignores that.
+        # Blocked signals stay blocked in the new process: Ctrl-C cannot end it before it ignores the signal.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self._process = subprocess.Popen(
@@ -256,7 +256,7 @@ class ForkServer:
             theirs.close()
 
     def fork(self, job: Job) -> socket.socket:
-        """Ask for the job's process; gives our end of its socket. A dead server shows as its silence."""
+        """Request the job's process; return our end of its socket. If the server is dead, that socket just closes."""
         ours, theirs = socket.socketpair()
         request = {"job": job.number, "threads": job.threads, "document": job.document}
         line = json.dumps(request).encode() + b"\n"
@@ -266,19 +266,19 @@ class ForkServer:
         return ours
 
     def listen(self) -> tuple[list[dict[str, Any]], bool]:
-        """The messages so far, and whether that was the last of it."""
+        """The messages so far, and whether the control socket has closed."""
         messages, self._buffer, over = _lines(self.control, self._buffer)
         self.ready = self.ready or any(message["event"] == "ready" for message in messages)
         return [message for message in messages if message["event"] != "ready"], over
 
     def said(self) -> str:
-        """The last lines of its output."""
+        """The last lines of the server's output."""
         number = self._output.fileno()
-        text = os.pread(number, os.fstat(number).st_size, 0)  # a seek would move where the server writes
+        text = os.pread(number, os.fstat(number).st_size, 0)  # a seek would move the server's write position
         return "\n".join(text.decode(errors="replace").splitlines()[-15:])
 
     def close(self) -> int:
-        """Let it end, and see to it that it does; once more does nothing. Gives its exit code."""
+        """End the server, by force after 5 s; return its exit code. Idempotent."""
         self.control.close()
         try:
             return self._process.wait(5)

@@ -1,18 +1,18 @@
 """Claims in a directory, which may be on a network file system.
 
-Each trial has a folder, `<folder>/<key>/`, and in it a file named by its generation. The highest generation is
-the record that counts. Every change is made by giving a finished file the name of the next generation with
-`link`, which fails when the name is taken: of all that try, one succeeds. Lower generations are removed
-afterwards, in ascending order; the highest always stays, so that generations only grow. A claim is renewed by
-touching its file.
+Each trial has a folder, `<folder>/<key>/`, with a file named by its generation. The highest generation is the
+record that counts. Every change gives a finished file the name of the next generation with `link`, which fails
+if the name is taken: of all processes that try, one succeeds. Lower generations are removed afterwards, in
+ascending order; the highest always stays, so that generations only grow. A claim is renewed by touching its
+file.
 
-What is assumed of a network file system (NFS is meant; a local one has it all):
-- `link` is atomic on the server, and there are hard links at all;
-- a change made on one machine is seen in listings and attributes on the others in less than a third of the
-  lease (with NFS: `actimeo`, or `acregmax` and `acdirmax`, below 20 seconds for the 60 of a claim);
-- times of files are set by the server, so that one clock measures all ages.
-If the second does not hold, a living owner may be taken over and so lose its work; still no two processes get
-the same generation, and the one that was taken over is told so when it confirms its claim.
+Requirements for a network file system (that is, NFS; a local file system meets them all):
+- it supports hard links, and `link` is atomic on the server;
+- a change made on one machine is visible in listings and attributes on the others in less than a third of the
+  lease (with NFS: `actimeo`, or `acregmax` and `acdirmax`, below 20 seconds for a lease of 60);
+- file times are set by the server, so that one clock measures all ages.
+If the second does not hold, a live owner may be taken over and so lose its work. Still no two processes get the
+same generation, and the previous owner gets `ClaimLost` when it confirms its claim.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from harness.owner import this_process
 from harness.stores.claims.lease import LEASE, SCHEMA, Claim, ClaimLost, ClaimRecord, Claims, is_held
 
 RUBBISH = 3600.0
-"""Seconds after which a file that was never linked is what a killed process left behind."""
+"""Seconds after which an unlinked file counts as left behind by a killed process."""
 
 TRIES = 20
-"""How often a record that is replaced while it is read is looked up again."""
+"""Maximum number of tries to read a record that is replaced while it is read."""
 
 _KEY = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 _GENERATION = re.compile(r"[1-9][0-9]*")
@@ -58,13 +58,13 @@ class _Stored:
     """One generation of a trial's claim."""
 
     generation: int
-    """The file's name. The rest is its content, but for the time."""
+    """The file's name. The other fields are its content, except `renewed`."""
     attempt: int
     owner: Mapping[str, Any] | None
     held: bool
     lease: float
     token: str
-    """What tells this claim from all others, whatever was removed or repeated in between."""
+    """Identifies this claim uniquely, whatever was removed or repeated in between."""
     renewed: float = 0.0
     """When the file was last touched, by the file system's clock."""
 
@@ -74,7 +74,7 @@ class _Stored:
 
 
 class DirectoryClaims(Claims):
-    """Claims below a folder, which is made when it is first needed. See the module for what it must offer."""
+    """Claims below a folder, which is made when first needed. The module docstring lists its requirements."""
 
     def __init__(self, folder: Path, lease: float = LEASE) -> None:
         self.folder = Path(folder)
@@ -134,7 +134,7 @@ class DirectoryClaims(Claims):
 
     def _place(self, key: str) -> Path:
         if not _KEY.fullmatch(key):
-            raise ValueError(f"{key!r} is no key of a trial")
+            raise ValueError(f"{key!r} is not a trial key")
         return self.folder / key
 
     def _record(self, key: str, stored: _Stored, now: float) -> ClaimRecord:
@@ -158,11 +158,11 @@ class DirectoryClaim(Claim):
         with _answering(self._place.parent, refusal=Unreachable):
             last = self._touch()
             try:
-                # No new file: this works on a full disk, and a generation that is gone cannot be linked.
+                # No new file: this works on a full disk, and a generation that was removed cannot be linked.
                 os.link(self._place / str(last), self._place / str(last + 1))
                 linked = True
             except (FileExistsError, FileNotFoundError):
-                linked = False  # or made by a request that a network file system repeated: the highest tells
+                linked = False  # or linked by a repeated request of a network file system: the highest decides
             present = self._mine()
             if not linked and present == last:
                 raise ClaimLost(f"the claim on trial {self.key[:16]} is lost: another process has changed it")
@@ -176,7 +176,7 @@ class DirectoryClaim(Claim):
                 _put(self._place, _freed(stored))
 
     def _touch(self) -> int:
-        """Renew; gives the generation that was touched."""
+        """Renew; returns the generation that was touched."""
         for _ in range(TRIES):
             generation = self._mine()
             try:
@@ -187,10 +187,10 @@ class DirectoryClaim(Claim):
         raise Unreachable(f"the claim {self._place} changes faster than it can be renewed")
 
     def _mine(self) -> int:
-        """The claim's present generation. Raises `ClaimLost` when it is another's."""
+        """The claim's current generation. Raises `ClaimLost` if this process no longer holds it."""
         stored = _current(self._place)
         if stored is None:
-            raise ClaimLost(f"the claim on trial {self.key[:16]} is lost: somebody removed {self._place}")
+            raise ClaimLost(f"the claim on trial {self.key[:16]} is lost: {self._place} was removed")
         if stored.token != self._token or not stored.held:
             raise ClaimLost.to(self.key, stored.owner, stored.held)
         self.generation = stored.generation
@@ -199,7 +199,7 @@ class DirectoryClaim(Claim):
 
 @contextlib.contextmanager
 def _answering(folder: Path, refusal: type[UserError] | type[Unreachable] = UserError) -> Iterator[None]:
-    """Say errors of the file system in the contract's words."""
+    """Translate errors of the file system into those of the contract."""
     try:
         yield
     except OSError as error:
@@ -208,7 +208,7 @@ def _answering(folder: Path, refusal: type[UserError] | type[Unreachable] = User
 
 
 def _current(place: Path) -> _Stored | None:
-    """The record that counts; None when there never was one."""
+    """The record that counts; None if there never was one."""
     for _ in range(TRIES):
         generations = _generations(place)
         if not generations:
@@ -235,7 +235,7 @@ def _read(path: Path) -> _Stored:
         newer = document["schema"] > SCHEMA
         values = {name: document[name] for name in ("attempt", "owner", "held", "lease", "token")}
     except (ValueError, KeyError, TypeError):
-        # Half of it was lost in a power failure: held by nobody knows whom, until it runs out.
+        # Truncated by a power failure: counts as held by an unknown owner until it expires.
         return _Stored(int(path.name), 0, None, True, LEASE, "", renewed)
     if newer:
         raise UserError(f"the claim {path} was written by a newer version of the harness (schema {document['schema']})")
@@ -243,7 +243,7 @@ def _read(path: Path) -> _Stored:
 
 
 def _put(place: Path, new: _Stored) -> bool:
-    """Make it the record that counts; whether that succeeded, and still is so."""
+    """Make it the record that counts; returns whether that succeeded and still holds."""
     temporary = place / f".new-{uuid.uuid4().hex}"
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -252,13 +252,13 @@ def _put(place: Path, new: _Stored) -> bool:
             file.flush()
             os.fsync(file.fileno())
             now = os.fstat(file.fileno()).st_mtime
-        # A network file system may say so of a link that it made itself, when it repeats a request.
+        # A network file system may report this for a link that it made itself, when it repeats a request.
         with contextlib.suppress(FileExistsError):
             os.link(temporary, place / str(new.generation))
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-    # The name may have been free because the generation has come and gone since we looked: the highest tells.
+    # The name may be free because the generation was made and removed since we looked: the highest decides.
     counts = _current(place)
     _remove_older(place)
     _sweep(place, now)
@@ -266,19 +266,19 @@ def _put(place: Path, new: _Stored) -> bool:
 
 
 def _freed(stored: _Stored) -> _Stored:
-    """The generation after it, which nobody holds."""
+    """The next generation, which is not held."""
     return replace(stored, generation=stored.generation + 1, owner=None, held=False, token=uuid.uuid4().hex)
 
 
 def _remove_older(place: Path) -> None:
-    """Remove what no longer counts. Lowest first: a name is free only when all below it are."""
+    """Remove generations that no longer count. Lowest first: a name is free only when all below it are."""
     with contextlib.suppress(OSError):
         for generation in _generations(place)[:-1]:
             (place / str(generation)).unlink(missing_ok=True)
 
 
 def _now(folder: Path) -> float:
-    """The time by the file system's clock, told by a file touched now; by ours if nothing can be written there."""
+    """The time by the file system's clock, read from a file touched now; by our clock if the folder is not writable."""
     probe = folder / f".new-{uuid.uuid4().hex}"
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -294,7 +294,7 @@ def _now(folder: Path) -> float:
 
 
 def _sweep(folder: Path, now: float) -> None:
-    """Remove unlinked files that killed processes left."""
+    """Remove unlinked files left by killed processes."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(".new-") and now - (folder / name).stat().st_mtime > RUBBISH:

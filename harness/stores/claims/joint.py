@@ -1,7 +1,7 @@
-"""Claims in a directory and in a database at once: what a process with a database holds.
+"""Claims in a directory and in a database at once: held by a process that uses a database.
 
-The database decides between machines. The directory's claim is for those who work on the same directory
-without the database (`run --offline`): they must not take what is running for dead.
+The database decides between machines. The directory's claim is for processes that use the same directory
+without the database (`run --offline`): they must not mistake a running trial for a dead one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class JointClaim(Claim):
 
 
 class JointClaims(Claims):
-    """A trial is held when it is in either place, and acquired in both or not at all."""
+    """A trial is held if it is held in either place, and acquired in both or not at all."""
 
     def __init__(self, here: Claims, there: Claims) -> None:
         self._here = here

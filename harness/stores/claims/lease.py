@@ -1,9 +1,9 @@
 """The contract of claims: a trial is claimed before it runs, so that no two processes run it at once.
 
-A claim is a lease: whoever holds it renews it, and when it has not been renewed for `lease` seconds, or its
-owner is seen to be dead, another may take it over. Every change of hands raises the record's generation by a
-compare-and-set, which is the fencing token: an owner that was stopped for a while, and taken over, finds a
-higher generation than its own and knows that its result no longer counts.
+A claim is a lease: its owner renews it. When it has not been renewed for `lease` seconds, or its owner is seen
+to be dead, another process may take it over. Every change of owner raises the record's generation by a
+compare-and-set. The generation is the fencing token: an owner that was stopped for a while, and taken over,
+finds a higher generation than its own and knows that its result no longer counts.
 
 Nothing here knows where claims are kept, what a trial is, or what is done under a claim.
 """
@@ -22,23 +22,23 @@ from harness.errors import HarnessError, Unreachable
 from harness.owner import describe, lives_here
 
 LEASE = 60.0
-"""Seconds that a claim lives without being renewed, unless set."""
+"""Default number of seconds without renewal after which a claim expires."""
 
 SCHEMA = 1
-"""Of a stored claim. A newer one is refused."""
+"""Version of a stored claim. A newer one is refused."""
 
 RENEWALS = 6
-"""How often a claim is renewed in the time of its lease."""
+"""Number of renewals per lease."""
 
 SHORTEST = 0.05
-"""Seconds between two renewals, at least."""
+"""Minimum number of seconds between two renewals."""
 
 PATIENCE = 5.0
-"""Seconds that the end of a `Lease` waits for the release; then the claim is left to run out."""
+"""Seconds that the end of a `Lease` waits for the release; after that the claim is left to expire."""
 
 
 class ClaimLost(HarnessError):
-    """Another owner has taken the trial over, or the record of the claim is gone: a result no longer counts."""
+    """Another owner has taken the trial over, or the record of the claim is gone: its result no longer counts."""
 
     @classmethod
     def to(cls, key: str, owner: Mapping[str, Any] | None, held: bool) -> ClaimLost:
@@ -49,7 +49,7 @@ class ClaimLost(HarnessError):
 
 @dataclass(frozen=True)
 class ClaimRecord:
-    """What is stored about a claim, as it was when it was read."""
+    """What was stored about a claim when it was read."""
 
     key: str
     generation: int
@@ -57,83 +57,82 @@ class ClaimRecord:
     attempt: int
     """How often the trial was claimed, or more, if its claimer knew of more attempts."""
     owner: Mapping[str, Any] | None
-    """See `harness.owner`; None when nobody holds it."""
+    """See `harness.owner`; None if the claim is not held."""
     held: bool
-    """Whether it was acquired and not released since. Says nothing about whether its owner lives."""
+    """Whether it was acquired and not released since. Does not say whether its owner is alive."""
     alive: bool
-    """Whether it is held, by an owner that renews it and is not known to be dead."""
+    """Whether it is held by an owner that renews it and is not known to be dead."""
     age: float
     """Seconds since it was last renewed or changed, by the clock of the place where it is kept."""
 
 
 class Claim(ABC):
-    """One held claim. Made by `Claims.acquire` only.
+    """One held claim. Made only by `Claims.acquire`.
 
     All methods may be called from several threads at once; each takes a bounded time, unless the file system
-    itself blocks. None of them raises anything but what it names.
+    itself blocks. Each raises only the exceptions that it documents.
     """
 
     key: str
     generation: int
-    """The last known: the fencing token. Grows when the claim is confirmed."""
+    """The last known generation: the fencing token. Grows when the claim is confirmed."""
     attempt: int
     lease: float
 
     @abstractmethod
     def renew(self) -> None:
-        """Start the lease anew. A lease that is over can be renewed, as long as nobody has taken it over.
+        """Restart the lease. An expired lease can be renewed as long as no other process has taken it over.
 
-        Raises `ClaimLost` when the claim is another's, or released; `Unreachable` when that cannot be told now.
+        Raises `ClaimLost` if the claim was taken over or released; `Unreachable` if that is unknown for now.
         """
 
     @abstractmethod
     def confirm(self) -> None:
-        """Move the claim to a new generation, atomically, and start the lease anew.
+        """Move the claim to a new generation, atomically, and restart the lease.
 
-        To be called right before a result is declared complete: nobody has taken the trial over before, and
-        whoever was about to, finds it changed. From here the owner has the time of one lease to write the
-        declaration. May be called any number of times.
+        Call it right before declaring a result complete: then no other process has taken the trial over, and
+        one that was about to finds the claim changed. From then on the owner has the time of one lease to write
+        the declaration. May be called any number of times.
 
-        Raises `ClaimLost` when the claim is another's, or released; `Unreachable` when that cannot be told now:
+        Raises `ClaimLost` if the claim was taken over or released; `Unreachable` if that is unknown for now:
         the claim may be confirmed or not, and both `confirm` and `renew` may be called again.
         """
 
     @abstractmethod
     def release(self) -> None:
-        """Let others acquire it. Does nothing when it is released, or lost.
+        """Let others acquire the trial. Does nothing if the claim is already released or lost.
 
-        Raises `Unreachable`; the claim then runs out by itself, or `release` is called again.
+        Raises `Unreachable`; the claim then expires by itself, or `release` is called again.
         """
 
 
 class Claims(ABC):
     """A place where claims are kept, for any number of processes on any number of machines.
 
-    Instances hold no state but their settings, so any number of threads may use one, and claims outlive it.
-    Times are told by the clock of the place; the clocks of the machines do not matter. An owner on a machine
-    or in a container that cannot be seen from here is known by its renewals only; a process of this machine
-    is seen to be dead at once. What a lease's length is, its owner says: processes with different settings
-    agree about each claim.
+    Instances have no state but their settings, so any number of threads may use one, and claims outlive it.
+    All times are by the clock of the place; the clocks of the machines do not matter. An owner on another
+    machine or in another container is judged by its renewals only; a dead process of this machine is detected
+    at once. The length of a lease is set by its owner and stored with the claim, so processes with different
+    settings agree about each claim.
 
-    Every method raises `Unreachable` when the place does not answer, in a bounded time, and `UserError` when
+    Every method raises `Unreachable`, within a bounded time, if the place does not answer, and `UserError` if
     it refuses (no permission, no space) or holds a record of a newer version of the harness.
     """
 
     lease: float
-    """Seconds that claims acquired here live without being renewed."""
+    """Seconds without renewal after which claims acquired here expire."""
 
     @abstractmethod
     def acquire(self, key: str, at_least: int = 0) -> Claim | None:
-        """Claim the trial; None when somebody alive holds it (be it this process), or was faster just now.
+        """Claim the trial; None if a live owner holds it (even this process), or another was faster just now.
 
-        Of all that call this at the same time, at most one gets the claim. The claim's `attempt` is one more
-        than the attempt of the last claim on this trial, and than `at_least`: attempts that are known from
-        elsewhere.
+        Of all processes that call this at the same time, at most one gets the claim. The claim's `attempt` is
+        one more than the larger of the last claim's attempt and `at_least` (attempts known from elsewhere).
         """
 
     @abstractmethod
     def holder(self, key: str) -> ClaimRecord | None:
-        """The live holder, if there is one."""
+        """The live owner, if there is one."""
 
     @abstractmethod
     def records(self) -> list[ClaimRecord]:
@@ -141,24 +140,24 @@ class Claims(ABC):
 
     @abstractmethod
     def drop(self, record: ClaimRecord) -> bool:
-        """Free an orphaned claim: one that is held, by an owner that is dead or has not renewed it in time.
+        """Free an orphaned claim: one that is held by an owner that is dead or has not renewed it in time.
 
-        Nothing is done, and False given, when the record is not orphaned, or has changed since it was read.
+        Does nothing and returns False if the record is not orphaned, or has changed since it was read.
         """
 
 
 def is_held(owner: Mapping[str, Any] | None, held: bool, age: float, lease: float) -> bool:
-    """Whether somebody alive holds a claim: `ClaimRecord.alive`."""
+    """Whether a live owner holds a claim: `ClaimRecord.alive`."""
     return held and age <= lease and (owner is None or lives_here(owner) is not False)
 
 
 class Lease:
-    """Holds a claim as long as a `with` block runs, renewed by a thread.
+    """Holds a claim while a `with` block runs; a thread renews it.
 
-    A place that does not answer is asked again and again, never an error: the owner goes on with what it
-    holds. When another has taken the trial over, the thread sets `lost` and calls the function given, once,
-    and ends. At the end of the block the claim is released, within `PATIENCE` seconds or not at all: then it
-    runs out, or is taken over when this process is seen to be dead.
+    An unreachable place is retried, and is never an error: the owner continues with what it holds. When another
+    process has taken the trial over, the thread sets `lost`, calls the `lost` callback once, and ends. At the
+    end of the block the claim is released within `PATIENCE` seconds or not at all: then it expires, or is taken
+    over when this process is seen to be dead.
     """
 
     def __init__(self, claim: Claim, lost: Callable[[], object] | None = None) -> None:
@@ -184,7 +183,7 @@ class Lease:
     def confirm(self) -> bool:
         """Whether the claim is confirmed (see `Claim.confirm`); False when its place does not answer.
 
-        Raises `ClaimLost`. The function given for that case is not called then.
+        Raises `ClaimLost`; the `lost` callback is not called then.
         """
         try:
             self.claim.confirm()
@@ -198,7 +197,7 @@ class Lease:
         return True
 
     def _keep(self) -> None:
-        """What the thread does: renew until told to stop, then release, so that nobody waits for a dead place."""
+        """The thread: renew until stopped, then release. The block does not wait long for an unreachable place."""
         pause = max(self.claim.lease / RENEWALS, SHORTEST)
         while not self._stopping.wait(pause):
             try:
@@ -217,7 +216,7 @@ class Lease:
                 self._unreachable()
 
     def _lose(self) -> bool:
-        """Whether this is the first to find the claim lost."""
+        """Mark the claim lost; returns whether this call is the first to do so."""
         with self._losing:
             first, self.lost = not self.lost, True
             self._stopping.set()

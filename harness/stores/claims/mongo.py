@@ -1,7 +1,7 @@
-"""Claims in MongoDB: one document a trial.
+"""Claims in MongoDB: one document per trial.
 
 Every change is one compare-and-set on the document's generation, acknowledged by a majority of the servers and
-in their journals; times are the server's own. The database is given: nothing here knows how it is reached.
+in their journals; times are the server's own. The database is passed in: nothing here knows how to connect.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from harness.stores.mongo.connection import Document, translated
 COLLECTION = "harness_claims"
 
 SHORTEST_WAIT, LONGEST_WAIT = 2.0, 10.0
-"""Seconds that one operation waits for the server, at least and at most, whatever the client's own settings."""
+"""Minimum and maximum seconds that one operation waits for the server, whatever the client's own settings."""
 
 
 class MongoClaims(Claims):
-    """Claims in a collection of the database, which needs no index but its own.
+    """Claims in a collection of the database, which needs no index besides `_id`.
 
-    While a server was down nobody could renew: in the first lease after its start a claim counts as alive
-    unless its owner is seen to be dead, so that owners which went on working are not taken over.
+    While a server is down no claim can be renewed. During the first lease after its start a claim therefore
+    counts as alive unless its owner is seen to be dead, so that owners which kept working are not taken over.
     """
 
     def __init__(self, database: Database[Document], lease: float = LEASE, collection: str = COLLECTION) -> None:
@@ -79,7 +79,7 @@ class MongoClaims(Claims):
             return not self._record(last).alive and self._replace(record.key, last, _FREED) is not None
 
     def change(self, key: str, token: str, stages: list[Document]) -> Document | None:
-        """Change the claim that is held under that token; gives the new document, None when it is not held so."""
+        """Change the claim that is held under that token; returns the new document, None if there is no such claim."""
         with self._answering():
             where = {"_id": key, "token": token, "held": True}
             return self._collection.find_one_and_update(where, stages, return_document=ReturnDocument.AFTER)
@@ -92,8 +92,8 @@ class MongoClaims(Claims):
         return next(iter(self._collection.aggregate([{"$match": {"_id": key}}, _AGE])), None)
 
     def _replace(self, key: str, last: Document | None, change: Document) -> Document | None:
-        """The next generation, if the document is still as it was read; None otherwise."""
-        # A document that is not there is made of what it is looked up by, so its generation is 0 for a moment.
+        """Write and return the next generation if the document is still as it was read; None otherwise."""
+        # An upsert makes a missing document from the query, so the update starts from generation 0.
         where = {"_id": key, "generation": last["generation"] if last else 0}
         if last is not None:
             where["renewed"] = last["renewed"]
@@ -102,7 +102,7 @@ class MongoClaims(Claims):
                 where, _stages(change), upsert=last is None, return_document=ReturnDocument.AFTER
             )
         except DuplicateKeyError:
-            return None  # another made it in between
+            return None  # another process made it in between
 
     def _record(self, document: Document) -> ClaimRecord:
         if document["schema"] > SCHEMA:
@@ -118,17 +118,17 @@ class MongoClaims(Claims):
         return ClaimRecord(document["_id"], document["generation"], document["attempt"], owner, held, alive, age)
 
     def _uptime(self) -> float:
-        """Seconds since the server started; endless when it does not tell."""
+        """Seconds since the server started; infinite if the server does not report it."""
         answer = self._collection.database.command("hello", read_preference=ReadPreference.PRIMARY)
         if "topologyVersion" not in answer:
             return float("inf")
-        # An id of the server's process: like all of the kind it begins with the time when it was made.
+        # The ObjectId of the server's process: like every ObjectId it begins with its time of creation.
         started = answer["topologyVersion"]["processId"].generation_time.replace(tzinfo=None)
         return float((answer["localTime"].replace(tzinfo=None) - started).total_seconds())
 
     @contextlib.contextmanager
     def _answering(self) -> Iterator[None]:
-        """Say errors of the driver in the contract's words, and wait no longer than a claim can afford."""
+        """Translate errors of the driver into those of the contract, and wait no longer than a claim can afford."""
         wait = min(LONGEST_WAIT, max(SHORTEST_WAIT, self.lease / RENEWALS))
         with translated(), pymongo.timeout(wait):
             yield
@@ -160,7 +160,7 @@ class MongoClaim(Claim):
             if document is None:
                 other = self._claims.look(self.key)
                 if other is None:
-                    raise ClaimLost(f"the claim on trial {self.key[:16]} is lost: somebody removed it")
+                    raise ClaimLost(f"the claim on trial {self.key[:16]} is lost: its record was removed")
                 raise ClaimLost.to(self.key, other["owner"], other["held"])
         except UserError as error:
             raise Unreachable(str(error)) from error
@@ -172,6 +172,6 @@ _FREED: Document = {"owner": None, "held": False, "token": None}
 
 
 def _stages(change: Document) -> list[Document]:
-    """The update that sets these values in a new generation, now."""
+    """The update that sets these values in a new generation, renewed now."""
     values = {name: {"$literal": value} for name, value in change.items()}
     return [{"$set": values | {"generation": {"$add": ["$generation", 1]}, "renewed": "$$NOW"}}]

@@ -1,4 +1,4 @@
-"""The record of a run whose process was killed: it could not write its own end. Imports no torch."""
+"""Records the end of a run whose process was killed and could not do so itself. Imports no torch."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from harness.stores.directory.run_directory import COMPLETION, RUN, RunDirectory
 
 
 def record_crash(store: Path, run_id: str, error: str) -> None:
-    """Mark a run failed whose process is known to be dead; without that, it would count as lost.
+    """Mark a run as failed whose process is known to be dead; otherwise it would count as lost.
 
-    For whoever started the process and saw its end. A run that is complete, or ended in words, stays as it is.
+    Called by the process that started it and saw it end. A run that is complete, or recorded its own end, stays
+    as it is.
     """
     directory = RunDirectory(store / run_id)
     try:
         entry = read_small(directory.path / RUN)
     except Damaged:
-        entry = {}  # killed before it wrote a word
+        entry = {}  # killed before it wrote anything
     if entry.get("status", "RUNNING") != "RUNNING" or (directory.path / COMPLETION).exists():
         return
     directory.write(RUN, entry | {"status": "FAILED", "stop_time": utc_text(), "fail_trace": [error]})

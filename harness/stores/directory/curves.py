@@ -1,6 +1,6 @@
-"""The curves of a run in their two forms: points one after the other, and the columns of Sacred's `metrics.json`.
+"""The curves of a run in their two forms: a sequence of points, and the columns of Sacred's `metrics.json`.
 
-Knows no files.
+Does not access files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _COLUMNS = {"steps": "step", "values": "value", "timestamps": "timestamp"}
 
 
 def to_columns(points: Iterable[Mapping[str, Any]]) -> Columns:
-    """Of points that say their metric's name."""
+    """The columns of points that carry their metric's name."""
     columns: Columns = {}
     for point in points:
         own = columns.setdefault(point["name"], {column: [] for column in _COLUMNS})
@@ -27,7 +27,7 @@ def to_columns(points: Iterable[Mapping[str, Any]]) -> Columns:
 
 
 def by_metric(points: Iterable[Mapping[str, Any]]) -> Metrics:
-    """Of points that say their metric's name."""
+    """Points that carry their metric's name, grouped by metric."""
     found: Metrics = {}
     for point in points:
         found.setdefault(point["name"], []).append({key: item for key, item in point.items() if key != "name"})
@@ -35,7 +35,7 @@ def by_metric(points: Iterable[Mapping[str, Any]]) -> Metrics:
 
 
 def from_columns(columns: Mapping[str, Mapping[str, Iterable[Any]]]) -> Metrics:
-    """Raises KeyError without a column, and ValueError for columns that are not equally long."""
+    """The points of columns. Raises KeyError for a missing column, ValueError for columns of unequal length."""
     found: Metrics = {}
     for name, own in columns.items():
         rows = zip(*(own[column] for column in _COLUMNS), strict=True)

@@ -1,9 +1,9 @@
-"""What need not be read again: summaries of runs that ended, as long as no file of their directories changes.
+"""A cache: the summaries of runs that ended, valid as long as no file in their directories changes.
 
-`index/XX.json` holds those of the runs whose ids begin with XX. It is made from nothing but the run
-directories beside it: it may be removed at any time, and whoever reads the store next makes it again.
-An entry counts only while its signature is that of the directory; a shard that is damaged, or was written
-by another version of the reader, is as good as not there. Several processes may write one: the last wins.
+`index/XX.json` holds those of the runs whose ids begin with XX. It is derived only from the run directories
+beside it: it may be removed at any time, and the next reader of the store makes it again. An entry is valid
+only while its signature matches the directory. A shard that is damaged, or was written by another version of
+the reader, is ignored. Several processes may write the same shard: the last one wins.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from harness.stores.stored import Problem
 INDEX = "index"
 
 VERSION = 1
-"""Changes when shards are written in another way."""
+"""Changes with the format of the shards."""
 
 DEPTH = 2
-"""How many folders deep the files of a run lie at most; a link in there may lead anywhere."""
+"""Maximum depth of folders in a run directory; a link in there may lead anywhere."""
 
 
 def summaries(store: Path, ids: Collection[str], problems: list[Problem]) -> list[dict[str, Any]]:
-    """The summaries of these runs, by id, as `reading.summarise` gives them; damage becomes `problems`.
+    """The summaries of these runs, sorted by id, as `reading.summarise` gives them; damage becomes `problems`.
 
-    Those of runs that ended and have no problems are kept for the next call, if the store can be written to.
+    Summaries of runs that ended and have no problems are kept for the next call, if the store is writable.
     """
     found: list[dict[str, Any]] = []
     for prefix, names in groupby(sorted(ids), key=lambda name: name[:2]):
@@ -57,7 +57,7 @@ def summaries(store: Path, ids: Collection[str], problems: list[Problem]) -> lis
 
 
 def signature(run: str | os.PathLike[str]) -> str | None:
-    """What is another as soon as a file of the run's directory is; None when that cannot be told."""
+    """Signature that changes whenever a file in the run directory changes; None if it cannot be computed."""
     try:
         folder = os.open(run, os.O_RDONLY)
         try:
@@ -70,11 +70,11 @@ def signature(run: str | os.PathLike[str]) -> str | None:
 
 
 def _files(folder: int, depth: int) -> Iterator[str]:
-    """A line for each file: name, size and times. By descriptor, since all of a large store are looked at."""
+    """One line per file: name, size and times. Uses descriptors for speed: a large store has many files."""
     for name in os.listdir(folder):
         status = os.stat(name, dir_fd=folder)
         if not stat.S_ISDIR(status.st_mode):
-            # A copy may keep the time of the contents, never that of the file's own record.
+            # A copy may keep the modification time, but never the change time of the inode.
             yield f"{name}/{status.st_size}/{status.st_mtime_ns}/{status.st_ctime_ns}"
         elif depth > 1:
             inner = os.open(name, os.O_RDONLY, dir_fd=folder)
@@ -85,7 +85,7 @@ def _files(folder: int, depth: int) -> Iterator[str]:
 
 
 def _entry(run: Path, now: str | None, problems: list[Problem]) -> dict[str, Any] | None:
-    """The run read and verified anew; without a signature if that must be done every time."""
+    """Read and verify the run again. The entry has no signature if that must be done every time."""
     mine: list[Problem] = []
     try:
         summary = reading.summarise(run, mine)
@@ -98,13 +98,13 @@ def _entry(run: Path, now: str | None, problems: list[Problem]) -> dict[str, Any
 
 @functools.cache
 def _version() -> str:
-    """Of the shards' form, and of the reader: what another reader found may not be what this one would."""
+    """Version of the shard format and of the reader: another reader might give other summaries."""
     text = Path(reading.__file__).read_bytes()
     return f"{VERSION}-{hashlib.sha256(text).hexdigest()[:16]}"
 
 
 def _frame(checksum: str) -> tuple[bytes, bytes]:
-    """What stands before and behind the entries: a shard is one JSON object that carries their checksum."""
+    """The bytes before and after the entries: a shard is one JSON object with the entries and their checksum."""
     return f'{{"version": "{_version()}", "checksum": "{checksum}", "runs": '.encode(), b"}\n"
 
 
@@ -126,7 +126,7 @@ def _read(shard: Path) -> dict[str, dict[str, Any]]:
 def _write(shard: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
     text = json.dumps(entries).encode()
     before, behind = _frame(hashlib.sha256(text).hexdigest())
-    # A store that cannot be written to is read in full every time.
+    # A store that is not writable is read in full every time.
     with contextlib.suppress(OSError):
         shard.parent.mkdir(exist_ok=True)
         write(shard, lambda file: file.write(before + text + behind))

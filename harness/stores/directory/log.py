@@ -14,7 +14,7 @@ from harness.files import write
 
 @contextlib.contextmanager
 def output_to(path: Path) -> Iterator[IO[str]]:
-    """File descriptors 1 and 2, and Python's own streams, go to the end of that file."""
+    """Append everything written to file descriptors 1 and 2, and to Python's own streams, to that file."""
     with path.open("a", buffering=1, encoding="utf-8", errors="backslashreplace") as log:
         _flush()
         saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
@@ -31,7 +31,7 @@ def output_to(path: Path) -> Iterator[IO[str]]:
 
 
 def drop_drawings(path: Path) -> None:
-    """Take out of a finished log all text that was overwritten on its line: progress bars, mostly."""
+    """Remove from a finished log all text that was overwritten on its line: mostly progress bars."""
     with path.open("rb") as log:
         if b"\r" not in log.read():
             return
@@ -47,5 +47,5 @@ def _last_drawing(line: bytes) -> bytes:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # a closed stream has nothing left to say
+        with contextlib.suppress(Exception):  # a closed stream has nothing to flush
             stream.flush()

@@ -27,7 +27,7 @@ from harness.stores.directory.run_directory import (
 from harness.stores.stored import Problem, without_curves
 
 SMALL = 1 << 20
-"""Bytes up to which a file's checksum is verified whenever it is read; that of weights is when they are used."""
+"""Bytes up to which a file's checksum is verified on every read. Weights are verified when they are used."""
 
 
 class Damaged(DataError):
@@ -45,15 +45,15 @@ class Damaged(DataError):
 def summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
     """The summary of the run in that directory; rankings that cannot be used become `problems`.
 
-    "recorded" is how it ended ("done", "failed", "interrupted"), or "open" for one that has not, whose owner
-    and last heartbeat tell whether it lives. Raises `Damaged`.
+    "recorded" is how the run ended ("done", "failed", "interrupted"), or "open" if it has not: then its owner and
+    last heartbeat show whether it is alive. Raises `Damaged`.
     """
     try:
         return _summarise(path, problems)
     except Damaged:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Damaged(path, f"not a run directory as it should be ({type(error).__name__}: {error})") from error
+        raise Damaged(path, f"not a valid run directory ({type(error).__name__}: {error})") from error
     except OSError as error:
         raise Damaged(path, f"cannot be read: {error.strerror or error}") from error
 
@@ -64,19 +64,19 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
         raise Damaged(path / TRIAL, f"is about run {trial['run_id']}, not about {path.name}")
     if hashlib.sha256(canonical(trial["identity"]).encode()).hexdigest() != trial["key"]:
         raise Damaged(path / TRIAL, "has another identity than its key says")
-    complete = (path / COMPLETION).exists()  # asked first: a run that completes meanwhile is read as running
+    complete = (path / COMPLETION).exists()  # checked first: a run that completes meanwhile is read as running
     run = read_small(path / RUN) if (path / RUN).exists() else {}
     result = cost = None
     rankings: dict[str, dict[str, Any]] = {}
     further: dict[str, dict[str, Any]] = {}
-    # Also with Sacred's COMPLETED, which is not the last word: the completion record is.
+    # Open also with Sacred's COMPLETED: only the completion record makes a run done.
     recorded = {"FAILED": "failed", "INTERRUPTED": "interrupted"}.get(run.get("status", ""), "open")
     if complete:
         verify(path)
         document = read_small(path / RESULT, schema=True)
         result, cost = document["result"], document["cost"]
         recorded = "done"
-        if "ranking" in trial:  # else it is not known by which truth it was judged
+        if "ranking" in trial:  # otherwise the ground truth that it was judged by is unknown
             rankings[trial["ranking"]] = without_curves(result)
         further = read_rankings(path, problems)
         rankings |= {key: document["result"] for key, document in further.items()}
@@ -104,13 +104,13 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
 
 
 def read_verified(path: Path, name: str) -> bytes:
-    """A file of a run directory, compared with the checksum that its record has. Raises `Damaged`."""
+    """A file of a run directory, verified by the checksum in the completion record. Raises `Damaged`."""
     file = path / name
     try:
         content = file.read_bytes()
     except FileNotFoundError as error:
         left_out = (path / ABSENT).exists() and name == WEIGHTS
-        raise Damaged(file, "was left out when the run was brought here" if left_out else "is missing") from error
+        raise Damaged(file, "was left out when the run was copied here" if left_out else "is missing") from error
     except OSError as error:
         raise Damaged(file, str(error)) from error
     if (path / COMPLETION).exists():
@@ -125,7 +125,7 @@ def verify(path: Path) -> None:
     record = read_small(path / COMPLETION, schema=True)
     for name in (TRIAL, RUN, METRICS, RESULT, PREDICTIONS):
         if name not in record["files"]:
-            raise Damaged(path / COMPLETION, f"says nothing of {name}")
+            raise Damaged(path / COMPLETION, f"does not list {name}")
     for name, size in record["sizes"].items():
         file = path / name
         try:
@@ -144,7 +144,7 @@ def verify(path: Path) -> None:
 
 
 def absent_files(path: Path, record: Mapping[str, Any]) -> set[str]:
-    """The files of the completion record that were left out knowingly: weights at most."""
+    """The files of the completion record that were left out on purpose: only weights can be."""
     if not (path / ABSENT).exists():
         return set()
     declared = read_small(path / ABSENT, schema=True)["files"]
@@ -152,7 +152,7 @@ def absent_files(path: Path, record: Mapping[str, Any]) -> set[str]:
 
 
 def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, Any]]:
-    """The documents of a run's further rankings by their key; its own is among them if it was made again."""
+    """The documents of a run's further rankings by key; includes the run's own ranking if it was made again."""
     found = {}
     for file in sorted((path / RANKINGS).glob("*.json")):
         if file.name.startswith(".") or file.name.endswith(f".{PREDICTIONS}"):
@@ -173,7 +173,7 @@ def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, An
 
 
 def read_small(path: Path, schema: bool = False) -> dict[str, Any]:
-    """A JSON object. Raises `Damaged` when it is not there, not whole, or of a newer schema."""
+    """Read a JSON object. Raises `Damaged` if it is missing, incomplete, or of a newer schema."""
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:

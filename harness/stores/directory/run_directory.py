@@ -1,7 +1,7 @@
 """The write side of one run: its directory, from creation to the completion record.
 
-A run counts as done only when `completion.json`, written last, is there and agrees with what lies
-beside it. What the files are called and hold is said here and nowhere else.
+A run counts as done only if `completion.json`, written last, exists and agrees with the files beside it.
+The names and contents of the files are defined only here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from harness.study.trial import Trial
 
 SCHEMA = 2
-"""Of all files of ours. Older ones are read; a newer one is refused, and the message says so.
+"""Schema of all our files. Older ones are read; a newer one is refused, and the message says so.
 
-1: run ids without what tells apart the attempts of two machines. 2: with it.
+1: run ids without the suffix that distinguishes the attempts of two machines. 2: with it.
 """
 
 TRIAL, CONFIG, RUN, INFO, LOG = "cell.json", "config.json", "run.json", "info.json", "cout.txt"
@@ -36,11 +36,11 @@ RESULT, PREDICTIONS, WEIGHTS = "result.json", "predictions.json", "weights.pt"
 COMPLETION, RANKINGS = "completion.json", "rankings"
 INVALID, SOURCES = "invalid.json", "sources"
 ABSENT = "absent.json"
-"""Weights that were left out when the run was brought here, by checksum: the run is complete without them."""
+"""Lists weights that were left out when the run was copied here, by checksum: it is complete without them."""
 
 
 class RunDirectory:
-    """One run's directory; only the process that made it writes to it, until the run is complete."""
+    """One run's directory; only the process that made it writes to it until the run is complete."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,11 +48,11 @@ class RunDirectory:
 
     @classmethod
     def create(cls, store: Path, trial: Trial, preset: str, overrides: Mapping[str, Any], attempt: int) -> RunDirectory:
-        """A directory for that attempt, with `cell.json` in it.
+        """Make a directory for that attempt, with `cell.json` in it.
 
-        It is made under another name and moved: nobody sees it without `cell.json`. Its name ends in a
-        random number, so that machines which know nothing of each other never give two runs one name.
-        Raises `UserError` when the store cannot be written to, `DataError` without the ground truth.
+        It is made under another name and renamed, so it is never visible without `cell.json`. Its name ends in
+        a random number, so that machines which do not know of each other never give two runs the same name.
+        Raises `UserError` if the store is not writable, `DataError` without the ground truth.
         """
         path = store / f"{trial.key[:16]}-{attempt}-{secrets.token_hex(4)}"
         document = {
@@ -71,7 +71,7 @@ class RunDirectory:
         try:
             store.mkdir(parents=True, exist_ok=True)
             fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=store))
-            fresh.chmod(0o777 & ~_umask())  # mkdtemp's are private; a store may be shared
+            fresh.chmod(0o777 & ~_umask())  # mkdtemp makes private folders; a store may be shared
             write_json(fresh / TRIAL, document)
             fresh.rename(path)
             make_durable(store)
@@ -91,25 +91,25 @@ class RunDirectory:
         write(self.path / WEIGHTS, save)
 
     def log_metric(self, name: str, step: int, value: float) -> None:
-        """Append a point: it outlives the process from now on, however that ends."""
+        """Append a point. From now on it survives the process, however the process ends."""
         point = {"name": name, "step": step, "value": value, "timestamp": utc_text()}
         line = json.dumps(without_nan(point), allow_nan=False) + "\n"
         with (self.path / POINTS).open("a") as file:
             file.write(line)
 
     def log_points(self, points: Sequence[Mapping[str, Any]]) -> None:
-        """Append points that an earlier attempt measured, as they are: a run is complete in itself."""
+        """Append points that an earlier attempt measured, unchanged: every run is complete in itself."""
         with (self.path / POINTS).open("a") as file:
             file.writelines(json.dumps(without_nan(dict(point)), allow_nan=False) + "\n" for point in points)
 
     def write_sources(self, trial: Trial) -> None:
-        """Keep the files that the trial's components are written in."""
+        """Copy the source files of the trial's components."""
         (self.path / SOURCES).mkdir(exist_ok=True)
         for name, file in trial.sources().items():
             shutil.copyfile(file, self.path / SOURCES / name)
 
     def gather_metrics(self) -> None:
-        """Turn the points into Sacred's `metrics.json`; the points' file is no longer needed then."""
+        """Convert the points to Sacred's `metrics.json` and remove the file of points."""
         self.write(METRICS, to_columns(read_points(self.path / POINTS)))
         (self.path / POINTS).unlink(missing_ok=True)
 
@@ -142,7 +142,7 @@ def write_ranking(
     cost: Mapping[str, Any],
     predictions: Mapping[str, Any],
 ) -> None:
-    """Add a ranking of a done run's weights, or replace one; its own predictions lie beside it, written first."""
+    """Add or replace a ranking of a done run's weights. Its predictions are stored beside it and written first."""
     folder = run / RANKINGS
     folder.mkdir(exist_ok=True)
     own = folder / f"{key}.{PREDICTIONS}"
@@ -160,18 +160,18 @@ def write_ranking(
 
 
 def declare_invalid(run: Path, reason: str) -> None:
-    """Say why a run must not be counted. It is kept as it is."""
+    """Record why a run must not be counted. The run itself stays unchanged."""
     write_json(run / INVALID, {"schema": SCHEMA, "reason": reason, "time": utc_text()})
     make_durable(run)
 
 
 def declare_absent(run: Path, files: Mapping[str, str]) -> None:
-    """Say that these files, with their checksums, are kept elsewhere if at all."""
+    """Record that these files, given with their checksums, are not kept here, but elsewhere if at all."""
     write_json(run / ABSENT, {"schema": SCHEMA, "files": dict(files)})
 
 
 def predictions_document(config: Mapping[str, Any], accuracies: Mapping[int, float]) -> dict[str, Any]:
-    """Predicted accuracies by architecture number, with all that they depend on besides the weights."""
+    """Predicted accuracies by architecture number, with everything besides the weights that they depend on."""
     return {
         "schema": SCHEMA,
         "images": config["rank"]["images"],
@@ -181,7 +181,7 @@ def predictions_document(config: Mapping[str, Any], accuracies: Mapping[int, flo
 
 
 def read_points(path: Path) -> list[dict[str, Any]]:
-    """The points of a run under way; a last line that is only half there is left out."""
+    """The points of a run under way; an incomplete last line is left out."""
     try:
         lines = path.read_text().split("\n")
     except FileNotFoundError:

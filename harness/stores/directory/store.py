@@ -1,6 +1,6 @@
 """The store that needs no server: a folder of run directories. Imports no torch.
 
-Whatever cannot be read, or does not agree with its completion record, is a `Problem` with a name and a
+A run that cannot be read, or does not agree with its completion record, is a `Problem` with a name and a
 reason: never an exception, and never counted.
 """
 
@@ -32,12 +32,12 @@ CLAIMS, WORK, REFERENCES = "claims", "work", "references"
 """Folders beside the runs; so is `harness.stores.directory.index.INDEX`."""
 
 RUN_ID = re.compile(r"[0-9a-f]{16}-[1-9][0-9]*(-[0-9a-f]{8})?")
-"""Trial, attempt, and what tells apart the same attempt of two machines (not in stores of schema 1)."""
+"""Trial, attempt, and a suffix that distinguishes equal attempts of two machines (missing in schema 1)."""
 
 
 @dataclass
 class DirectoryStore(Store):
-    """A folder of runs, made when it is first written to.
+    """A folder of runs, made on the first write.
 
     Any number of processes may read and create runs at the same time.
     """
@@ -46,7 +46,7 @@ class DirectoryStore(Store):
     problems: list[Problem] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        """Raises `UserError` for a path that is something else than a folder."""
+        """Raises `UserError` if the path exists and is not a folder."""
         self.path = Path(self.path)
         self.name = str(self.path)
         if os.path.exists(self.path) and not os.path.isdir(self.path):
@@ -89,7 +89,7 @@ class DirectoryStore(Store):
     def create(
         self, trial: Trial, preset: str, overrides: Mapping[str, Any], attempt: int | None = None
     ) -> RunDirectory:
-        """A new run of the trial, as that attempt or as the next. Raises `UserError` when it cannot be written."""
+        """Make a new run of the trial, as that attempt or as the next. Raises `UserError` if it cannot be written."""
         number = self.attempts(trial.key) + 1 if attempt is None else attempt
         return RunDirectory.create(self.path, trial, preset, overrides, number)
 
@@ -116,4 +116,4 @@ class DirectoryStore(Store):
         try:
             return by_metric(read_points(folder / POINTS))
         except ValueError as error:
-            raise Damaged(folder / POINTS, f"is no list of points: {error}") from error
+            raise Damaged(folder / POINTS, f"is not a list of points: {error}") from error

@@ -1,4 +1,4 @@
-"""How the database is reached, and how its errors are said: in one line, and never with a password.
+"""Connects to the database, and reports its errors: in one line, and never with a password.
 
 Knows nothing of what is kept in a database.
 """
@@ -35,20 +35,20 @@ Document = dict[str, Any]
 DEFAULT_DATABASE = "nas"
 
 SOCKET_TIMEOUT = 30_000
-"""Milliseconds that one answer of the server may take, unless the address says otherwise."""
+"""Milliseconds that one answer of the server may take, unless the address sets another limit."""
 
 _ADDRESS = re.compile(
     r"(?P<scheme>mongodb(?:\+srv)?://)(?:(?P<user>[^:@/?]*)(?::(?P<password>[^:@/?]*))?@)?"
     r"(?P<hosts>[^@/?]+)(?P<database>/[^@/?]*)?(?P<options>\?[^@]*)?"
 )
-"""Without any @ but the one behind the password: what holds more of them is taken for malformed."""
+"""Allows no @ except the one after the password: an address with more of them counts as malformed."""
 
 _SECRET_OPTIONS = re.compile(r"[?&](?:tlsCertificateKeyFilePassword|authMechanismProperties)=([^&]+)", re.IGNORECASE)
 
-_REFUSED = {13: "rights are missing", 18: "authentication failed", 8000: "authentication failed"}
-"""What the server's error codes for users without the rights mean."""
+_REFUSED = {13: "permission denied", 18: "authentication failed", 8000: "authentication failed"}
+"""Meaning of the server's error codes for users that it refuses."""
 
-NOT_SHOWN = "the reason is not shown, for it might tell a password"
+NOT_SHOWN = "the reason is not shown because it might contain a password"
 
 _DISK_FULL, _TIME_EXPIRED = 14031, 50
 
@@ -56,10 +56,10 @@ _shown: WeakKeyDictionary[MongoClient[Document], str] = WeakKeyDictionary()
 
 
 def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
-    """The database that the address names, `nas` if it names none, after it answered.
+    """Connect to the database that the address names, by default `nas`, and check that it answers.
 
-    Takes little more than `timeout` seconds, also when nobody answers. Raises `UserError` for an address that is none
-    and for a user who may not read there, `Unreachable` when nobody answers.
+    Takes little more than `timeout` seconds, even if no server answers. Raises `UserError` for an invalid address
+    and for a user without permission to read, `Unreachable` if no server answers.
     """
     milliseconds = int(timeout * 1000)
     defaults = {
@@ -71,12 +71,12 @@ def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
     settings: dict[str, Any] = {key: value for key, value in defaults.items() if f"{key.lower()}=" not in given}
     client: MongoClient[Document] | None = None
     try:
-        # The client itself only warns of options that it does not understand, and goes on without TLS, say.
+        # The client only warns of options that it does not understand, and would continue, for example, without TLS.
         parse_uri(uri.replace("mongodb+srv://", "mongodb://", 1), warn=False)
         client = MongoClient(uri, tz_aware=False, **settings)
         database = client.get_default_database(DEFAULT_DATABASE)
         with pymongo.timeout(timeout):
-            # Reading asks for more than a ping does: that the user may.
+            # A read checks more than a ping: also the permission of the user.
             database["runs"].find_one({}, {"_id": 1})
         _shown[client] = shown(uri)
         return database
@@ -85,18 +85,18 @@ def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
             client.close()
         text = hide(_line(error), uri) if _ADDRESS.fullmatch(uri) else _mistake(uri)
         if isinstance(error, InvalidURI | ConfigurationError) or not isinstance(error, PyMongoError):
-            problem: Exception = UserError(f"{shown(uri)} is no address of a database: {text}")
+            problem: Exception = UserError(f"{shown(uri)} is not a database address: {text}")
         elif isinstance(error, OperationFailure) and error.code in _REFUSED:
             problem = UserError(f"{shown(uri)}: {_REFUSED[error.code]}: {text}")
         elif isinstance(error, OperationFailure):
             problem = UserError(f"{shown(uri)}: {text}")
         else:
             problem = Unreachable(f"{shown(uri)} does not answer: {text}")
-    raise problem  # outside of the handler: the driver's own error, with whatever it says, is not chained to it
+    raise problem  # outside of the handler, so that the driver's own error and its text are not chained to it
 
 
 def address(database: Database[Document]) -> str:
-    """How messages call the database; without a password."""
+    """The name of the database in messages; without a password."""
     known = _shown.get(database.client)
     if known is None:
         servers = sorted(database.client.topology_description.server_descriptions())
@@ -106,7 +106,7 @@ def address(database: Database[Document]) -> str:
 
 
 def shown(uri: str) -> str:
-    """The address as messages may show it: without password and options, and nothing of one that is malformed."""
+    """The address as messages may show it: without password and options; a malformed one is hidden."""
     found = _ADDRESS.fullmatch(uri)
     if found is None:
         return "mongodb+srv://…" if uri.startswith("mongodb+srv:") else "mongodb://…"
@@ -115,9 +115,9 @@ def shown(uri: str) -> str:
 
 
 def hide(text: str, uri: str) -> str:
-    """The text, unless there is something in it that is secret in that address, however it is encoded.
+    """The text, or `NOT_SHOWN` if it contains a secret of that address, in any encoding.
 
-    It is not blanked out: from what is left of a known sentence the secret could be read.
+    A secret is not just masked: the rest of a known sentence could reveal it.
     """
     text = text.replace(uri, shown(uri))
     return NOT_SHOWN if any(secret in text for secret in _secrets(uri)) else text
@@ -125,10 +125,10 @@ def hide(text: str, uri: str) -> str:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Errors of the driver as ours, in one line and without credentials.
+    """Translate errors of the driver into ours, in one line and without credentials.
 
     `Unreachable` when the server does not answer or cannot serve now, `UserError` when it refuses the user,
-    `DataError` for what cannot be stored or read as it is.
+    `DataError` for data that cannot be stored or read as it is.
     """
     try:
         yield
@@ -159,7 +159,7 @@ def _translate(error: Exception) -> Exception:
 
 
 def _line(error: BaseException) -> str:
-    """The first line, without the driver's account of its settings and servers."""
+    """The first line, without the driver's details about its settings and servers."""
     line = " ".join((str(error).splitlines() or [""])[0].split())
     for rest in (
         " (configured timeouts",
@@ -173,20 +173,20 @@ def _line(error: BaseException) -> str:
 
 
 def _mistake(uri: str) -> str:
-    """What is wrong with a malformed address, in words that hold nothing of it."""
+    """What is wrong with a malformed address, without quoting any part of it."""
     rest = uri.partition("://")[2]
     if "@" in rest:
         return "user and password must be percent-encoded (%40 for @, %3A for :, %2F for /, %3F for ?)"
     if not re.match("[^/?]", rest):
         return "it names no host"
-    return "behind the hosts only /DATABASE and ?OPTIONS can follow"
+    return "only /DATABASE and ?OPTIONS can follow the hosts"
 
 
 def _secrets(uri: str) -> set[str]:
     found = _ADDRESS.fullmatch(uri)
     if found is not None:
         raw = {found["password"] or ""}
-    else:  # malformed: all between the first colon behind the scheme and the last @ may be the password, or a part
+    else:  # malformed: all between the first colon after the scheme and the last @ may be the password, or a part
         inside = uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
         raw = {inside, *re.split(r"[:@/?]", inside)}
     raw |= set(_SECRET_OPTIONS.findall(uri))

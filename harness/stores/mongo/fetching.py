@@ -1,4 +1,4 @@
-"""A mirrored run as a directory again, byte for byte: for whoever needs its weights, or goes on with its rankings."""
+"""Restores a mirrored run as a directory, byte for byte: to use its weights, or to add rankings to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness.stores.mongo.snapshot import COMPLETE, is_addition, look
 from harness.stores.mongo.store import MongoStore, is_there
 
 Entries = Mapping[str, Mapping[str, Any]]
-"""What the database knows of a run's files, by name."""
+"""What the database knows about a run's files, by name."""
 
 
 def bring(store: MongoStore, run_id: str, folder: Path, entries: Entries, phase: int) -> Path:
@@ -46,13 +46,13 @@ def bring(store: MongoStore, run_id: str, folder: Path, entries: Entries, phase:
             inner.rename(target)
         except OSError:
             if not (target / TRIAL).exists():
-                raise  # else another brought it meanwhile
+                raise  # otherwise another process restored it meanwhile
     make_durable(folder)
     return target
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a directory is that of a complete run with every file as it was, weights included."""
+    """Whether a directory holds a complete run with every file unchanged, weights included."""
     try:
         summarise(folder, [])
         return not _wrong(folder, read_small(folder / COMPLETION, schema=True)["files"])
@@ -61,16 +61,16 @@ def is_whole(folder: Path) -> bool:
 
 
 def mend(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None:
-    """Bring what of a complete run's directory is damaged or was left out, weights above all.
+    """Restore the files of a complete run's directory that are damaged or were left out, above all weights.
 
-    What the database does not have stays as it is. Raises `DataError` when the two are not about the same run.
+    Files that the database does not have stay as they are. Raises `DataError` if the two are different runs.
     """
     record = _record(store, run_id, entries)
     if not record or look(folder).phase != COMPLETE:
         return
     wrong = _wrong(folder, {COMPLETION: entries[COMPLETION]["sha256"], **record})
     if COMPLETION in wrong and _is_readable(folder / COMPLETION):
-        raise DataError(f"{folder / COMPLETION}: is not that of the run in {store.name}")
+        raise DataError(f"{folder / COMPLETION}: does not belong to the run in {store.name}")
     for name in wrong:
         entry = entries.get(name, {})
         if is_there(entry) and entry["sha256"] == record.get(name, entry["sha256"]):
@@ -81,7 +81,7 @@ def mend(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None
 
 
 def add(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None:
-    """The rankings and marks that the directory lacks. What a ranking refers to comes before the ranking."""
+    """Add the rankings and marks that the directory lacks. Files that a ranking refers to come before it."""
     further = [name for name in entries if is_addition(name) and not (folder / name).exists()]
     if look(folder).phase != COMPLETE:
         further = [name for name in further if name == INVALID]
@@ -99,15 +99,15 @@ def _materialise(store: MongoStore, run_id: str, folder: Path, entries: Entries)
             declare_absent(folder, {name: record.get(name, "")})
             continue
         if mirrored and record.get(name, entry["sha256"]) != entry["sha256"]:
-            raise DataError(f"{store.name}/{run_id}/{name}: is not the file that the completion record is about")
+            raise DataError(f"{store.name}/{run_id}/{name}: is not the file that the completion record lists")
         _write(store, run_id, entry, folder)
     for inner in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
         make_durable(inner)
-    summarise(folder, [])  # as whoever reads it will
+    summarise(folder, [])  # verifies it as a reader will
 
 
 def _record(store: MongoStore, run_id: str, entries: Entries) -> dict[str, str]:
-    """The checksums of the completion record, by name; none for a run that is not complete."""
+    """The checksums of the completion record, by name; empty for a run that is not complete."""
     if COMPLETION not in entries:
         return {}
     text = io.BytesIO()
@@ -117,7 +117,7 @@ def _record(store: MongoStore, run_id: str, entries: Entries) -> dict[str, str]:
 
 
 def _wrong(folder: Path, record: Mapping[str, str]) -> list[str]:
-    """The files that are missing or have another checksum than this."""
+    """The files that are missing or have a different checksum."""
     wrong = []
     for name, expected in record.items():
         try:
@@ -136,11 +136,11 @@ def _is_readable(path: Path) -> bool:
 
 
 def _write(store: MongoStore, run_id: str, entry: Mapping[str, Any], folder: Path) -> None:
-    """With the time it had, so that the copy is as new as the original."""
+    """Write the file with its original time, so that the copy is as new as the original."""
     name = entry["name"]
     parts = PurePosixPath(name).parts
     if "/".join(parts) != name or any(part.startswith(".") for part in parts):
-        raise DataError(f"{store.name}/{run_id}: names the file {name!r}, which could lead anywhere")
+        raise DataError(f"{store.name}/{run_id}: names the file {name!r}, which could lead outside the run")
     place = folder / name
     place.parent.mkdir(parents=True, exist_ok=True)
     write(place, lambda file: store.copy(run_id, entry, file))

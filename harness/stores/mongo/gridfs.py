@@ -1,8 +1,8 @@
-"""Files in GridFS, written so that any number of processes may store one file at once, be killed, and try again.
+"""Files in GridFS, written so that any number of processes may store one file at once, be killed, and retry.
 
-A file's id follows from whose it is, its name and its content, so whoever stores it writes the same. Its
-chunks come first and its entry last: a file that is listed is whole. The driver's own writer is not used, since
-it takes away the chunks of others when it gives up.
+A file's id is derived from its run, its name and its content, so every process that stores it writes the same.
+Its chunks are written first and its entry last: a file that is listed is complete. The driver's own writer is
+not used, since it removes the chunks of others when it gives up.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Document = dict[str, Any]
 
 CHUNK = 255 * 1024
 BATCH = 16
-"""Chunks that are sent at once: 4 MB."""
+"""Number of chunks that are sent at once: 4 MB."""
 
 DUPLICATE = 11000
 
 DAMAGE = (NoFile, CorruptGridFile)
-"""What the driver raises for a file that is not there, or not whole."""
+"""What the driver raises for a file that is missing or incomplete."""
 
 
 class Changed(Exception):
-    """A file is another one than when it was looked at."""
+    """A file has changed since it was examined."""
 
 
 def file_id(run: str, name: str, sha256: str) -> ObjectId:
-    """The id of a run's file. All of a run's own lie in one range; what is added to it later lies elsewhere."""
+    """The id of a run's file. The ids of a run's own files form one range; those of files added later do not."""
     if "/" in name:
         return ObjectId(_digest(run, name, sha256)[:12])
     return ObjectId(_digest(run)[:6] + _digest(name, sha256)[:6])
@@ -50,7 +50,7 @@ def source_id(sha256: str) -> ObjectId:
 
 
 def missing(database: Database[Document], ids: Collection[ObjectId]) -> set[ObjectId]:
-    """Those of the ids under which no whole file is."""
+    """Those of the ids that have no complete file."""
     if not ids:
         return set()
     found = database["fs.files"].find({"_id": {"$in": list(ids)}}, {"_id": 1})
@@ -66,7 +66,7 @@ def put(
     name: str,
     metadata: Mapping[str, Any],
 ) -> None:
-    """Store a file of that size and checksum. Raises `Changed` when it has another; it is not listed then."""
+    """Store a file of that size and checksum. Raises `Changed` if its checksum differs; it is then not listed."""
     digest = hashlib.sha256()
     batch: list[UpdateOne] = []
     for number in range((size + CHUNK - 1) // CHUNK):
@@ -86,7 +86,7 @@ def put(
 
 
 def get(database: Database[Document], identifier: ObjectId, target: IO[bytes], sha256: str) -> None:
-    """Copy a file into `target`. Raises `DataError` when it is not what was stored; see `translated` for the rest."""
+    """Copy a file into `target`. Raises `DataError` if it is not what was stored; see `translated` for others."""
     digest = hashlib.sha256()
     with GridFSBucket(database).open_download_stream(identifier) as stream:
         while data := stream.read(BATCH * CHUNK):
@@ -97,14 +97,14 @@ def get(database: Database[Document], identifier: ObjectId, target: IO[bytes], s
 
 
 def delete(database: Database[Document], ids: Iterable[ObjectId]) -> None:
-    """The entries first: no file is ever listed without its chunks."""
+    """Delete files, entries first: no file is ever listed without its chunks."""
     if doomed := list(ids):
         database["fs.files"].delete_many({"_id": {"$in": doomed}})
         database["fs.chunks"].delete_many({"files_id": {"$in": doomed}})
 
 
 def sweep(database: Database[Document], run: str, keep: Collection[ObjectId]) -> None:
-    """Take away all of a run's own files but these, and what is left of interrupted writing."""
+    """Delete all of a run's own files except these, and the remains of interrupted writes."""
     first = _digest(run)[:6]
     mine = {"$gte": ObjectId(first + bytes(6)), "$lte": ObjectId(first + b"\xff" * 6), "$nin": list(keep)}
     database["fs.files"].delete_many({"_id": mine})
@@ -112,7 +112,7 @@ def sweep(database: Database[Document], run: str, keep: Collection[ObjectId]) ->
 
 
 def write_all(database: Database[Document], collection: str, operations: list[UpdateOne]) -> None:
-    """Upserts; where another process was faster, it wrote the same, or something newer."""
+    """Write upserts. Where another process was faster, it wrote the same, or something newer."""
     if not operations:
         return
     try:

@@ -1,4 +1,4 @@
-"""The indexes of a database that mirrors runs: what is unique, and the questions that the harness asks."""
+"""The indexes of a database that mirrors runs: for uniqueness, and for the queries of the harness."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pymongo.database import Database
 
 Document = dict[str, Any]
 
-# Sparse, partial: documents that others made with Sacred are none of ours to judge.
+# Sparse, partial: documents that others made with Sacred must not be constrained by ours.
 _OURS = {"harness": {"$exists": True}}
 _INDEXES = {
     "runs": [
@@ -32,7 +32,7 @@ _prepared: WeakKeyDictionary[MongoClient[Document], set[str]] = WeakKeyDictionar
 
 
 def prepare(database: Database[Document]) -> None:
-    """Make the indexes, once for each connection."""
+    """Make the indexes, once per connection."""
     done = _prepared.setdefault(database.client, set())
     if database.name in done:
         return

@@ -1,9 +1,9 @@
-"""One run directory into MongoDB, in Sacred's schema, as often as anybody likes: the same comes out.
+"""Projects a run directory into MongoDB, in Sacred's schema. Idempotent.
 
 A run is one document of `runs`, with its curves in `metrics` and its larger files in GridFS. What the harness
 itself reads is kept exactly in the sub-document `harness`: the run's summary, the text of small files, and
-where the others are. Ids follow from run, name and content, and the document is written last, only over the
-version that was read: whoever projects, wherever, however often, whatever died in between.
+where the others are. Ids are derived from run, name and content. The document is written last, and only over
+the version that was read: any process may project, from any machine, any number of times, and be killed.
 
 Copies of one complete run may have had different rankings added, on different machines: the mirror has them all.
 """
@@ -46,18 +46,18 @@ __all__ = ["project", "revision"]
 Document = dict[str, Any]
 
 ATTEMPTS = 20
-"""How often a projection begins again because its directory or its document changed meanwhile."""
+"""Maximum number of tries if the directory or the document changes during a projection."""
 
 LONGEST_SUMMARY = 4 << 20
 
 
 def project(path: Path, database: Database[Document], weights_max: int = WEIGHTS_MAX, *, again: bool = False) -> int:
-    """Bring the database up to date with a run directory, at whatever stage it is; gives the run's number there.
+    """Bring the database up to date with a run directory, at any stage; returns the run's number there.
 
-    What the database has newer is left alone. With `again`, everything is written even if it seems to be there.
+    Newer data in the database is left alone. With `again`, everything is written even if it seems to be there.
     Raises `DataError` for a directory that is damaged or cannot be stored, and what `translated` raises.
     """
-    # Whatever the address says of reading: what was read is written over, so it must be the newest there is.
+    # Overrides the address: what is read here is written over, so it must be the newest version.
     database = database.with_options(read_preference=ReadPreference.PRIMARY)
     with translated():
         prepare(database)
@@ -84,12 +84,12 @@ class _Entries:
 
     @property
     def names(self) -> set[str]:
-        """Of all that is really there."""
+        """Names of all files that are really stored."""
         return {*self.documents, *(name for name, entry in self.files.items() if entry["id"] is not None)}
 
     @property
     def ids(self) -> set[ObjectId]:
-        """Of those in GridFS that are the run's alone."""
+        """Ids of the files in GridFS that belong to this run alone."""
         own = (entry["id"] for name, entry in self.files.items() if not name.startswith(f"{SOURCES}/"))
         return {identifier for identifier in own if identifier is not None}
 
@@ -101,7 +101,7 @@ class _Entries:
 
 
 def _project(snapshot: Snapshot, database: Database[Document], weights_max: int, again: bool) -> int | None:
-    """One attempt; None when the document changed meanwhile."""
+    """One attempt; None if the document changed meanwhile."""
     number, known = _ensure(snapshot, database["runs"])
     there = _Entries(
         {entry["name"]: entry for entry in known.get("documents", ())},
@@ -138,9 +138,10 @@ def _project(snapshot: Snapshot, database: Database[Document], weights_max: int,
 
 
 def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Document]:
-    """The number of the run's document, which is made if need be, and what of ours it holds.
+    """The number of the run's document, which is made if missing, and its sub-document `harness`.
 
-    Numbers are counted up, since Omniboard needs them small; of two that take one, the database refuses the second.
+    Numbers are counted up, since Omniboard needs small ones. If two processes take the same number, the database
+    refuses the second.
     """
     summary = snapshot.summary
     origin = snapshot.pieces[TRIAL].sha256
@@ -152,7 +153,7 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
                 reason = f"has schema {known['schema']} in the database"
                 raise DataError(f"{snapshot.id}: {reason}; this version of the harness knows up to {SCHEMA}: update it")
             if known["origin"] != origin:  # possible with ids of schema 1
-                raise DataError(f"{snapshot.id}: the database has another run of that id")
+                raise DataError(f"{snapshot.id}: the database has another run with that id")
             return int(found["_id"]), known
         last = runs.find_one({"_id": {"$type": "number"}}, {"_id": 1}, sort=[("_id", DESCENDING)])
         number = 1 + max(0, int(last["_id"]) if last else 0)
@@ -169,7 +170,7 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
             "version": 0,
         }
         try:
-            # Ours first: what the harness reads is found without going through all that is shown.
+            # Our fields first: the harness finds them without reading past those for display.
             runs.insert_one({"_id": number, "harness": own, **sacred_document(snapshot), "artifacts": []})
         except DuplicateKeyError:
             continue
@@ -177,7 +178,7 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
 
 
 def _outlives(name: str, complete: bool) -> bool:
-    """Whether a file that only one of directory and database has belongs to what both are about."""
+    """Whether a file that only the directory or only the database has belongs to the run in both."""
     return name == INVALID or (complete and (is_addition(name) or name == WEIGHTS))
 
 
@@ -218,7 +219,7 @@ def _upload(snapshot: Snapshot, database: Database[Document], files: Mapping[str
 
 
 def _write_metrics(snapshot: Snapshot, database: Database[Document], number: int, again: bool) -> list[dict[str, str]]:
-    """The curves, each as far as it goes; gives what the run's document says of them."""
+    """Write the curves, each as far as it goes; returns their entries for the run's document."""
     ours = {"run_id": number, "harness": snapshot.id}
     known = {one["name"]: one["points"] for one in database["metrics"].find(ours, {"name": 1, "points": 1})}
     listed, operations = [], []
@@ -237,16 +238,16 @@ def _write_metrics(snapshot: Snapshot, database: Database[Document], number: int
 
 
 def _own_fields(snapshot: Snapshot, known: Document, merged: _Entries, newer: bool) -> Document:
-    """What the harness reads of the run, each field by itself: the others stay as they are."""
+    """What the harness reads of the run, as single fields: the others stay as they are."""
     theirs = json.loads(known["summary"]) if known.get("summary") else {"rankings": {}, "invalid": None}
     ours, problems = snapshot.summary, [[_place(snapshot, one.place), one.reason] for one in snapshot.problems]
     mine = _rankings(snapshot.pieces)
     if not newer:
         ours, theirs, problems = theirs, ours, known["problems"]
         mine = _rankings(entry["name"] for part in ("documents", "files") for entry in known[part])
-    # Of those that both have, the newer counts; but what is only in the result gives way to what was made since.
+    # Of rankings that both have, the newer counts; but one known only from the result yields to one made since.
     further = {key: value for key, value in theirs["rankings"].items() if key in _rankings(merged.names) - mine}
-    own = dict(list(ours["rankings"].items())[:1])  # the run's own stands first
+    own = dict(list(ours["rankings"].items())[:1])  # the run's own comes first
     rankings = own | dict(sorted(({**ours["rankings"], **further}).items()))
     recomputed = {*ours.get("recomputed", ()), *(further.keys() & {*theirs.get("recomputed", ())})}
     summary = {
@@ -280,13 +281,13 @@ def _rankings(names: Iterable[str]) -> set[str]:
 
 
 def _place(snapshot: Snapshot, place: str) -> str:
-    """Where in the run a problem is."""
+    """The place of a problem, relative to the run."""
     inside = Path(place)
     return inside.relative_to(snapshot.path).as_posix() if inside.is_relative_to(snapshot.path) else inside.name
 
 
 def _artifacts(entries: _Entries) -> list[Document]:
-    """Omniboard's names are plain: no folders."""
+    """The artifacts for Omniboard, whose names cannot contain folders."""
     shown = [one for one in entries.files.values() if one["id"] and not one["name"].startswith(f"{SOURCES}/")]
     return [{"name": one["name"].replace("/", "_"), "file_id": one["id"]} for one in shown]
 
@@ -297,7 +298,7 @@ def _sources(entries: _Entries) -> list[list[Any]]:
 
 
 def _update(runs: Collection[Document], number: int, version: int, change: Document, final: bool) -> bool:
-    """Write over the version that was read, and no other. What will not be said again goes to the journal first."""
+    """Replace exactly the version that was read. A final state is not written again, so it waits for the journal."""
     if final:
         concern = runs.write_concern
         runs = runs.with_options(write_concern=type(concern)(**{**concern.document, "j": True}))
@@ -305,7 +306,7 @@ def _update(runs: Collection[Document], number: int, version: int, change: Docum
 
 
 def _take_back(snapshot: Snapshot, database: Database[Document], ids: set[ObjectId]) -> None:
-    """Somebody was faster: if the run is complete by now, what this older snapshot sent was sent for nothing."""
+    """Another process was faster: if the run is complete by now, delete what this older snapshot uploaded."""
     found = database["runs"].find_one({"harness.run_id": snapshot.id}, {"harness.files": 1, "harness.revision": 1})
     own = found["harness"] if found else {}
     if snapshot.state.phase != COMPLETE == phase_of(own.get("revision", 0)):

@@ -1,7 +1,7 @@
-"""A run as Sacred's own tools want to see it: what Omniboard shows, in the types that it needs.
+"""A run in the form that Sacred's own tools expect: what Omniboard shows, in the types that it needs.
 
-Made for looking at: keys are without dots, numbers fit, long things are cut. What the harness itself reads
-is kept exactly, elsewhere.
+For display only: keys have no dots, numbers fit, long values are cut. What the harness itself reads is kept
+exactly, elsewhere.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from harness.stores.stored import newest_result
 Document = dict[str, Any]
 
 LONGEST_OUTPUT = 1 << 20
-"""Bytes of output within the document: its end."""
+"""Maximum bytes of output in the document: the end of it."""
 LONGEST_VALUE = 1 << 20
-"""Bytes of anything else."""
+"""Maximum bytes of any other value."""
 MOST_POINTS = 100_000
-"""Points of a curve within its document, which holds 16 MB; of more, evenly chosen ones."""
+"""Maximum points of a curve in its document, which is limited to 16 MB. Longer curves are thinned evenly."""
 
 FORMAT = "MongoObserver-0.7.0"
 """The version of Sacred's schema."""
 
 
 def sacred_document(snapshot: Snapshot) -> Document:
-    """All fields but `_id`, `artifacts` and those that name other documents."""
+    """All fields except `_id`, `artifacts` and those that refer to other documents."""
     run, summary = snapshot.run, snapshot.summary
     experiment = dict(run.get("experiment") or {"name": "cell", "base_dir": "", "dependencies": [], "repositories": []})
     experiment["sources"] = []
@@ -54,13 +54,13 @@ def sacred_document(snapshot: Snapshot) -> Document:
     document["captured_out"] = _output(snapshot)
     stop = _date(summary["stop_time"])
     document["start_time"], document["stop_time"] = _date(summary["start_time"]), stop
-    # Omniboard takes the duration from the heartbeat; a run of seconds has had none.
+    # Omniboard computes the duration from the heartbeat; a run of a few seconds never had one.
     document["heartbeat"] = stop or _date(summary["heartbeat"])
     return document
 
 
 def metric_document(columns: Mapping[str, list[Any]]) -> Document:
-    """Steps, values and timestamps of one curve; thinned if they are too many, with the first and the last."""
+    """Steps, values and timestamps of one curve; thinned if there are too many, keeping the first and the last."""
     points = len(columns["values"])
     chosen: list[int] | range = range(points)
     if points > MOST_POINTS:
@@ -75,7 +75,7 @@ def metric_document(columns: Mapping[str, list[Any]]) -> Document:
 
 
 def displayable(value: Any) -> Any:
-    """The same with keys and numbers that every tool takes."""
+    """The same value with keys and numbers that every tool accepts."""
     if isinstance(value, Mapping):
         return {_key(str(key)): displayable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -118,7 +118,7 @@ def _output(snapshot: Snapshot) -> str:
 
 
 def _date(text: str | None) -> datetime | None:
-    """Sacred's times are UTC without saying so, and so are the database's."""
+    """A time in UTC without a time zone, as in Sacred and in the database."""
     return None if text is None else datetime.fromisoformat(text).replace(tzinfo=None)
 
 

@@ -1,7 +1,7 @@
-"""A run directory at one moment: how new it is, what its files hold, and where each of them belongs in a mirror.
+"""A run directory at one moment: how new it is, what its files contain, and where each belongs in a mirror.
 
 Knows nothing of databases. A directory may change while it is read: then the snapshot is at least as new as
-its revision says, and once the directory rests it is exactly that.
+its revision says. If the directory does not change, it is exactly that.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from harness.stores.directory.run_directory import (
 from harness.stores.stored import Problem, stored_run
 
 OPEN, ENDED, COMPLETE = 0, 1, 2
-"""The phases of a run directory. What is complete only ever gets rankings and marks added."""
+"""The phases of a run directory. To a complete run only rankings and marks are added."""
 
 INLINE = 64 << 10
-"""Bytes up to which a file of text is kept within the run's document."""
+"""Bytes up to which a text file is kept in the run's document."""
 INLINE_TOTAL = 512 << 10
-"""And all of them together."""
+"""The same limit for all of them together."""
 
 WEIGHTS_MAX = 64 << 20
-"""Bytes up to which weights are mirrored, unless said otherwise."""
+"""Default number of bytes up to which weights are mirrored."""
 
 _PHASE_BITS = 56
-"""A time in microseconds takes 51 of the 63 bits that a database's integers have."""
+"""A time in microseconds takes 51 of the 63 bits of a database integer."""
 
 _CLOCK_TICK = 0.02
-"""Seconds in which a file system may not tell two changes apart."""
+"""Seconds within which a file system may give two changes the same time."""
 
 _ENDED = ("FAILED", "INTERRUPTED", "TIMEOUT")
 
@@ -61,7 +61,7 @@ class State:
     revision: int
     """Grows with every change: the phase, and within it the time of the newest file."""
     added: tuple[str, ...]
-    """The names of what came after completion, sorted: rankings, and whether it was declared invalid."""
+    """Sorted names of the files added after completion: rankings, and the invalid mark."""
 
     @property
     def phase(self) -> int:
@@ -75,24 +75,24 @@ class State:
 
 @dataclass(frozen=True)
 class Piece:
-    """One file: its text if it belongs into the document, else None."""
+    """One file. `text` is its content if it belongs in the document, else None."""
 
     name: str
     size: int
     sha256: str
     modified: int
-    """When, in microseconds."""
+    """Modification time in microseconds."""
     text: str | None
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run directory as it was."""
+    """A run directory as it was when it was read."""
 
     path: Path
     state: State
     partial: bool
-    """Whether large files were left out, because the run goes on and they still grow."""
+    """Whether large files were left out, because the run continues and they still grow."""
     summary: dict[str, Any]
     problems: list[Problem]
     pieces: dict[str, Piece]
@@ -106,7 +106,7 @@ class Snapshot:
 
     @property
     def revision(self) -> int:
-        """As it is recorded: what lacks something is not quite as new as the directory."""
+        """The revision to record: a partial snapshot counts as slightly older than the directory."""
         return self.state.revision - self.partial
 
 
@@ -116,7 +116,7 @@ def revision(path: Path) -> int:
 
 
 def phase_of(number: int) -> int:
-    """The phase of a revision, also of that of a snapshot which lacks something."""
+    """The phase of a revision, also of that of a partial snapshot."""
     return (number + 1) >> _PHASE_BITS
 
 
@@ -126,7 +126,7 @@ def look(path: Path) -> State:
 
 
 def additions(path: Path) -> dict[str, int]:
-    """Of a run that is complete: what came after that, and when, in microseconds. Raises `Damaged`."""
+    """The files added to a run after its completion, with their times in microseconds. Raises `Damaged`."""
     found: dict[str, int] = {}
     with contextlib.suppress(FileNotFoundError):
         found[INVALID] = os.stat(path / INVALID).st_mtime_ns // 1000
@@ -141,7 +141,7 @@ def take(path: Path) -> Snapshot:
     found = _scan(path)
     newest = max((status.st_mtime for status in found.values()), default=0.0)
     if time.time() - newest < _CLOCK_TICK:
-        # A change in the same tick of the clock would not be seen by its time; one after it will.
+        # A change in the same clock tick would not show in the time; a later one will.
         time.sleep(_CLOCK_TICK)
         found = _scan(path)
     state = _state(path, found)
@@ -173,7 +173,7 @@ def take(path: Path) -> Snapshot:
 
 
 def is_addition(name: str) -> bool:
-    """Whether a file of that name may come to a run that is complete."""
+    """Whether a file of that name may be added to a complete run."""
     return name == INVALID or name.startswith(f"{RANKINGS}/")
 
 
@@ -188,7 +188,7 @@ def _files(folder: str, inside: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(".") or inside + entry.name == ABSENT:
-                continue  # being written; or about this directory only
+                continue  # being written, or about this directory only
             if entry.is_dir(follow_symlinks=False):
                 yield from _files(entry.path, f"{inside}{entry.name}/")
             elif entry.is_file():
@@ -208,7 +208,7 @@ def _state(path: Path, found: Mapping[str, os.stat_result]) -> State:
 
 
 def _is_artifact(name: str) -> bool:
-    """Whether it is for others to take away, whatever its size."""
+    """Whether the file is an artifact for users, whatever its size."""
     return name in (PREDICTIONS, WEIGHTS)
 
 
@@ -216,7 +216,7 @@ def _piece(path: Path, name: str, status: os.stat_result, completion: Mapping[st
     file, size, modified = path / name, status.st_size, status.st_mtime_ns // 1000
     recorded = completion["files"].get(name) if completion else None
     if size > room:
-        # Weights are not read for a checksum that is known; it is compared when they are sent.
+        # Weights with a known checksum are not read here; it is compared when they are uploaded.
         return Piece(name, size, recorded or sha256(file), modified, None)
     content = file.read_bytes()
     checksum = hashlib.sha256(content).hexdigest()
@@ -240,4 +240,4 @@ def _metrics(path: Path) -> Columns:
             return dict(read_small(path / METRICS))
         return to_columns(read_points(path / POINTS))
     except (ValueError, KeyError, TypeError) as error:
-        raise Damaged(path / POINTS, f"is no list of points: {error}") from error
+        raise Damaged(path / POINTS, f"is not a list of points: {error}") from error

@@ -1,7 +1,7 @@
-"""The runs that a database mirrors, read as any store is. Imports no torch.
+"""The runs that a database mirrors, read like any store. Imports no torch.
 
-Lists need a run's summary only; its files come one by one, each with the checksum that it was stored with.
-Documents that others made with Sacred are not ours, and are passed over.
+Lists need only a run's summary; its files are read one by one, each with the checksum that it was stored with.
+Documents that others made with Sacred are skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BATCH = 1000
 
 _SUMMARY = {f"harness.{name}": 1 for name in ("schema", "run_id", "revision", "summary", "invalid", "problems")}
 _PROJECTED = {"harness.revision": {"$gt": 0}}
-"""A document with less was begun, and nothing of it is there yet."""
+"""A document with revision 0 was made, but has no content yet."""
 
 
 class MongoStore(Store):
@@ -63,7 +63,7 @@ class MongoStore(Store):
                 except DataError as error:
                     problems.append(Problem(place, str(error)))
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    reason = f"not a run as it should be ({type(error).__name__}: {error})"
+                    reason = f"not a valid run ({type(error).__name__}: {error})"
                     problems.append(Problem(place, reason))
         return runs
 
@@ -78,7 +78,7 @@ class MongoStore(Store):
             return self._content(run.id, name, entries)
 
     def metrics(self, run: StoredRun) -> Metrics:
-        """As the run itself wrote them; of a run under way whose points are many, every so-many-eth."""
+        """The points as the run itself wrote them; long curves of a run under way are thinned evenly."""
         with translated():
             entries = self.entries(run.id, (METRICS, POINTS, COMPLETION))
             try:
@@ -112,13 +112,13 @@ class MongoStore(Store):
             self.database[REFERENCES].update_one({"_id": key}, {"$set": {"text": text}}, upsert=True)
 
     def fetch(self, run_id: str, folder: Path) -> Path:
-        """Make the run's directory in that folder, byte for byte as it was mirrored, and give its path.
+        """Make the run's directory in that folder, byte for byte as it was mirrored, and return its path.
 
-        It is there whole or not at all. Weights that are not in the database are declared absent. A directory
-        that is there already stays, and gets what only the database has: rankings and marks, and those files
-        of a complete run that are damaged or were left out.
-        Raises `UnknownName`, `UserError` when the folder cannot be written, and `DataError` that names the file
-        which is damaged or missing.
+        It is made completely or not at all. Weights that are not in the database are declared absent. An
+        existing directory stays, and gets what only the database has: rankings and marks, and those files of a
+        complete run that are damaged or were left out.
+        Raises `UnknownName`, `UserError` if the folder is not writable, and `DataError` that names the damaged
+        or missing file.
         """
         from harness.stores.mongo.fetching import bring
 
@@ -130,7 +130,7 @@ class MongoStore(Store):
                 raise UserError(f"cannot write to {folder}: {error.strerror or error}") from error
 
     def invalidate(self, run_id: str, reason: str) -> None:
-        """Say why a run must not be counted. It is kept as it is."""
+        """Record why a run must not be counted. The run itself stays unchanged."""
         document = {"schema": SCHEMA, "reason": reason, "time": utc_text()}
         text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
         content = text.encode()
@@ -153,7 +153,7 @@ class MongoStore(Store):
                     return
 
     def copy(self, run_id: str, entry: Mapping[str, Any], target: IO[bytes]) -> None:
-        """Write one file of a run into `target`. Raises `DataError` when it is not there, or not as it was."""
+        """Write one file of a run into `target`. Raises `DataError` if it is missing or damaged."""
         place = f"{self.name}/{run_id}/{entry['name']}"
         if not is_there(entry):
             raise DataError(f"{place}: is not in the database" + (": it is too large" if "size" in entry else ""))
@@ -169,7 +169,7 @@ class MongoStore(Store):
             raise DataError(f"{place}: {error}") from None
 
     def entries(self, run_id: str, names: Iterable[str]) -> dict[str, Document]:
-        """What is known of the run's files with these names; see `copy`."""
+        """What the database knows about the run's files with these names; see `copy`."""
         wanted = list(names)
         chosen = {
             part: {"$filter": {"input": f"$harness.{part}", "cond": {"$in": ["$$this.name", wanted]}}}
@@ -217,10 +217,10 @@ def _check_schema(own: Mapping[str, Any]) -> None:
 
 
 def by_name(own: Mapping[str, Any]) -> dict[str, Document]:
-    """What a document knows of the run's files."""
+    """The entries of the run's files in a document, by name."""
     return {entry["name"]: entry for part in ("documents", "files") for entry in own.get(part) or ()}
 
 
 def is_there(entry: Mapping[str, Any]) -> bool:
-    """Whether the database has the file, and not only knows of it."""
+    """Whether the database has the file itself, not only its entry."""
     return "text" in entry or entry.get("id") is not None

@@ -1,7 +1,7 @@
-"""All of a directory store into the database that mirrors it, and what was declared invalid there back.
+"""Mirrors a whole directory store into its database, and copies invalid marks back.
 
-Compares before it writes: what is in the database already costs a look at its directory. Any number of
-processes may do this at the same time.
+Compares before it writes: a run that is already in the database costs only a look at its directory. Any number
+of processes may do this at the same time.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ BATCH = 1000
 
 @dataclass
 class Synced:
-    """What was done."""
+    """The outcome of a sync."""
 
     runs: int = 0
-    """How many were looked at."""
+    """How many were examined."""
     projected: int = 0
     failed: dict[str, str] = field(default_factory=dict)
-    """Why, by run."""
+    """Reasons by run."""
 
 
 def sync(
@@ -46,9 +46,9 @@ def sync(
     weights_max: int = WEIGHTS_MAX,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Synced:
-    """Project every run that the database lacks or has older; what fails is told, and does not stop the others.
+    """Project every run that the database lacks or has older. A failure is reported and does not stop the others.
 
-    Raises `UserError` when the database refuses, `Unreachable` when it does not answer: what was projected is.
+    Raises `UserError` if the database refuses, `Unreachable` if it does not answer; runs projected before stay.
     """
     found = _mirrored(database)
     done = Synced()
@@ -63,7 +63,7 @@ def sync(
                 behind.append(name)
         except DataError as error:
             done.failed[name] = str(error)
-    # The oldest first: the database numbers runs as they come, and tools show the highest number on top.
+    # The oldest first: the database numbers runs in order of arrival, and tools show the highest number on top.
     for number, name in enumerate(sorted(behind, key=lambda name: _began(store.path / name)), 1):
         try:
             project(store.path / name, database, weights_max)
@@ -97,7 +97,7 @@ def _mirrored(database: Database[Document]) -> dict[str, State]:
 
 
 def _is_behind(mirrored: State | None, path: Path) -> bool:
-    """Of a run that was complete when it was mirrored only what was added since can be new."""
+    """Whether the mirror is older. If it has the complete run, only files added since can be newer."""
     if mirrored is not None and mirrored.phase == COMPLETE:
         here = additions(path)
         newer = max(here.values(), default=0) > mirrored.newest and (path / COMPLETION).exists()

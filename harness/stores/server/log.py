@@ -1,6 +1,6 @@
 """What the log of a `mongod` says went wrong.
 
-The server (4.4 and later) writes one JSON document a line; what comes before its log is set up is plain text.
+The server (4.4 and later) writes one JSON document per line; what comes before its log is set up is plain text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def first_errors(log: Path, begin: int) -> str:
-    """The first errors that the log tells since `begin`, else its last line."""
+    """The first errors in the log since `begin`, else its first lines of plain text."""
     try:
         with log.open("rb") as file:
             file.seek(begin)
@@ -25,7 +25,7 @@ def first_errors(log: Path, begin: int) -> str:
             if entry["s"] in ("E", "F"):
                 errors.append(_text(entry))
         except (ValueError, TypeError, KeyError):
-            # Words from before the server had its log: an option it does not know, a library it does not find.
+            # Plain text from before the log was set up: an unknown option, a library that was not found.
             others.append(line.strip())
     told = list(dict.fromkeys(filter(None, errors or others)))[:2]
     return "\n  ".join([*told, f"see {log}"])

@@ -1,7 +1,7 @@
-"""A private `mongod` for one user of one machine: find the program, start it, ask how it is, stop it.
+"""A private `mongod` for one user of one machine: find the program, start it, query its state, stop it.
 
-The server listens on loopback only and asks for no password. It is known by its data folder, where
-`server.json` says which process serves it and where. Knows nothing of what is kept in a database.
+The server listens on loopback only and needs no password. It is identified by its data folder, where
+`server.json` records its process and address. Knows nothing of what is kept in a database.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RECORD, LOG, LOCK = "server.json", "mongod.log", "server.lock"
 DATABASE = "nas"
 PORT = 27017
 WAIT = 60.0
-"""Seconds for a start or a stop. A server that was killed repairs its files first, which may take a while."""
+"""Seconds for a start or a stop. A killed server repairs its files first, which may take a while."""
 
 _LOG_LIMIT = 16 << 20
 _MARKS = {RECORD, LOG, LOCK, "WiredTiger", "mongod.lock"}
@@ -55,7 +55,7 @@ class Server:
     host: str
     pid: int | None = None
     started: int | None = None
-    """The process's start in the kernel's ticks: a number given to another process later is not mistaken for it."""
+    """Start time of the process in kernel ticks, so that a reused process id is not mistaken for the server."""
 
     @property
     def uri(self) -> str:
@@ -70,21 +70,21 @@ class Server:
         return None not in (self.pid, self.started) and start_ticks(self.pid or 0) == self.started
 
     def client(self) -> MongoClient[dict[str, Any]]:
-        """A connection that gives up soon."""
+        """A client with short timeouts."""
         from pymongo import MongoClient
 
         return MongoClient(self.uri, directConnection=True, serverSelectionTimeoutMS=2000, socketTimeoutMS=5000)
 
     @property
     def elsewhere(self) -> bool:
-        """Whether another machine started it and, as far as this one can tell, it may still run there."""
+        """Whether another machine started the server and, as far as this one knows, it may still run there."""
         return self.pid is not None and not self.running and self.host != platform.node()
 
 
 def find_mongod() -> Path:
     """The server's program: the one on PATH, else the one that the `[dev]` wheel installed.
 
-    Raises UserError when there is neither.
+    Raises UserError if there is neither.
     """
     # Slow to import, and most commands need no server.
     import importlib.metadata
@@ -110,12 +110,12 @@ def find_mongod() -> Path:
 
 
 def start(data: Path, port: int | None = None, *, wait: float = WAIT) -> tuple[Server, bool]:
-    """Serve the data folder, and return once the server answers; False when it ran already.
+    """Serve the data folder, and return once the server answers; False if it was already running.
 
-    The server outlives this process and its terminal. Without a port it takes that of the last time (so that
-    addresses given out stay right), else 27017 if that is free, else a free one. Raises UserError for a folder
-    or a port that cannot be used, HarnessError with the log's reason when the server ends or stays silent;
-    nothing is left running then, nor when this is interrupted.
+    The server outlives this process and its terminal. Without `port` it takes its previous port (so that known
+    addresses stay valid), else 27017 if that is free, else any free port. Raises UserError for a folder or a
+    port that cannot be used, HarnessError with the reason from the log if the server ends or does not answer.
+    No server is left running after an error or an interruption.
     """
     data = data.absolute()
     program = find_mongod()
@@ -124,7 +124,7 @@ def start(data: Path, port: int | None = None, *, wait: float = WAIT) -> tuple[S
         known = read(data)
         if known is not None and known.running:
             if port not in (None, known.port):
-                raise UserError(f"a server already runs on {data}, at port {known.port}: stop it first")
+                raise UserError(f"a server is already running on {data}, at port {known.port}: stop it first")
             _await_answer(known, wait, known.log.stat().st_size if known.log.exists() else 0)
             return known, False
         _refuse_elsewhere(known)
@@ -147,7 +147,7 @@ def start(data: Path, port: int | None = None, *, wait: float = WAIT) -> tuple[S
                         start_new_session=True,
                     )
             server = dataclasses.replace(server, pid=process.pid, started=start_ticks(process.pid))
-            # Recorded before it answers: should this process be killed meanwhile, the next one finds the server.
+            # Recorded before it answers: if this process is killed meanwhile, the next one finds the server.
             _record(server)
             _await_answer(server, wait, begin)
         except BaseException as error:
@@ -161,9 +161,9 @@ def start(data: Path, port: int | None = None, *, wait: float = WAIT) -> tuple[S
 
 
 def stop(data: Path, *, wait: float = WAIT) -> Server | None:
-    """Let the server of the folder shut down cleanly, and wait for it; None when none runs.
+    """Shut down the server of the folder cleanly, and wait for its end; None if there is none running.
 
-    Raises HarnessError when it is still busy after that time; it is not killed.
+    Raises HarnessError if it has not ended after that time; it is not killed.
     """
     data = data.absolute()
     if read(data) is None:
@@ -178,7 +178,7 @@ def stop(data: Path, *, wait: float = WAIT) -> Server | None:
         until = time.monotonic() + wait
         while server.running:
             if time.monotonic() > until:
-                raise HarnessError(f"mongod (process {server.pid}) still shuts down after {wait:g} s: see {server.log}")
+                raise HarnessError(f"mongod (process {server.pid}) is still running after {wait:g} s: see {server.log}")
             time.sleep(0.02)
         await_free(server.port, 5.0)
         _record(dataclasses.replace(server, pid=None, started=None))
@@ -186,7 +186,7 @@ def stop(data: Path, *, wait: float = WAIT) -> Server | None:
 
 
 def read(data: Path) -> Server | None:
-    """What `server.json` of the folder says; None when there is none. Raises UserError when it is damaged."""
+    """The server recorded in the folder's `server.json`; None if there is none. Raises UserError if it is damaged."""
     path = data.absolute() / RECORD
     try:
         found = json.loads(path.read_text())
@@ -203,15 +203,15 @@ def _options(server: Server) -> list[str]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     return [
         *("--dbpath", str(server.data), "--port", str(server.port), "--bind_ip", LOOPBACK, "--nounixsocket", "--quiet"),
-        # Left alone it takes half of the memory, which training needs; 0.25 is the least it accepts.
+        # By default it takes half of the memory, which training needs; 0.25 is the minimum it accepts.
         *("--wiredTigerCacheSizeGB", f"{min(1.0, max(0.25, memory / 16)):.2f}"),
-        # Up to 200 MB of figures that only its makers read.
+        # Saves up to 200 MB of diagnostics that only the developers of MongoDB read.
         *("--setParameter", "diagnosticDataCollectionEnabled=false"),
     ]
 
 
 def _make_folder(data: Path) -> None:
-    """The folder, new, empty or one that a server has used: never among files of another kind."""
+    """Make the folder, or accept one that is empty or that a server has used; refuse one with other files."""
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
         names = set(os.listdir(data))
@@ -223,7 +223,7 @@ def _make_folder(data: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(data: Path) -> Iterator[None]:
-    """Two commands on one folder go one after the other."""
+    """Exclusive lock: two commands on one folder run one after the other."""
     try:
         file = (data / LOCK).open("w")
     except OSError as error:
@@ -235,7 +235,7 @@ def _alone(data: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block: a process that is half made could not be ended."""
+    """Delay Ctrl-C until the end of the block: a process that is not fully started could not be ended."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -252,7 +252,7 @@ def _interrupted_later() -> Iterator[None]:
 def _refuse_elsewhere(server: Server | None) -> None:
     if server is not None and server.elsewhere:
         record = server.data / RECORD
-        raise UserError(f"{server.host} serves {server.data}: stop it there, or remove {record} if that is over")
+        raise UserError(f"{server.host} serves {server.data}: stop it there, or remove {record} if it no longer runs")
 
 
 def _record(server: Server) -> None:
@@ -261,7 +261,7 @@ def _record(server: Server) -> None:
 
 
 def _forget(data: Path, before: Server | None) -> None:
-    """A start failed: what was recorded before it holds, the port above all."""
+    """After a failed start: restore the previous record, mainly for its port."""
     with contextlib.suppress(OSError):
         if before is None:
             (data / RECORD).unlink(missing_ok=True)
@@ -273,14 +273,14 @@ def _await_answer(server: Server, wait: float, begin: int) -> None:
     until = time.monotonic() + wait
     while not _answers(server):
         if not server.running:
-            raise HarnessError(f"mongod ended at its start: {first_errors(server.log, begin)}")
+            raise HarnessError(f"mongod ended during startup: {first_errors(server.log, begin)}")
         if time.monotonic() > until:
             raise HarnessError(f"mongod did not answer within {wait:g} s: {first_errors(server.log, begin)}")
         time.sleep(0.05)
 
 
 def _answers(server: Server) -> bool:
-    """Whether the very process answers: another server may have been faster at the port."""
+    """Whether this very process answers: another server may have taken the port first."""
     try:
         socket.create_connection((LOOPBACK, server.port), timeout=1).close()
     except OSError:
@@ -306,6 +306,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _make_runnable(program: Path) -> None:
-    """Set the run bit, which the wheel does not carry."""
+    """Set the executable bit, which the wheel does not carry."""
     if not os.access(program, os.X_OK):
         program.chmod(program.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)

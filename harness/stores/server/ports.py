@@ -10,9 +10,9 @@ LOOPBACK = "127.0.0.1"
 
 
 def taken(port: int) -> bool:
-    """Whether another process listens there."""
+    """Whether another process listens on the port."""
     with socket.socket() as probe:
-        # As servers do it: connections of an earlier one that are still winding up are no obstacle.
+        # As servers do: connections of an earlier server that are still closing are not an obstacle.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -22,7 +22,7 @@ def taken(port: int) -> bool:
 
 
 def await_free(port: int, wait: float) -> bool:
-    """Whether the port is free, or gets so: a process counts as dead a little before its last thread lets go."""
+    """Whether the port is or becomes free: a process counts as dead slightly before its last thread releases it."""
     until = time.monotonic() + wait
     while taken(port):
         if time.monotonic() >= until:
@@ -32,7 +32,7 @@ def await_free(port: int, wait: float) -> bool:
 
 
 def free_port(preferred: int = 0) -> int:
-    """The preferred port if it is free, else one that is."""
+    """The preferred port if it is free, else any free port."""
     if preferred and not taken(preferred):
         return preferred
     with socket.socket() as probe:

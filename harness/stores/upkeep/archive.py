@@ -1,10 +1,10 @@
 """Runs as one file: a tar archive that can be verified, from any kind of store. Imports no torch.
 
-`manifest.json` stands first and says what the archive holds, with a checksum of every file and one of its
-own; the runs follow, `runs/ID/FILE`. Equal runs give equal bytes: names are sorted, and no time, owner or
-path of a machine is in there. A file whose name ends in `.gz` or `.tgz` is compressed.
+`manifest.json` comes first and lists the contents of the archive, with a checksum of every file and of itself;
+the runs follow, as `runs/ID/FILE`. Equal runs give equal bytes: names are sorted, and no time, owner or path of
+a machine is included. An archive whose name ends in `.gz` or `.tgz` is compressed.
 
-An archive comes from anywhere: nothing of it is trusted before all of it is verified, and nothing is ever
+An archive may come from anywhere: nothing of it is trusted before all of it is verified, and nothing is ever
 written outside the folder that it is unpacked into.
 """
 
@@ -32,7 +32,7 @@ from harness.stores.store import Store
 from harness.stores.stored import StoredRun
 
 SCHEMA = 1
-"""Of the manifest. A newer one is refused."""
+"""Schema of the manifest. A newer one is refused."""
 
 MANIFEST, RUNS = "manifest.json", "runs"
 LONGEST_MANIFEST = 1 << 28
@@ -44,12 +44,12 @@ Files = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an archive says that it holds."""
+    """The declared contents of an archive."""
 
     study: str
     preset: str
     missing: Sequence[str]
-    """What the study asks for, and the archive does not have."""
+    """What the study needs and the archive does not have."""
     files: Mapping[str, Files]
     """By run."""
     absent: Mapping[str, Mapping[str, str]]
@@ -62,7 +62,7 @@ class Manifest:
 
     @classmethod
     def read(cls, text: bytes) -> Manifest:
-        """Raises `DataError` for one that is damaged, forged or newer."""
+        """Raises `DataError` for a manifest that is damaged, forged or newer."""
         try:
             document = json.loads(text)
             if not isinstance(document["schema"], int) or document["schema"] > SCHEMA:
@@ -92,8 +92,8 @@ def export_runs(
 ) -> Manifest:
     """Write the runs into an archive, with or without their weights.
 
-    Raises `DataError` when a file of a run is damaged or missing, `UserError` when the archive cannot be
-    written. It is there whole, or not at all.
+    Raises `DataError` if a file of a run is damaged or missing, `UserError` if the archive cannot be written.
+    The archive is written completely or not at all.
     """
     ordered = sorted(runs, key=lambda run: run.id)
     files, absent = {}, {}
@@ -123,9 +123,9 @@ def export_runs(
 
 
 def unpack(archive: Path, folder: Path) -> Manifest:
-    """Unpack into a folder of one directory a run, every file verified; raises `DataError` at the first that is not.
+    """Unpack into a folder, one directory per run, and verify every file; raises `DataError` at the first wrong one.
 
-    Whatever was unpacked until then is left in the folder, which should be a temporary one.
+    Files unpacked before an error are left in the folder, which should be a temporary one.
     """
     with _reading(archive), archive.open("rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
@@ -140,15 +140,15 @@ def unpack(archive: Path, folder: Path) -> Manifest:
             }
             for member in members:
                 if not member.isfile():
-                    raise DataError(f"holds {member.name!r}, which is no plain file")
+                    raise DataError(f"holds {member.name!r}, which is not a regular file")
                 described = expected.pop(member.name, None)
                 if described is None:
-                    raise DataError(f"holds {member.name!r}, of which its manifest says nothing, or twice")
+                    raise DataError(f"holds {member.name!r}, which its manifest does not list, or which occurs twice")
                 _unpack_file(tar, member, described, folder)
-            while body.read(BLOCK):  # to its end, where the compression has a checksum, too
+            while body.read(BLOCK):  # to the end, where the compression has a checksum, too
                 pass
         if expected:
-            raise DataError(f"is not whole: {len(expected)} files are missing, the first is {min(expected)}")
+            raise DataError(f"is incomplete: {len(expected)} files are missing, the first is {min(expected)}")
     for name, files in manifest.absent.items():
         (folder / name).mkdir(exist_ok=True)
         if files:
@@ -157,7 +157,7 @@ def unpack(archive: Path, folder: Path) -> Manifest:
 
 
 def _exported(store: Store, run: StoredRun, weights: bool) -> list[str]:
-    """The names of the files that go into the archive: those of damaged rankings do not."""
+    """The names of the files that go into the archive. Files of damaged rankings are left out."""
 
     def belongs(name: str) -> bool:
         folder, _, inner = name.rpartition("/")
@@ -190,9 +190,9 @@ def _describe(content: bytes) -> dict[str, Any]:
 
 
 def _check_names(run: str, files: Collection[str]) -> None:
-    """Refuse every name that could lead out of the run's own directory."""
+    """Refuse every name that could lead outside the run's own directory."""
     if not RUN_ID.fullmatch(run):
-        raise DataError(f"its manifest names {run!r}, which is no run")
+        raise DataError(f"its manifest names {run!r}, which is not a run id")
     for name in files:
         parts = PurePosixPath(name).parts
         if (
@@ -200,7 +200,7 @@ def _check_names(run: str, files: Collection[str]) -> None:
             or "/".join(parts) != name
             or any(part.startswith(".") or re.search(r"[\\\0:]", part) for part in parts)
         ):
-            raise DataError(f"its manifest names the file {name!r} of run {run}, which could lead anywhere")
+            raise DataError(f"its manifest names the file {name!r} of run {run}, which could lead outside the run")
 
 
 @contextmanager
@@ -208,20 +208,20 @@ def _compressed(file: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
     if target.suffix not in (".gz", ".tgz"):
         yield file
         return
-    # Neither the name nor the time: equal runs give equal bytes.
+    # Stores neither name nor time: equal runs give equal bytes.
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as body:
         yield body  # type: ignore[misc]
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    entry = tarfile.TarInfo(name)  # mode 0644, no owner, the beginning of time
+    entry = tarfile.TarInfo(name)  # mode 0644, no owner, time 0
     entry.size = len(content)
     tar.addfile(entry, io.BytesIO(content))
 
 
 @contextmanager
 def _reading(archive: Path) -> Iterator[None]:
-    """Say what is wrong with an archive in one line that names it."""
+    """Report what is wrong with an archive in one line that names it."""
     try:
         yield
     except DataError as error:
@@ -229,14 +229,14 @@ def _reading(archive: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise DataError(f"there is no file {archive}" if not archive.exists() else f"cannot import: {error}") from error
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError) as error:
-        if isinstance(error, OSError) and error.strerror:  # of the system, not of what was read
+        if isinstance(error, OSError) and error.strerror:  # an error of the system, not of the archive
             raise UserError(f"cannot import {archive}: {error.strerror}") from error
         raise DataError(f"{archive}: cannot be read as an archive of runs ({error}); nothing was imported") from error
 
 
 def _read_manifest(tar: tarfile.TarFile, first: tarfile.TarInfo | None) -> Manifest:
     if first is None or first.name != MANIFEST or not first.isfile() or first.size > LONGEST_MANIFEST:
-        raise DataError(f"is no archive of runs: it does not begin with {MANIFEST}")
+        raise DataError(f"is not an archive of runs: it does not begin with {MANIFEST}")
     content = tar.extractfile(first)
     assert content is not None  # a plain file has content
     return Manifest.read(content.read())
@@ -254,7 +254,7 @@ def _unpack_file(tar: tarfile.TarFile, member: tarfile.TarInfo, described: Mappi
             digest.update(block)
             file.write(block)
 
-    # The name is one of those that the manifest was checked for.
+    # Safe: the names in the manifest were checked.
     path = folder / member.name.removeprefix(f"{RUNS}/")
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, fill)

@@ -1,7 +1,7 @@
 """Looks for everything that can be wrong with stored runs, down to the last byte. Imports no torch.
 
-Reading a store verifies small files and trusts the size of large ones; here every file is read. What can be
-put right without a doubt comes with its repair; no run is ever removed.
+Reading a store verifies small files and trusts the size of large ones; here every file is read. A finding
+that can be repaired safely comes with its repair; no run is ever removed.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong, and what would put it right."""
+    """Something that is wrong, and its repair if there is one."""
 
     kind: str
     place: str
     reason: str
     repair: Callable[[], str | None] | None = None
-    """Does it and says what was done; None when it could not be done after all."""
+    """Repairs it and returns what was done; None if that was not possible after all."""
 
 
 def check_directory(
     store: DirectoryStore, backup: MongoStore | None = None, progress: Progress | None = None
 ) -> Iterator[Finding]:
-    """Everything that is wrong with the runs of a directory; a `backup` is where damaged files are restored from."""
+    """Everything that is wrong with the runs of a directory; damaged files can be restored from `backup`."""
     ids = sorted(store.ids())
     for number, name in enumerate(ids):
         path = store.path / name
@@ -63,7 +63,7 @@ def check_directory(
 
 
 def check_database(store: Store, progress: Progress | None = None) -> Iterator[Finding]:
-    """Everything that is wrong with the runs of a database by itself: every file and every point is read."""
+    """Everything that is wrong with the runs of a database by itself. Reads every file and every point."""
     problems: list[Problem] = []
     runs = store.load(None, problems)
     yield from (Finding("damaged", f"{store.name}: {problem.place}", problem.reason) for problem in problems)
@@ -79,7 +79,7 @@ def check_database(store: Store, progress: Progress | None = None) -> Iterator[F
 
 
 def duplicates(runs: Iterable[StoredRun]) -> Iterator[Finding]:
-    """Runs of one trial that contradict each other, or of which several would count."""
+    """Runs of one trial that contradict each other, or several of which count."""
     problems: list[Problem] = []
     marked = supersede(list(runs), problems)
     for problem in problems:
@@ -103,7 +103,7 @@ def orphaned(claims: Claims, where: str) -> Iterator[Finding]:
 
 
 def examine(path: Path) -> list[Problem]:
-    """All that is wrong in a run's directory; nothing for one that is whole, whether done or not."""
+    """Everything that is wrong in a run's directory; empty for an intact one, whether done or not."""
     found: list[Problem] = []
     try:
         summarise(path, found)
@@ -113,12 +113,12 @@ def examine(path: Path) -> list[Problem]:
     try:
         read_points(path / POINTS)
     except (ValueError, OSError) as error:
-        found.append(Problem(str(path / POINTS), f"is no list of points: {error}"))
+        found.append(Problem(str(path / POINTS), f"is not a list of points: {error}"))
     return list({problem.place: problem for problem in reversed(found)}.values())[::-1]
 
 
 def unreadable(store: Store, run: StoredRun) -> Iterator[tuple[str, str]]:
-    """The files of a run that the place lists, but cannot give as they were."""
+    """The files of a run that the store lists, but cannot return unchanged; with the reasons."""
     names = store.files(run)
     expected: dict[str, str] = {}
     if COMPLETION in names:
@@ -140,7 +140,7 @@ def unreadable(store: Store, run: StoredRun) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_checksums(path: Path) -> list[Problem]:
-    """Of all files that the completion record names, weights included."""
+    """The wrong files among those that the completion record names, weights included."""
     found = []
     try:
         if not (path / COMPLETION).exists():
@@ -156,7 +156,7 @@ def _wrong_checksums(path: Path) -> list[Problem]:
     except Damaged as error:
         found.append(Problem(str(error.path), error.reason))
     except (KeyError, TypeError, AttributeError) as error:
-        reason = f"not a completion record as it should be ({type(error).__name__}: {error})"
+        reason = f"not a valid completion record ({type(error).__name__}: {error})"
         found.append(Problem(str(path / COMPLETION), reason))
     except OSError as error:
         found.append(Problem(str(path), f"cannot be read: {error.strerror or error}"))
@@ -164,7 +164,7 @@ def _wrong_checksums(path: Path) -> list[Problem]:
 
 
 def _restoring(path: Path, problem: Problem, backup: MongoStore | None) -> Callable[[], str | None] | None:
-    """What restores the file that a problem is about, if there is anything to restore it from."""
+    """A function that restores the file that a problem is about, if there is a backup."""
     place = Path(problem.place)
     if backup is None or place == path:
         return None
@@ -178,13 +178,13 @@ def _restoring(path: Path, problem: Problem, backup: MongoStore | None) -> Calla
             with translated():
                 entry = source.entries(path.name, (name,))[name]
                 source.copy(path.name, entry, content)
-        except (UserError, KeyError):  # not there, or not whole there either
+        except (UserError, KeyError):  # missing or damaged there, too
             return None
         if not _is_right(path, name, content.getvalue()):
             return None
         place.parent.mkdir(exist_ok=True)
         write(place, lambda file: file.write(content.getvalue()))
-        # With the time it had: the run is no newer than it was.
+        # Keep the original time: the run must not seem newer.
         os.utime(place, ns=(entry["modified"] * 1000,) * 2)
         make_durable(place.parent)
         return f"restored from {source.name}"
@@ -193,7 +193,7 @@ def _restoring(path: Path, problem: Problem, backup: MongoStore | None) -> Calla
 
 
 def _is_right(path: Path, name: str, content: bytes) -> bool:
-    """Whether that content is what the file held, as the records beside it prove."""
+    """Whether that content is the original one, according to the records beside the file."""
     try:
         if name == COMPLETION:
             files = json.loads(content)["files"]

@@ -1,7 +1,7 @@
-"""Finds and removes what nobody needs: checkpoints, unfinished files, old claims, an index of nothing.
+"""Finds and removes what is not needed: checkpoints, unfinished files, old claims, parts of the index.
 
-No run is ever touched, only what killed processes left between runs and in them. Whether somebody is still at
-a trial is for the caller to know. Imports no torch.
+No run is ever changed; only what killed processes left between runs and in them is removed. The caller must
+say which trials are still being worked on. Imports no torch.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from harness.stores.stored import StoredRun
 from harness.stores.upkeep.importing import STAGING
 
 SETTLED = 600.0
-"""Seconds without a change after which an unfinished file is not being written any more."""
+"""Seconds without a change after which an unfinished file counts as abandoned."""
 
 OF_DONE = "checkpoint of a done trial"
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """A file or folder that can go."""
+    """A file or folder that can be removed."""
 
     path: Path
     what: str
@@ -39,7 +39,7 @@ class Leftover:
     """Bytes."""
 
     def remove(self) -> bool:
-        """Whether it is gone now. What a process still writes to may come back, and is then left alone."""
+        """Remove it; returns whether it is gone. A file that a process still writes may reappear, and is left alone."""
         with contextlib.suppress(OSError):
             if not self.path.is_dir():
                 self.path.unlink(missing_ok=True)
@@ -54,13 +54,13 @@ class Leftover:
 
 
 def busy_trials(claims: Iterable[Claims], runs: Iterable[StoredRun]) -> set[str]:
-    """The trials, by the first 16 digits of their keys, that a living process is at. Raises `Unreachable`."""
+    """The trials, by the first 16 digits of their keys, that a live process works on. Raises `Unreachable`."""
     claimed = {record.key[:16] for one in claims for record in one.records() if record.alive}
     return claimed | {run.key[:16] for run in runs if run.status == "running"}
 
 
 def done_trials(runs: Iterable[StoredRun]) -> dict[str, float]:
-    """The trials that are done, and since when."""
+    """The done trials, by the first 16 digits of their keys, and when they were done."""
     done: dict[str, float] = {}
     for run in runs:
         if run.counts and run.stop_time is not None:
@@ -70,22 +70,22 @@ def done_trials(runs: Iterable[StoredRun]) -> dict[str, float]:
 
 
 def checkpoints(work: Path, busy: Collection[str], done: Mapping[str, float]) -> list[Leftover]:
-    """The checkpoints of a work folder that nobody uses.
+    """The checkpoints of a work folder that are not in use.
 
-    `busy` are the trials (the first 16 digits of their keys) that somebody is at. `done` are those that are
-    done, and when they were: a later checkpoint is of a run that is to observe more.
+    `busy` are the trials (the first 16 digits of their keys) that are being worked on. `done` are the done trials,
+    with the time when they were done: a later checkpoint belongs to a run that is to observe more.
     """
     found = []
     for one in stored_checkpoints(work):
         if one.key16 in busy:
             continue
-        what = OF_DONE if one.mtime <= done.get(one.key16, 0.0) else "checkpoint that nobody uses"
+        what = OF_DONE if one.mtime <= done.get(one.key16, 0.0) else "unused checkpoint"
         found.append(Leftover(one.path, what, one.size))
     return found
 
 
 def unfinished(store: Path) -> list[Leftover]:
-    """Runs, archives and files that a killed process was about to write."""
+    """Runs, archives and files that a killed process left unfinished."""
     found = []
     for path in sorted(_hidden(store)):
         with contextlib.suppress(FileNotFoundError):  # finished just now
@@ -96,7 +96,7 @@ def unfinished(store: Path) -> list[Leftover]:
 
 
 def old_claims(store: Path, done: Collection[str]) -> list[Leftover]:
-    """The records of claims on done trials that nobody has held for a day."""
+    """The records of claims on done trials that have not been held for a day."""
     found = []
     for record in DirectoryClaims(store / CLAIMS).records():
         if record.key[:16] in done and not record.alive and record.age > DAY:
@@ -106,18 +106,18 @@ def old_claims(store: Path, done: Collection[str]) -> list[Leftover]:
 
 
 def stale_index(store: Path) -> list[Leftover]:
-    """The parts of the index that are about runs which are no longer there."""
+    """The parts of the index whose runs no longer exist."""
     prefixes = {path.name[:2] for path in _children(store) if RUN_ID.fullmatch(path.name)}
     shards = [path for path in _children(store / INDEX) if path.suffix == ".json" and path.stem not in prefixes]
-    return [Leftover(path, "index of no run", path.stat().st_size) for path in shards]
+    return [Leftover(path, "index without runs", path.stat().st_size) for path in shards]
 
 
 def _hidden(store: Path) -> Iterator[Path]:
-    """Everything in the store, and in its folders two levels deep, that is called as unfinished things are."""
+    """Everything in the store, and in its folders two levels deep, that has the name of an unfinished file."""
     for path in _children(store):
         if path.name.startswith((".new-", STAGING)):
             yield path
-        elif path.is_dir() and path.name != WORK:  # checkpoints know their own
+        elif path.is_dir() and path.name != WORK:  # `checkpoints` finds those
             for inner in _children(path):
                 yield from filter(_is_unfinished, [inner, *(_children(inner) if inner.is_dir() else ())])
 
@@ -134,7 +134,7 @@ def _children(folder: Path) -> list[Path]:
 
 
 def _weigh(path: Path) -> tuple[int, float]:
-    """Bytes, and the time of the last change, of a file or of all that is in a folder."""
+    """Bytes, and the time of the last change, of a file or of everything in a folder."""
     all_of_it = [path, *path.rglob("*")] if path.is_dir() else [path]
     states = [one.lstat() for one in all_of_it]
     return sum(state.st_size for state in states), max(state.st_mtime for state in states)

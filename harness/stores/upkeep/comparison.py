@@ -1,7 +1,7 @@
 """Two stored runs side by side: what differs between them, section by section. Imports no torch.
 
-It does not matter where the runs are kept. What was only measured (cost, environment) never makes two runs
-different, nor does what only one of them observed; both are listed.
+The runs may be in different stores. Measurements (cost, environment) never make two runs different, nor does
+what only one of them observed; both are listed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Difference:
     one: str
     other: str
     counts: bool = True
-    """Whether it contradicts; what only one of the runs observed does not, nor where it had not got to yet."""
+    """Whether it is a contradiction: false for what only one run observed, or has not reached yet."""
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,14 @@ def _result(one: StoredRun, other: StoredRun) -> list[Difference]:
 
 
 def _rankings(one: StoredRun, other: StoredRun) -> list[Difference]:
-    """Of the further rankings: the runs' own are their results."""
+    """Differences of the further rankings: the runs' own rankings are their results."""
     own = {one.own_ranking, other.own_ranking}
     ours, theirs = ({k: v for k, v in run.rankings.items() if k not in own} for run in (one, other))
     return _values(ours, theirs)
 
 
 def _metrics(one: Side, other: Side) -> list[Difference]:
-    """Each curve by its first step that differs. That a run which is not done got less far contradicts nothing."""
+    """Each curve by its first step that differs. A shorter curve of a run that is not done is not a contradiction."""
     both_done = one.run.status == other.run.status == "done"
     ours, theirs = one.store.metrics(one.run), other.store.metrics(other.run)
     found = []
@@ -146,7 +146,7 @@ def _predictions(one: Side, other: Side) -> list[Difference]:
 
 
 def _weights(one: Side, other: Side) -> list[Difference]:
-    """By the checksums that were written down when the runs were completed."""
+    """Compares the checksums that were recorded when the runs were completed."""
     ours, theirs = (_completion(side).get(WEIGHTS) for side in (one, other))
     if ours == theirs or None in (ours, theirs):
         return []

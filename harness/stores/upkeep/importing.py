@@ -1,8 +1,8 @@
-"""Brings the runs of an archive into a store. Imports no torch.
+"""Adds the runs of an archive to a store. Imports no torch.
 
-All of it is verified, and compared with what is there, before the first run is added; a run is then there
-whole or not at all. A run that is there already is never changed, but may get what it did not have:
-rankings, weights that had been left out, and the word that it is invalid.
+The whole archive is verified, and compared with the store, before the first run is added. A run is added
+completely or not at all. A run that already exists is never changed, but may get what it lacks: rankings,
+weights that had been left out, and the invalid mark.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from harness.stores.upkeep.archive import Manifest, unpack
 from harness.stores.upkeep.checking import examine
 
 STAGING = ".import-"
-"""How folders begin that hold an archive while it is verified."""
+"""Prefix of folders that hold an archive while it is verified."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of an archive's runs, by id."""
+    """What was done with an archive's runs, by id."""
 
     manifest: Manifest
     added: list[str] = field(default_factory=list)
     extended: list[str] = field(default_factory=list)
-    """There already, but without something that the archive has."""
+    """Already in the store, but without something that the archive has."""
     present: list[str] = field(default_factory=list)
-    """There already, and equal."""
+    """Already in the store, and equal."""
 
 
 def import_into_directory(archive: Path, store: Path) -> Imported:
     """Add the archive's runs to a directory of runs, which is made if there is none.
 
-    Raises `DataError`, and adds nothing, when the archive is damaged or a run of it contradicts one that is
-    there; `UserError` when the store cannot be written to.
+    Raises `DataError`, and adds nothing, if the archive is damaged or a run of it contradicts an existing one;
+    `UserError` if the store is not writable.
     """
     with _staging(store) as folder:
         done = Imported(unpack(archive, folder))
@@ -65,7 +65,7 @@ def import_into_directory(archive: Path, store: Path) -> Imported:
 def import_into_database(archive: Path, database: Any, weights_max: int) -> Imported:
     """Add the archive's runs to a database, as `import_into_directory` does to a directory.
 
-    Also raises `Unreachable`; what was added until then is there, and the same archive brings the rest.
+    Also raises `Unreachable`; runs added before stay, and importing the same archive again adds the rest.
     """
     from harness.stores.mongo.projection import project
     from harness.stores.mongo.store import MongoStore
@@ -88,9 +88,9 @@ def import_into_database(archive: Path, database: Any, weights_max: int) -> Impo
 
 
 def additions(ours: Path, theirs: Path) -> list[str]:
-    """What the second directory of a run has to add to the first, in the order in which it must be added.
+    """The files that the second directory of a run can add to the first, in the order in which to add them.
 
-    Raises `DataError` when the two contradict each other.
+    Raises `DataError` if the two contradict each other.
     """
     mine, its = _files(ours), _files(theirs)
     for name in sorted(mine | its):
@@ -99,14 +99,14 @@ def additions(ours: Path, theirs: Path) -> list[str]:
         if name == WEIGHTS and not (name in mine and name in its):
             continue
         if not (name in mine and name in its and _equal(ours / name, theirs / name)):
-            raise DataError(f"run {ours.name} is there already, but with another {name}; nothing was imported")
+            raise DataError(f"run {ours.name} already exists, but with a different {name}; nothing was imported")
     new = {_ranking(name) for name in its - mine if _is_record(name)}
     for name in filter(_is_record, mine & its):
         if _result(ours / name) != _result(theirs / name):
-            raise DataError(f"run {ours.name} is there already, but {name} gave another result; nothing was imported")
+            raise DataError(f"run {ours.name} already exists, but {name} gave a different result; nothing was imported")
     added = {name for name in its if name.startswith(f"{RANKINGS}/") and _ranking(name) in new}
     added |= {name for name in (WEIGHTS, INVALID) if name in its - mine}
-    # A ranking's own record comes after its predictions, which are what it vouches for.
+    # A ranking's own record comes after its predictions, whose checksum it holds.
     return sorted(added, key=lambda name: (_is_record(name), name))
 
 
@@ -124,7 +124,7 @@ def extend(ours: Path, theirs: Path, names: list[str]) -> None:
 
 @contextlib.contextmanager
 def _staging(store: Path) -> Iterator[Path]:
-    """A folder within the store, so that what is verified there can be moved to its place at once."""
+    """A folder within the store, so that verified runs can be renamed into place."""
     try:
         store.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=STAGING, dir=store) as folder:
@@ -134,7 +134,7 @@ def _staging(store: Path) -> Iterator[Path]:
 
 
 def _verify(archive: Path, folder: Path, manifest: Manifest) -> None:
-    """Also what an archive that was made by hand may say of itself: its runs must be whole."""
+    """Verify the runs, too: the manifest of an archive made by hand may agree with damaged runs."""
     for run in sorted(manifest.files):
         for problem in examine(folder / run):
             place = Path(problem.place).relative_to(folder)
@@ -159,7 +159,7 @@ def _same(first: IO[bytes], second: IO[bytes]) -> bool:
 
 
 def _is_record(name: str) -> bool:
-    """Whether it is a ranking itself, not what lies beside it."""
+    """Whether the file is a ranking itself, not its predictions."""
     return name.startswith(f"{RANKINGS}/") and name.endswith(".json") and not name.endswith(f".{PREDICTIONS}")
 
 
@@ -171,4 +171,4 @@ def _result(path: Path) -> object:
     try:
         return json.loads(path.read_bytes())["result"]
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is no ranking: {error}; `harness store check` says more") from error
+        raise DataError(f"{path} is not a ranking: {error}; see `harness store check`") from error

@@ -1,7 +1,7 @@
 """Compares a directory of runs with the database that mirrors it, file by file and point by point.
 
-The directory is the truth: every difference is put right by projecting the run again. A database may hold the
-runs of others, and rankings that were made elsewhere; neither is a difference.
+The directory is the source of truth: every difference is repaired by projecting the run again. A database may
+also hold other runs, and rankings that were made elsewhere; neither is a difference.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from harness.stores.upkeep.checking import Finding, Progress
 Document = dict[str, Any]
 
 NAMED = 3
-"""How many differences of one run are named."""
+"""Maximum number of differences named per run."""
 
 
 def check_mirror(
@@ -41,10 +41,10 @@ def check_mirror(
     progress: Progress | None = None,
     weights_max: int = WEIGHTS_MAX,
 ) -> Iterator[Finding]:
-    """The differences between the directory's runs and what the database has of them.
+    """The differences between the directory's runs and their mirror in the database.
 
-    Weights of more bytes than `weights_max` are not brought there by a repair.
-    Runs that are damaged here cannot be compared, and those that go on are never quite equal: both are passed over.
+    A repair does not mirror weights of more than `weights_max` bytes.
+    Runs that are damaged here cannot be compared, and running ones are never quite equal: both are skipped.
     """
     mirror = MongoStore(database)
     runs = [run for run in store.load(None, []) if run.status != "running"]
@@ -66,19 +66,19 @@ def check_mirror(
 def _project(path: Path, database: Database[Document], weights_max: int, again: bool = False) -> str | None:
     try:
         project(path, database, weights_max, again=again)
-    except UserError:  # damaged after all
+    except UserError:  # the directory is damaged
         return None
     return "projected again"
 
 
 def _differences(store: DirectoryStore, mirror: MongoStore, run: StoredRun) -> Iterator[str]:
-    """What a look at the run's age does not show."""
+    """The differences that the run's revision does not show."""
     mirrored = mirror.files(run)
     folder = store.path_of(run)
     recorded = read_small(folder / COMPLETION)["files"] if run.status == "done" else {}
     for name in store.files(run):
         if name not in mirrored:
-            if name not in (WEIGHTS, ABSENT):  # which may be too large for it, or is about this directory
+            if name not in (WEIGHTS, ABSENT):  # may be too large, or is about this directory only
                 yield f"{name} is missing"
             continue
         try:
@@ -87,31 +87,31 @@ def _differences(store: DirectoryStore, mirror: MongoStore, run: StoredRun) -> I
             yield str(error).removeprefix(f"{mirror.name}/{run.id}/")
             continue
         here = sha256(folder / name)
-        # What is damaged here is no difference of the mirror.
+        # Damage in the directory is not a difference of the mirror.
         if hashlib.sha256(content).hexdigest() != here == recorded.get(name, here):
-            yield f"{name} has another content"
+            yield f"{name} has different content"
     yield from _curves(folder, mirror, run)
 
 
 def _curves(folder: Path, mirror: MongoStore, run: StoredRun) -> Iterator[str]:
-    """The points as other tools read them."""
+    """The differences in the points as other tools read them."""
     try:
         curves = take(folder).metrics
     except Damaged:
         return
-    # As the database gives it back: its times have no microseconds.
+    # As the database returns it: its times have no microseconds.
     expected = {name: bson.decode(bson.encode(metric_document(one))) for name, one in curves.items()}
     with translated():
         found = {one["name"]: one for one in mirror.database["metrics"].find({"harness": run.id})}
     for name in sorted(expected.keys() | found.keys()):
         if name not in expected or name not in found:
-            yield f"metric {name} is {'missing' if name in expected else 'not of this run'}"
+            yield f"metric {name} is {'missing' if name in expected else 'not part of this run'}"
         elif any(found[name].get(key) != value for key, value in expected[name].items()):
-            yield f"metric {name} has other points"
+            yield f"metric {name} has different points"
 
 
 def _orphans(mirror: MongoStore) -> Iterator[Finding]:
-    """Curves and files of runs that have no document: somebody removed it by hand."""
+    """Curves and files of runs that have no document, which was removed by hand."""
     runs = mirror.database["runs"]
     with translated():
         known = {one["harness"]["run_id"] for one in runs.find({"harness": {"$exists": True}}, {"harness.run_id": 1})}

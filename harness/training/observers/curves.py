@@ -1,7 +1,7 @@
-"""What is measured of a trial while it trains, and without disturbing it.
+"""Measurements of a trial during training, without disturbing it.
 
-Several supernets are trained one after the other. What concerns all of them is that of all at the same epoch, so
-it is known once the last has come to it; its step is the epochs that all had until then.
+Several supernets are trained one after the other. A value over all of them is taken at the same epoch of each, so it
+is known once the last supernet reaches that epoch; its step is the number of epochs of all supernets until then.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from harness.training.stages.train import Progress, Supernets
 from harness.training.state import TrialState, packed, unpacked
 
 SIZES = ("small", "medium", "large")
-"""The subnets whose curves are observed: one of each third of the range of complexity."""
+"""The subnets whose curves are observed: one per third of the range of complexity."""
 
 
 @dataclass
 class Observers:
-    """All that a configuration wants observed. Told after every epoch of every supernet."""
+    """All observations that a configuration requests. Called after every epoch of every supernet."""
 
     config: RunConfig
     dataset: DataSet
@@ -46,9 +46,9 @@ class Observers:
     """The curves so far: step and value, by name."""
     trial: TrialState | None = None
     _predictions: dict[int, Predictions] = field(default_factory=dict)
-    """By epoch, what is known of the supernets that have come to it; forgotten when τ is."""
+    """By epoch, predictions of the supernets that have reached it; deleted once τ is known."""
     _measured: dict[str, dict[int, list[float]]] = field(default_factory=dict)
-    """By name and epoch, what the steps of the supernets measured; one value a supernet."""
+    """By name and epoch, values that the steps measured; one value per supernet."""
 
     def __call__(self, supernets: Supernets, progress: Progress) -> None:
         observe = self.config.observe
@@ -77,7 +77,7 @@ class Observers:
             del self._predictions[progress.epoch]
 
     def _observe_subnets(self, supernets: Supernets, progress: Progress) -> None:
-        """Validation loss and accuracy of a small, a medium and a large subnet, by the supernet that holds each."""
+        """Validation loss and accuracy of a small, a medium and a large subnet, in the supernet that holds each."""
         self.meter.stage("train")
         subnets = observed_subnets(self.benchmark, self.config)
         for size, architecture in subnets.items():
@@ -104,7 +104,7 @@ class Observers:
         return float(torch.stack(losses).double().sum()) / total, 100 * float(torch.stack(hits).sum()) / total
 
     def _observe_steps(self, progress: Progress) -> None:
-        """What the steps of the epoch measured: the mean over the supernets."""
+        """Values that the epoch's steps measured: the mean over the supernets."""
         for name, value in progress.measured.items():
             by_epoch = self._measured.setdefault(name, {})
             by_epoch.setdefault(progress.epoch, []).append(value)
@@ -118,7 +118,7 @@ class Observers:
         self.metric(name, step, value)
 
     def state(self) -> dict[str, Any]:
-        """What was seen so far, to be stored."""
+        """The observations so far, to be stored."""
         return {
             "points": self.points,
             "predictions": {epoch: packed(found) for epoch, found in self._predictions.items()},
@@ -132,10 +132,10 @@ class Observers:
 
 
 def observed_subnets(benchmark: Benchmark, config: RunConfig) -> dict[str, Architecture]:
-    """One subnet of each third of the range of complexity: the one of median accuracy there, by size.
+    """One subnet per third of the range of complexity: the one of median accuracy there, by size.
 
-    Of those that can be told apart by accuracy, so that a larger one is better as a rule, and a ranking that
-    prefers the smaller is seen to be wrong.
+    Such subnets differ in accuracy, and a larger one is better as a rule. So a ranking that prefers the smaller
+    one is visibly wrong.
     """
     space = benchmark.space
     truth = benchmark.accuracies(config.rank.truth_of(config.dataset))
@@ -157,7 +157,7 @@ def _is_due(every: int, progress: Progress) -> bool:
 
 @contextmanager
 def undisturbed(supernets: Supernets) -> Iterator[None]:
-    """Afterwards the networks are in the mode they were in, and the global generator where it was."""
+    """Context that restores the networks' modes (training or evaluation) and the state of the global rng."""
     modes = [network.training for network in supernets.networks]
     with torch.random.fork_rng(devices=[]):
         yield

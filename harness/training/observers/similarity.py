@@ -1,8 +1,8 @@
-"""How alike the gradients are that the paths of a step give to the first layer (MGCS, Table I).
+"""Similarity of the first layer's gradients between the paths of a step (MGCS, Table I).
 
 Per step, the cosine between the gradient of the first path and that of each other path, for the first parameter
-of the network; the mean over the steps of the last epoch. A path that gives that layer no gradient has no
-direction: such a step does not count for it.
+of the network; the mean over the steps of the last epoch. A zero gradient has no direction: such a step does not
+count for that path.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class GradientSimilarity:
-    """Watches the steps from `first_step` on."""
+    """Records the steps from `first_step` on."""
 
     def __init__(self, layer: torch.nn.Parameter, first_step: int) -> None:
         self.layer = layer
@@ -25,16 +25,16 @@ class GradientSimilarity:
         self._gradients: list[Tensor] = []
 
     def clear(self) -> None:
-        """An epoch begins."""
+        """Called when an epoch begins."""
         self.sums, self.counts = [], []
 
     def begin(self) -> None:
-        """A step begins, without gradients."""
+        """Called when a step begins, without gradients."""
         self._sum_before, self._gradients = None, []
 
     @torch.no_grad()
     def path_done(self) -> None:
-        """One path has added its gradient to those of the paths before it."""
+        """Called when a path has added its gradient to those of the paths before it."""
         total = torch.zeros_like(self.layer) if self.layer.grad is None else self.layer.grad.clone()
         before = self._sum_before
         self._gradients.append((total if before is None else total - before).flatten().double())
@@ -42,7 +42,7 @@ class GradientSimilarity:
 
     @torch.no_grad()
     def end(self) -> None:
-        """All paths of the step are there."""
+        """Called when all paths of the step are done."""
         first, *others = self._gradients
         while len(self.sums) < len(others):
             self.sums.append(0.0)

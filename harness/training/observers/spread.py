@@ -4,7 +4,7 @@ The paper reports "average standard deviations of gradients and momentums" and n
 work it follows shows how. Here: for each element of each parameter the sample standard deviation over the steps
 of the epoch in which its parameter had a gradient, then the mean over all elements that had at least two. The
 gradient is the one that enters the update, before its norm is clipped; the momentum is the buffer that the step
-updated, whichever cluster's it is.
+updated, of any cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 
 class Deviation:
-    """Standard deviations, element by element, of values that come one at a time (Welford's method)."""
+    """Running standard deviations, element by element (Welford's method)."""
 
     def __init__(self, count: int) -> None:
         self.counts = [0] * count
@@ -34,7 +34,7 @@ class Deviation:
 
     @torch.no_grad()
     def add(self, places: Sequence[int], values: list[Tensor]) -> None:
-        """The next value of each of these places."""
+        """Add the next value at each of these places."""
         for place, value in zip(places, values, strict=True):
             self.counts[place] += 1
             if place not in self.means:
@@ -42,14 +42,14 @@ class Deviation:
         if not places:
             return
         means, squares = [self.means[place] for place in places], [self.squares[place] for place in places]
-        # The difference from the new mean is that from the old one without its share in the new: three passes, not 5.
+        # The difference from the new mean is (1 - share) times that from the old one: three passes instead of five.
         shares = [1 / self.counts[place] for place in places]
         before = torch._foreach_sub(values, means)
         torch._foreach_lerp_(means, values, shares)
         torch._foreach_addcmul_(squares, before, before, [1 - share for share in shares])
 
     def mean(self) -> float | None:
-        """The mean over all elements with at least two values; None without any."""
+        """The mean over all elements with at least two values; None if there are none."""
         several = [place for place, count in enumerate(self.counts) if count > 1]
         if not several:
             return None
@@ -75,22 +75,22 @@ class Spread:
         self.parameters = list(parameters)
         self.gradients, self.momenta = Deviation(len(self.parameters)), Deviation(len(self.parameters))
         self.seconds = 0.0
-        """What measuring took since somebody last set it to 0: no time of training."""
+        """Seconds spent on measuring since the last reset to 0; not part of the training time."""
 
     def clear(self) -> None:
-        """An epoch begins."""
+        """Called when an epoch begins."""
         self.gradients.clear()
         self.momenta.clear()
 
     def before_update(self) -> None:
-        """The gradients of a step are there."""
+        """Called when the gradients of a step are complete."""
         began = time.perf_counter()
         active = self._active()
         self.gradients.add(active, [gradient for p in active if (gradient := self.parameters[p].grad) is not None])
         self.seconds += time.perf_counter() - began
 
     def after_update(self, optimiser: torch.optim.SGD) -> None:
-        """The step has been made by this optimiser."""
+        """Called after this optimiser's step."""
         began = time.perf_counter()
         buffers = {place: optimiser.state[self.parameters[place]].get("momentum_buffer") for place in self._active()}
         there = {place: buffer for place, buffer in buffers.items() if buffer is not None}
@@ -98,12 +98,12 @@ class Spread:
         self.seconds += time.perf_counter() - began
 
     def measured(self) -> dict[str, float]:
-        """By name, what is known of the epoch so far."""
+        """Values for the epoch so far, by name."""
         found = {"gradient_spread": self.gradients.mean(), "momentum_spread": self.momenta.mean()}
         return {name: value for name, value in found.items() if value is not None}
 
     def bytes(self) -> int:
-        """Memory that is held between steps."""
+        """Memory held between steps."""
         deviations = (self.gradients, self.momenta)
         held = [sums for one in deviations for each in (one.means, one.squares) for sums in each.values()]
         return sum(sums.numel() * sums.element_size() for sums in held)

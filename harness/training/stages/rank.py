@@ -1,7 +1,7 @@
-"""The ranking stage: what accuracy the supernets predict for architectures, and how good that is.
+"""The ranking stage: the accuracies that supernets predict for architectures, and how good the predictions are.
 
 Architectures that are the same function of the supernet's weights are evaluated once, by their
-representative, so a prediction does not depend on which other architectures were asked for.
+representative, so a prediction does not depend on which other architectures were requested.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Predictions = dict[Architecture, float]
 
 
 Found = Callable[[], Predictions]
-"""Gives the predictions made so far. Waits for the device, so it is called only when they are needed."""
+"""Returns the predictions made so far. Waits for the device, so it is called only when they are needed."""
 
 
 Logits = Callable[[int, Architecture], torch.Tensor]
-"""Of an architecture for the batch of a number."""
+"""(batch number, architecture) → logits."""
 
 
 def evaluation(network: torch.nn.Module, batches: Sequence[torch.Tensor]) -> Logits:
-    """The network on these batches. One that can share work between architectures says so by a method of this name."""
+    """Logits on these batches. A network that can share work between architectures has a method of this name."""
     shared: Callable[[Sequence[torch.Tensor]], Logits] | None = getattr(network, "evaluation", None)
     if shared is not None:
         return shared(batches)
@@ -62,8 +62,8 @@ def predict(
 ) -> Predictions:
     """The accuracy of each architecture on the validation images, with its supernet's weights.
 
-    Its time is booked on `stage`. What is `known` (the same weights gave it on the same images) is not
-    evaluated again. After each evaluation `keep` may ask for what was found so far.
+    The time is booked on `stage`. Accuracies in `known` (same weights, same images) are not computed again.
+    After each evaluation `keep` may request the predictions so far.
     """
     split = dataset.valid.head(ranking.images)
     batches = list(in_order(split, dataset, ranking.batch_size, meter.device))
@@ -75,7 +75,7 @@ def predict(
         network.eval()
     accuracies = {key: known[one] for key, members in groups.items() for one in members if one in known}
     correct: dict[tuple[int, Architecture], torch.Tensor] = {}
-    logits: dict[int, Logits] = {}  # of one supernet at a time, for what is shared takes memory
+    logits: dict[int, Logits] = {}  # of one supernet at a time, because shared work takes memory
 
     def found() -> Predictions:
         if correct:
@@ -102,13 +102,13 @@ def predict(
 
 
 def selected_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> list[Architecture]:
-    """The architectures that Kendall's τ is taken over, for supernets that were trained on `dataset`."""
+    """The architectures that Kendall's τ is computed over, for supernets that were trained on `dataset`."""
     numbers = RULES[ranking.selection](benchmark.accuracies(ranking.selects_on(dataset)), ranking.bins)
     return [benchmark.space.architecture(int(number)) for number in numbers]
 
 
 def candidate_architectures(space: Space, ranking: Ranking) -> list[Architecture]:
-    """The architectures that compete for top-1: all, or a fixed random sample that no truth had a part in."""
+    """The architectures that compete for top-1: all, or a fixed random sample drawn without the ground truth."""
     if ranking.candidates is None or ranking.candidates >= space.size:
         return list(space)
     chosen = random.Random(derive(0, "top-1 candidates", space.name)).sample(range(space.size), ranking.candidates)
@@ -116,9 +116,9 @@ def candidate_architectures(space: Space, ranking: Ranking) -> list[Architecture
 
 
 def top_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> list[Architecture]:
-    """The architectures that CB and C³ are taken over: the best by truth, or a fixed random sample of these.
+    """The architectures that CB and C³ are computed over: the best by truth, or a fixed random sample of these.
 
-    Ties at the threshold go to the lowest numbers. None where CB and C³ are not asked for.
+    Ties at the threshold go to the lowest numbers. Empty if CB and C³ are not requested.
     """
     if ranking.top_share is None:
         return []
@@ -137,13 +137,13 @@ class Judgement:
     kendall_tau: float
     selected: int
     top1: Architecture | None
-    """The best-ranked architecture; None where it is not asked for."""
+    """The best-ranked architecture; None if not requested."""
     top1_accuracy: float | None
     """Its stand-alone accuracy, looked up."""
     complexity_bias: float | None = None
-    """CB; this and the next two are None where they are not asked for."""
+    """CB; this and the next two are None if not requested."""
     neutral_complexity_bias: float | None = None
-    """The CB of errors that have nothing to do with size."""
+    """The CB of errors that are independent of size."""
     complexity_convergence: float | None = None
     """C³."""
 

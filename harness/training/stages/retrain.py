@@ -1,7 +1,7 @@
-"""The retraining stage: what a search has found, trained as a network of its own.
+"""The retraining stage: trains the architecture that a search has found as a stand-alone network.
 
-Works on every space that builds stand-alone networks. The loop is that of `stages/standalone.py`; here it can be
-stopped between any two steps and goes on from what a keeper has stored.
+Works on every space that builds stand-alone networks. The steps are those of `stages/standalone.py`; here training can
+stop between any two steps and resume from the state that a keeper has stored.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def retrain(
     report: Callable[[Progress], None] = lambda progress: None,
     keeper: Keeper | None = None,
 ) -> tuple[Supernets, float]:
-    """Train the architecture as `config.retrain` says; gives the network and its accuracy on the test images.
+    """Train the architecture as `config.retrain` says; returns the network and its accuracy on the test images.
 
-    The network comes as the one supernet of the part of the space that holds this architecture alone. Raises
-    `Diverged` when a loss is not finite.
+    The network is returned as the only supernet, for the part of the space that holds this architecture alone.
+    Raises `Diverged` when a loss is not finite.
     """
     settings = config.retrain
-    assert settings is not None, "a configuration that does not retrain"
+    assert settings is not None, "the configuration does not retrain"
     space = SPACES.get(config.space)()
     schedule: Schedule = settings.schedule.build(COMPONENTS["schedule"], "retrain.schedule")
     recipe = StandaloneRecipe(
@@ -76,7 +76,7 @@ def retrain(
 
 
 def with_valid(dataset: DataSet) -> DataSet:
-    """The same, with the images that rank architectures among those to train on."""
+    """The same data set, with the validation images added to the training images."""
     train, valid = dataset.train, dataset.valid
     both = Split(
         np.concatenate([train.images, valid.images]),
@@ -86,6 +86,6 @@ def with_valid(dataset: DataSet) -> DataSet:
 
 
 def best_found(ranking: dict[str, object]) -> Architecture | None:
-    """The best-ranked architecture of a stored search; None where it has none (it diverged, or was not asked)."""
+    """The best-ranked architecture of a stored search; None if it diverged or top-1 was not requested."""
     top1 = ranking.get("top1")
     return tuple(int(choice) for choice in top1) if isinstance(top1, list) else None

@@ -1,7 +1,7 @@
 """Stand-alone training of one architecture, several seeds at once as one stacked network.
 
-Used to build tables of ground truth, and to retrain what a search has found. The seeds differ in initial weights
-and in the order of the data.
+Used to build tables of ground truth, and to retrain the architecture that a search has found. The seeds differ in
+initial weights and in the order of the data.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Correct:
 
 
 class StandaloneTraining:
-    """Networks of one architecture in training, between two steps: all that must be stored to go on from there."""
+    """The training of one architecture's networks, between two steps: all state that is needed to resume."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class StandaloneTraining:
         device: torch.device | str = "cpu",
         factor: Factor | None = None,
     ) -> None:
-        """`factor` gives the learning rate relative to the initial one; without it, half a cosine wave to zero."""
+        """`factor` gives the learning rate relative to the initial one; by default half a cosine wave to zero."""
         self.architecture, self.dataset, self.recipe, self.copies = architecture, dataset, recipe, copies
         self.device = torch.device(device)
         self.factor = factor or (lambda architecture, progress: 0.5 * (1 + math.cos(math.pi * progress)))
@@ -98,11 +98,11 @@ class StandaloneTraining:
         self.step = 0
         """Steps done."""
         self.losses: list[torch.Tensor] = []
-        """Those of the steps of the unfinished epoch."""
+        """Losses of the steps of the unfinished epoch."""
         self.network.train()
 
     def advance(self) -> torch.Tensor:
-        """Make the next step; gives its loss, summed over the copies."""
+        """Do the next step; returns its loss, summed over the copies."""
         batches = [loader.batch(self.step) for loader in self.loaders]
         images = torch.cat([batch.images for batch in batches], 1)
         labels = torch.stack([batch.labels for batch in batches], 1)
@@ -119,7 +119,7 @@ class StandaloneTraining:
         return self.losses[-1]
 
     def state(self) -> dict[str, Any]:
-        """Store it before the next step."""
+        """The state to resume from. Store it before the next step."""
         return {
             "step": self.step,
             "network": self.network.state_dict(),
@@ -157,10 +157,10 @@ def train_standalone(
 
 
 def initialise(network: torch.nn.Module, seed: int) -> None:
-    """Initial weights, each module's from a seed of its own by name.
+    """Set the initial weights. Each module has its own seed, derived from its name.
 
-    So two architectures share the initial weights of all that they have in common, and the data order:
-    what a seed does to both of them cancels in their comparison.
+    So two architectures share the data order and the initial weights of all modules that they have in common:
+    effects of the seed on both of them cancel in their comparison.
     """
     with torch.random.fork_rng(devices=[]):
         for name, module in network.named_modules():

@@ -1,7 +1,7 @@
 """The training stage: a configuration in, trained supernets out.
 
-The loop can be read from top to bottom; what a step does is the method's business. All randomness
-comes from the configuration's seed by name: initial weights, data order, paths, clusters, split.
+The loop can be read from top to bottom; the method defines what a step does. All randomness comes
+from the configuration's seed, by name: initial weights, data order, paths, clusters, split.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Supernets:
     networks: tuple[torch.nn.Module, ...]
 
     def part_of(self, architecture: Architecture) -> int:
-        """Which supernet holds the architecture."""
+        """The number of the supernet that holds the architecture."""
         return next(number for number, part in enumerate(self.parts) if architecture in part)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where training is, after each epoch."""
+    """The progress of training, reported after each epoch."""
 
     part: int
     parts: int
@@ -57,14 +57,14 @@ class Progress:
     epochs: int
     loss: float
     measured: Mapping[str, float] = field(default_factory=dict)
-    """What the step itself measured over the epoch, by name."""
+    """Values that the steps measured over the epoch, by name."""
 
 
 @dataclass
 class Course:
-    """Training between two steps: all that must be stored to go on from there as if nothing had been.
+    """Training between two steps: all state that is needed to resume as if there had been no interruption.
 
-    After the last step of an epoch the epoch's losses are still there: it is yet to be looked at.
+    After the last step of an epoch, its losses are still present: they are not checked yet.
     """
 
     supernets: Supernets
@@ -75,11 +75,11 @@ class Course:
     step: int = 0
     """Steps done in this part."""
     losses: list[torch.Tensor] = field(default_factory=list)
-    """Those of the steps of the unfinished epoch, one value a path."""
+    """Losses of the steps of the unfinished epoch, one value per path."""
     _order: tuple[int, Sequence[int] | None] | None = None
 
     def data_order(self, epoch: int) -> Sequence[int] | None:
-        """The method's order of the epoch. It is asked once: where it draws, it would not draw the same again."""
+        """The method's data order of the epoch. Requested once per epoch: a second random draw would differ."""
         if self._order is None or self._order[0] != epoch:
             self._order = epoch, self.source(epoch)
         return self._order[1]
@@ -89,7 +89,7 @@ class Course:
         self.part, self.step, self._order = self.part + 1, 0, None
 
     def state(self) -> dict[str, Any]:
-        """The weights of finished supernets, and all of the one in training. Store it before the next step."""
+        """Weights of the finished supernets, all state of the one in training. Store it before the next step."""
         order = None
         if self._order is not None and self._order[1] is not None:
             order = self._order[0], torch.as_tensor(self._order[1], dtype=torch.long)
@@ -104,7 +104,7 @@ class Course:
         }
 
     def restore(self, state: dict[str, Any], device: torch.device) -> None:
-        """Go on from a stored state."""
+        """Resume from a stored state."""
         self.part, self.step = state["part"], state["step"]
         for network, weights in zip(self.supernets.networks, state["finished"], strict=False):
             network.load_state_dict(weights)
@@ -125,20 +125,20 @@ class Resumable(Protocol):
 
 
 class Keeper(Protocol):
-    """Who stores the course, and has it go on from what is stored."""
+    """Stores the state of the course, and restores it."""
 
     def start(self, course: Resumable) -> None:
-        """Training is about to begin; the course may be put where an earlier one ended."""
+        """Called before training begins; may restore the course to the state where an earlier one ended."""
 
     def between_steps(self) -> None:
-        """A step is done; the course is consistent until the next one."""
+        """Called after each step; the course is consistent until the next one."""
 
     def part_done(self) -> None:
-        """A supernet is trained."""
+        """Called when a supernet is trained."""
 
 
 def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | str = "cpu") -> Supernets:
-    """The supernets of that configuration with their initial weights: the untrained reference, too."""
+    """The configuration's supernets with their initial weights. They are also the untrained reference."""
     space = SPACES.get(config.space)()
     method: Method = config.method.build(COMPONENTS["method"], "method")
     parts = method.parts(space, make_rng(config.seed, "split"))
@@ -209,7 +209,7 @@ def train(
 ) -> Supernets:
     """Train all supernets of the configuration. Raises `Diverged` when a loss is not finite.
 
-    After each epoch `observe` may measure the supernets as they are; it must leave them so.
+    After each epoch `observe` may measure the supernets; it must not change them.
     """
     supernets = build_supernets(config, dataset, meter.device)
     steps_per_epoch = -(-len(dataset.train) // config.train.batch_size)
@@ -258,9 +258,9 @@ def train(
 
 
 def check_finite(losses: list[torch.Tensor], first_step: int) -> float:
-    """The mean of an epoch's losses; `Diverged` with the first step whose loss is not finite.
+    """The mean of an epoch's losses. Raises `Diverged` with the first step whose loss is not finite.
 
-    Looked at once an epoch, so that no step waits for the device.
+    Checked once per epoch, so that no step waits for the device.
     """
     by_step = torch.stack([step.sum() / len(step) for step in losses]).cpu()
     bad = torch.nonzero(~torch.isfinite(by_step)).flatten()

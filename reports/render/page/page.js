@@ -59,7 +59,7 @@
     const run = data.runs[id];
     const overrides = Object.entries(run.overrides).map(([name, value]) => `${name}=${shown(value)}`).join(" ");
     const made = element("details", null, element("summary", null, element("code", id), ` ${run.status}`));
-    const about = { cell: run.cell, attempt: run.attempt, preset: run.preset, with: overrides || "no overrides",
+    const about = { trial: run.trial, attempt: run.attempt, preset: run.preset, with: overrides || "no overrides",
       "started (UTC)": run.started ?? "", "stopped (UTC)": run.stopped ?? "", ...data.machines[run.machine] };
     const config = Object.entries({ ...data.common, ...run.config }).sort(([one], [other]) => (one < other ? -1 : 1));
     made.append(pairs(Object.entries(about)), element("h3", "Configuration"), pairs(config));

@@ -1,9 +1,9 @@
 """Accuracies from the benchmarks' own files: NAS-Bench-201 (`.pth`) and NATS-Bench topology (`.pickle.pbz2`).
 
-Both are pickles, and a pickle can run any command while it is read. So both are read with a list of
-what such a file contains; anything else in it is refused, unless the reader trusts the file. What the
-contents mean is left to the benchmarks' own packages: their `ArchResults` gives the mean of all trials
-after the last epoch.
+Both are pickles, and a pickle can run any command while it is read. So both are read with an
+allow-list of what such a file contains; anything else is refused, unless the user trusts the file. The
+benchmarks' own packages interpret the contents: their `ArchResults` gives the mean of all trials after the
+last epoch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MEASURED: Mapping[Key, tuple[str, str]] = {
     ("imagenet16-120", "valid"): ("ImageNet16-120", "x-valid"),
     ("imagenet16-120", "test"): ("ImageNet16-120", "x-test"),
 }
-"""The benchmark's own names of a training and of the images it is scored on."""
+"""The benchmark's own names for a training run and for the images that it is scored on."""
 
 
 def read_official(path: Path, trust: bool = False) -> Listing:
@@ -65,7 +65,7 @@ def read_nats(path: Path, trust: bool = False) -> Listing:
         package = importlib.import_module("nats_bench.api_utils")
     except ImportError as error:
         raise DataError(
-            f"{path}: files of NATS-Bench are read with its package, which is not installed: `pip install nats_bench`"
+            f"{path}: reading files of NATS-Bench needs its package, which is not installed: `pip install nats_bench`"
         ) from error
     epochs = str(EPOCHS)
     if path.is_dir():
@@ -97,12 +97,12 @@ def _listing(
         try:
             architecture = results.create_from_state_dict(stored)
             if architecture.arch_str != name:
-                raise ValueError(f"its results are those of {architecture.arch_str}")
+                raise ValueError(f"its results belong to {architecture.arch_str}")
             for key, (dataset, split) in MEASURED.items():
                 if (epochs := architecture.get_total_epoch(dataset)) != EPOCHS:
                     raise ValueError(f"trained for {epochs} epochs on {dataset}, not {EPOCHS}")
                 columns[key].append(float(architecture.get_metrics(dataset, split)["accuracy"]))
-        except Exception as error:  # the package checks nothing: what it stumbles over is of many kinds
+        except Exception as error:  # the package checks nothing and raises errors of many kinds
             reason = f"no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
             raise DataError(f"{path}: architecture {number} ({name}): {reason}") from error
     if not known:
@@ -115,13 +115,13 @@ def _contents(path: Path, document: Any, benchmark: str) -> tuple[list[str], dic
     document = _mapping(path, document)
     for key, kind in {"meta_archs": list, "arch2infos": dict}.items():
         if not isinstance(document.get(key), kind):
-            raise DataError(f"{path}: not the file of {benchmark}: it has no {kind.__name__} {key!r}")
+            raise DataError(f"{path}: not a file of {benchmark}: it has no {kind.__name__} {key!r}")
     return list(map(str, document["meta_archs"])), dict(document["arch2infos"])
 
 
 def _mapping(path: Path, document: Any) -> dict[str, Any]:
     if not isinstance(document, dict):
-        raise DataError(f"{path}: not a benchmark's file: it holds {type(document).__name__}, not named results")
+        raise DataError(f"{path}: not a file of the benchmark: it holds {type(document).__name__}, not dict")
     return document
 
 
@@ -132,7 +132,7 @@ def _part(path: Path, info: Any, number: int, key: str) -> Any:
 
 
 def _harmless() -> dict[str, Any]:
-    """What the benchmarks' files contain beside plain types: numpy's scalars, by all the names that numpy gave them."""
+    """Types in the benchmarks' files besides plain ones: numpy's scalars, under all names that numpy has used."""
     scalar = np.float64(0).__reduce__()[0]
     dtypes = {f"numpy.dtypes.{type(np.dtype(kind)).__name__}": type(np.dtype(kind)) for kind in ("f8", "f4", "i8")}
     return {
@@ -156,26 +156,25 @@ def _load_pth(path: Path, trust: bool) -> Any:
 
 
 _CONTAINERS = {("collections", "OrderedDict"): collections.OrderedDict, ("builtins", "set"): set}
-"""What pickles of NATS-Bench hold beside numbers, text, lists and dictionaries."""
+"""Types in pickles of NATS-Bench besides numbers, text, lists and dictionaries."""
 
 
 def _load_pbz2(path: Path, trust: bool) -> Any:
     try:
         with bz2.open(path) as file:
             document = (pickle.Unpickler(file) if trust else RestrictedUnpickler(file, also=_CONTAINERS)).load()
-            file.read()  # to the end: a pickle may be whole in a file that is not
+            file.read()  # to the end: a truncated file may hold a complete pickle
             return document
     except ForeignName as error:
         raise _untrusted(path, error.name) from error
-    except Exception as error:  # damaged bytes make pickle raise anything
+    except Exception as error:  # damaged bytes make pickle raise any exception
         raise _unreadable(path, error) from error
 
 
 def _untrusted(path: Path, name: str) -> DataError:
     return DataError(
-        f"{path}: is a pickle that asks for {name}, which no file of this benchmark needs; reading it could run "
-        "anybody's code, so nothing was read. If you trust where it comes from, say --trust: then it is read with all "
-        "that it asks for"
+        f"{path}: this pickle refers to {name}, which no file of this benchmark needs; reading it could run arbitrary "
+        "code, so nothing was read. If you trust the source of the file, use --trust to read it without this check"
     )
 
 

@@ -1,7 +1,7 @@
 """Accuracies from a table of columns: CSV, plain or compressed with gzip, or Parquet.
 
 Columns: `arch`, the benchmark's string, and `cifar10`, `cifar100` and `imagenet16_120`, each with
-`_valid` and `_test`, in percent after 200 epochs. Others are left alone; rows come in any order.
+`_valid` and `_test`, in percent after 200 epochs. Other columns are ignored; rows may be in any order.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _places(path: Path, header: list[str]) -> dict[str, int]:
     wanted = [ARCHITECTURE, *map(column_name, KEYS)]
     missing = [name for name in wanted if name not in header]
     if missing:
-        raise DataError(f"{path}: has no column {', '.join(missing)}; needed are {', '.join(wanted)}")
+        raise DataError(f"{path}: has no column {', '.join(missing)}; required: {', '.join(wanted)}")
     doubled = [name for name in wanted if header.count(name) > 1]
     if doubled:
         raise DataError(f"{path}: has the column {doubled[0]} twice")
@@ -96,4 +96,4 @@ def _number(path: Path, row: str, column: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{path}: {row}, column {column}: {value!r} is no number") from error
+        raise DataError(f"{path}: {row}, column {column}: {value!r} is not a number") from error

@@ -1,4 +1,4 @@
-"""Imports NAS-Bench-201 from one of its files: read, validate, convert once, and keep it where it is found."""
+"""Imports NAS-Bench-201 from one of its files: read, validate and convert once; later runs use the stored table."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FORMATS = "the official .pth, a table (.csv, .csv.gz, .parquet), or NATS-Bench (
 
 
 def import_table(path: Path, trust: bool = False) -> AccuracyTable:
-    """The table that a file holds. Raises `DataError` for everything that is wrong with it.
+    """Read the table from a file. Raises `DataError` if anything is wrong with it.
 
-    With `trust`, a pickle may contain whatever it likes, code that runs included.
+    With `trust`, a pickle may contain anything, including code that runs.
     """
     listing = read(path, trust)
     space = SPACES.get(NAME)()
@@ -38,7 +38,7 @@ def import_table(path: Path, trust: bool = False) -> AccuracyTable:
 
 
 def read(path: Path, trust: bool = False) -> Listing:
-    """What a file holds, by the form that its name says."""
+    """Read a file in the format that its name indicates."""
     if not path.exists():
         raise DataError(f"{path}: no such file")
     name = path.name.lower()
@@ -50,7 +50,7 @@ def read(path: Path, trust: bool = False) -> Listing:
         return read_csv(path)
     if name.endswith(".parquet"):
         return read_parquet(path)
-    raise DataError(f"{path}: not a form that can be imported; known are {FORMATS}")
+    raise DataError(f"{path}: not a format that can be imported; allowed: {FORMATS}")
 
 
 def fingerprint(path: Path) -> str:

@@ -16,7 +16,7 @@ NAME = "nasbench201"
 DATASETS = ("cifar10", "cifar100", "imagenet16-120")
 SPLITS = ("valid", "test")
 KEYS: tuple[Key, ...] = tuple((dataset, split) for dataset in DATASETS for split in SPLITS)
-"""What every source of NAS-Bench-201 must hold."""
+"""The data sets and splits that every source of NAS-Bench-201 must contain."""
 
 EMBEDDED = Path(__file__).with_name("digits.npz")
 
@@ -34,19 +34,19 @@ def official_file() -> Path:
 
 
 def official() -> ImportedBenchmark:
-    """The imported NAS-Bench-201. Raises `DataError` when it is not there."""
+    """The imported NAS-Bench-201. Raises `DataError` if it does not exist."""
     path = official_file()
     try:
         changed = path.stat().st_mtime_ns
     except OSError as error:
         raise DataError(
-            f"benchmark {NAME!r}: {path} is not there; {IMPORT}, or say where it is "
-            "(HARNESS_BENCHMARKS, or HARNESS_DATA for the folder above)"
+            f"benchmark {NAME!r}: {path} does not exist; {IMPORT}, or set its folder "
+            "(HARNESS_BENCHMARKS, or HARNESS_DATA for the parent folder)"
         ) from error
     return _official(path.resolve(), changed)
 
 
 @lru_cache(maxsize=4)
 def _official(path: Path, changed: int) -> ImportedBenchmark:
-    # A smaller version of a data set has no accuracies of its own: the benchmark's are what it is judged by.
+    # A smaller version of a data set has no accuracies of its own: it is judged by those of the full data set.
     return ImportedBenchmark(NAME, SPACES.get(NAME)(), AccuracyTable.read(path), {"cifar10-16": "cifar10"})

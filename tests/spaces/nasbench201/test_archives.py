@@ -113,7 +113,7 @@ def test_a_pickle_that_would_run_a_command_runs_nothing_unless_trusted(
         READERS[name](file, False)
     assert not victim.exists()
     message = str(refusal.value)
-    assert message.startswith(f"{file}: is a pickle that asks for posix.system") and "--trust" in message
+    assert message.startswith(f"{file}: this pickle refers to posix.system") and "--trust" in message
     assert "\n" not in message
     check(READERS[name](file, True))
     assert victim.exists()
@@ -133,7 +133,7 @@ def test_commands_are_refused_by_any_name(module: str, name: str, tmp_path: Path
         (tmp_path / name).write_bytes(whole[:start] + b"\x80\x02" + text)
     else:
         (tmp_path / name).write_bytes(bz2.compress(text))
-    with pytest.raises(DataError, match=rf"asks for ({where}\.)?{function}, .* say --trust"):
+    with pytest.raises(DataError, match=rf"refers to ({where}\.)?{function}, .* use --trust"):
         READERS[name](tmp_path / name, False)
 
 
@@ -159,7 +159,7 @@ def test_damaged_files_and_other_things(
     file.write_text("94.37")
     assert "not a readable file of the benchmark" in refused()
     save(file, torch.zeros(3).tolist())
-    assert "it holds list, not named results" in refused()
+    assert "it holds list, not dict" in refused()
     save(file, {"weights": 1.0})
     assert "it has no list 'meta_archs'" in refused()
     save(file, {**whole, "arch2infos": {0: {"less": {}}}})
@@ -167,7 +167,7 @@ def test_damaged_files_and_other_things(
     save(file, {**whole, "arch2infos": {}})
     assert "holds no results" in refused()
     save(file, {**whole, "meta_archs": TEXTS[::-1]})
-    assert f"architecture 0 ({TEXTS[2]}): its results are those of {TEXTS[0]}" in refused()
+    assert f"architecture 0 ({TEXTS[2]}): its results belong to {TEXTS[0]}" in refused()
 
 
 def test_results_that_are_incomplete_or_of_another_training(tmp_path: Path) -> None:

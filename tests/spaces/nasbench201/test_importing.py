@@ -103,7 +103,7 @@ def test_an_import_gives_the_same_bytes_again(imported: AccuracyTable, tmp_path:
 def test_the_benchmark_is_found_where_it_was_imported(folder: Path, imported: AccuracyTable) -> None:
     assert "nasbench201" in BENCHMARKS.names()
     with pytest.raises(
-        DataError, match=r"nasbench201.npz is not there; import it with `harness benchmark import FILE`"
+        DataError, match=r"nasbench201.npz does not exist; import it with `harness benchmark import FILE`"
     ):
         BENCHMARKS.get("nasbench201")()
     imported.write(folder / "nasbench201.npz")
@@ -160,12 +160,12 @@ def set_value(column: str, value: object) -> Callable[[Rows], None]:
         (set_value("cifar100_test", "inf"), "the accuracy cifar100/test is inf; it must be a percentage"),
         (set_value("cifar10_valid", "100.5"), "the accuracy cifar10/valid is 100.5"),
         (set_value("imagenet16_120_test", "-1"), "the accuracy imagenet16-120/test is -1.0"),
-        (set_value("cifar10_test", ""), "line 43, column cifar10_test: '' is no number"),
-        (set_value("arch", "|none~0|"), "line 43: '|none~0|' is no NAS-Bench-201 architecture"),
-        (lambda table: table.insert(50, table[3]), "line 52 is the architecture"),
-        (lambda table: None, "holds 60 architectures, but nasbench201 has 15,625; missing is, for instance, |none~0|+"),
+        (set_value("cifar10_test", ""), "line 43, column cifar10_test: '' is not a number"),
+        (set_value("arch", "|none~0|"), "line 43: '|none~0|' is not a NAS-Bench-201 architecture"),
+        (lambda table: table.insert(50, table[3]), "line 52 repeats the architecture"),
+        (lambda table: None, "holds 60 architectures, but nasbench201 has 15,625; missing, for example: |none~0|+"),
         (lambda table: table.clear() or table.append({"a": 1}), "has no column arch, cifar10_valid"),
-        (lambda table: [row.pop("cifar100_valid") for row in table], "has no column cifar100_valid; needed are arch"),
+        (lambda table: [row.pop("cifar100_valid") for row in table], "has no column cifar100_valid; required: arch"),
         (
             lambda table: [row.update({"cifar10_test": row["cifar10_test"] / 100}) for row in table],
             "they look like fractions, but must be percentages",
@@ -182,20 +182,20 @@ def test_a_table_that_is_not_the_benchmark(
 
 def test_one_missing_architecture_is_named(whole: Rows, tmp_path: Path) -> None:
     message = refused(write_csv(tmp_path / "table.csv", [row for row in whole if row is not whole[7]]))
-    assert f"holds 15,624 architectures, but nasbench201 has 15,625; missing is, for instance, {whole[7]['arch']}" in (
+    assert f"holds 15,624 architectures, but nasbench201 has 15,625; missing, for example: {whole[7]['arch']}" in (
         message
     )
 
 
 def test_a_doubled_architecture_names_both_rows(whole: Rows, tmp_path: Path) -> None:
     message = refused(write_csv(tmp_path / "table.csv", [*whole[:50], whole[2]]))
-    assert f"line 52 is the architecture {whole[2]['arch']} again, after line 4" in message
+    assert f"line 52 repeats the architecture {whole[2]['arch']} of line 4" in message
 
 
 def test_files_that_are_no_tables(whole: Rows, tmp_path: Path) -> None:
     assert "no such file" in refused(tmp_path / "none.csv")
     (tmp_path / "text.txt").write_text("94.37")
-    assert "not a form that can be imported; known are the official .pth" in refused(tmp_path / "text.txt")
+    assert "not a format that can be imported; allowed: the official .pth" in refused(tmp_path / "text.txt")
     (tmp_path / "empty.csv").write_text("")
     assert "has no column arch" in refused(tmp_path / "empty.csv")
     (tmp_path / "head.csv").write_text(",".join(["arch", *COLUMNS]) + "\n")
@@ -228,7 +228,7 @@ def test_parquet_without_the_package_that_reads_it(tmp_path: Path, monkeypatch: 
 
 def test_a_stored_table_of_another_kind_or_size(tmp_path: Path, imported: AccuracyTable, toy_table: Table) -> None:
     toy_table.write(tmp_path / "computed.npz")
-    with pytest.raises(DataError, match="no table of imported accuracies, it holds 'classes'"):
+    with pytest.raises(DataError, match="not a table of imported accuracies: it holds 'classes'"):
         AccuracyTable.read(tmp_path / "computed.npz")
     short = AccuracyTable({key: values[1:] for key, values in imported.columns.items()}, imported.provenance)
     with pytest.raises(DataError, match=r"15624 accuracies of cifar10/valid; nasbench201 has 15625"):
