@@ -22,14 +22,16 @@ demo: setup
 	$(BIN)/python -m harness run studies/ablation_calr_ms.py --preset demo
 	$(BIN)/python -m harness report ablation_calr_ms --preset demo --references
 
+# As many processes as there are cores, at most four: each has a database server of its own.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 test: setup lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # One after the other: they load the machine themselves. A part: make test-long LONG=tests/long/test_soak.py
 # The last -m wins over the one in pyproject.toml.
 LONG ?= tests
 test-long: setup
-	$(BIN)/python -m pytest -m long -n 0 -s $(LONG)
+	$(BIN)/python -m pytest -m long -s $(LONG)
 
 # Ratios against plain code, and how costs grow: a table and a plot in perf/. A part: make perf PERF='--only step data'
 PERF ?=
