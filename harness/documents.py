@@ -1,5 +1,5 @@
-"""Documents of plain JSON types: canonical text, flattening, and values that JSON cannot represent. Of the harness
-only `harness.errors` is imported."""
+"""Documents of plain JSON types: canonical text, flattening, fixed words, and values that JSON cannot represent. Of
+the harness only `harness.errors` is imported."""
 
 from __future__ import annotations
 
@@ -7,9 +7,25 @@ import json
 import math
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from enum import Enum
 from typing import Any
 
 from harness.errors import HarnessError
+
+
+class Word(str, Enum):
+    """One of a fixed set of words, each with its meaning. Compares, prints and is stored as the plain text."""
+
+    meaning: str
+
+    def __new__(cls, text: str, meaning: str = "") -> Word:
+        word = str.__new__(cls, text)
+        word._value_ = text
+        word.meaning = meaning
+        return word
+
+    def __str__(self) -> str:
+        return str.__str__(self)  # Enum's own way of printing changes between versions of Python
 
 
 def canonical(document: Any) -> str:

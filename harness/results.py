@@ -148,7 +148,7 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
         "run_id": run.id,
         "key": run.key,
         "attempt": run.attempt,
-        "status": run.status,
+        "status": run.status.value,
         "superseded": run.superseded,
         "invalid": run.invalid,
         "preset": run.preset,

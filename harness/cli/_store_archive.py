@@ -106,13 +106,16 @@ def import_command(file: Path, mirror_weights_max: float, store: Places) -> None
 
 def _chosen(plan: Plan, stored: list[StoredRun], all_attempts: bool) -> tuple[list[StoredRun], list[str]]:
     """The runs to export, and the missing trials of the plan."""
+    from harness.execution.states import State
+    from harness.stores.stored import Status
+
     counting = {run.key: run for run in stored if run.counts}
     keys = {work.trial.key for work in plan.work}
     missing = []
     for work in plan.work:
-        state = "not ranked as asked" if work.state == "rank" else work.state
-        if work.state != "done":
+        state = "not ranked as asked" if work.state is State.RANK else work.state
+        if work.state is not State.DONE:
             missing.append(f"{work.label}: {state}")
     if all_attempts:
-        return [run for run in stored if run.key in keys and run.status != "running"], missing
+        return [run for run in stored if run.key in keys and run.status is not Status.RUNNING], missing
     return [counting[key] for key in sorted(keys & counting.keys())], missing

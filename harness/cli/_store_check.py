@@ -133,7 +133,7 @@ def _trials(opened: Opened) -> tuple[set[str], dict[str, float]]:
 def _summary(opened: Opened) -> str:
     """The number of runs, in all and by status."""
     runs = opened.reader.runs()
-    states = Counter(run.status for run in runs)
+    states: Counter[str] = Counter(run.status for run in runs)
     states["invalid"] = sum(run.invalid is not None for run in runs)
     states["superseded"] = sum(run.superseded for run in runs)
     counts = ", ".join(f"{count} {state}" for state, count in states.items() if count)

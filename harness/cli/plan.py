@@ -27,24 +27,24 @@ def command(
 
     from harness.cli._display import duration
     from harness.execution.plan import seconds_left
-    from harness.execution.states import STATES
+    from harness.execution.states import Kind, State
 
     studies = with_preset(chosen_studies(names, everything), preset)
     runs = store.open().runs()
     plan = plan_of(studies, runs, preset=preset, seeds=seeds, only=only, updates=updates)
     for study in studies:
         part = plan.of(study)
-        click.echo(f"{study.name}: {study.title}, {len(part.work)} trials, {part.states['done']} done")
+        click.echo(f"{study.name}: {study.title}, {len(part.work)} trials, {part.states[State.DONE]} done")
     click.echo(f"total: {len(plan.work)} trials under preset {preset}, {plan.shared} requests shared with another row")
-    for state, meaning in STATES.items():
+    for state in State:
         if plan.states[state]:
-            click.echo(f"  {plan.states[state]:5} {state:12} {meaning}")
+            click.echo(f"  {plan.states[state]:5} {state:12} {state.meaning}")
     kinds = [work.kind() for work in plan.work]
     if not any(kinds):
         click.echo("nothing to run")
         return
-    if "train" not in kinds:
-        count = kinds.count("rank")
+    if Kind.TRAIN not in kinds:
+        count = kinds.count(Kind.RANK)
         click.echo(f"{count} ranking{'s' if count > 1 else ''} of stored weights; time not estimated")
         return
     seconds = seconds_left(plan, runs, preset)

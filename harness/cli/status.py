@@ -8,8 +8,6 @@ from harness.cli._request import chosen_studies, with_preset
 from harness.cli._store_option import store_option
 from harness.stores.places import Places
 
-COLUMNS = ("done", "running", "failed", "lost", "interrupted", "waiting")
-
 
 @click.command("status")
 @click.argument("names", metavar="[STUDY]...", nargs=-1)
@@ -24,7 +22,9 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
     """
     from harness.components.preset import default_preset, presets_of
     from harness.execution.plan import make_plan
+    from harness.execution.states import State
 
+    columns = (State.DONE, State.RUNNING, State.FAILED, State.LOST, State.INTERRUPTED, State.WAITING)
     studies = chosen_studies(names, everything=not names)
     reader = store.open()
     if not store.reads_mongo and not store.directory.exists():
@@ -32,7 +32,7 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
     runs = reader.runs()
     used = {run.preset for run in runs}
     width = max([len("study"), *(len(study.name) for study in studies)])
-    click.echo(f"{'study':{width}}  {'preset':8}  {'trials':>6}  " + "  ".join(f"{name:>11}" for name in COLUMNS))
+    click.echo(f"{'study':{width}}  {'preset':8}  {'trials':>6}  " + "  ".join(f"{name:>11}" for name in columns))
     if preset:
         studies = with_preset(studies, preset)
     for study in studies:
@@ -41,8 +41,8 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
         for scale in (known[name] for name in scales if name in known):
             plan = make_plan([study], scale, runs, seeds=seeds, check=False)
             counts = plan.states
-            counts["waiting"] += counts["rank"] + counts["again"]
-            figures = "  ".join(f"{counts[name]:>11}" for name in COLUMNS)
+            counts[State.WAITING] += counts[State.RANK] + counts[State.AGAIN]
+            figures = "  ".join(f"{counts[name]:>11}" for name in columns)
             click.echo(f"{study.name:{width}}  {scale.name:8}  {len(plan.work):>6}  {figures}")
     if reader.problems:
         click.echo(f"\nnot usable in {reader.name}:")

@@ -57,12 +57,13 @@ def invalidate(run: str, reason: str, store: Places) -> None:
     """
     from harness.cli._store_places import open_all
     from harness.stores.directory.run_directory import declare_invalid
+    from harness.stores.stored import Status
 
     if not reason.strip():
         raise UserError("--reason must not be empty")
     opened = open_all(store, patient=True)
     found = opened.reader.find(run)
-    if found.status == "running":
+    if found.status is Status.RUNNING:
         raise UserError(f"run {found.id} is still running: stop it first")
     if found.invalid is not None:
         raise UserError(f"run {found.id} is invalid already: {found.invalid}")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.errors import HarnessError, Unreachable
-from harness.execution.executors.executor import Event, Job, Later
-from harness.execution.states import Work, state_of
+from harness.execution.executors.executor import Answered, Event, Job, Later
+from harness.execution.states import Kind, State, Work, state_of
 from harness.stores.claims.lease import Claims
 from harness.stores.store import Store, supersede
 from harness.study.trial import Trial, claim_key
@@ -31,7 +31,7 @@ class Agenda:
     todo: Sequence[Work]
     store: Store
     claims: Claims
-    document: Callable[[Work, str], Mapping[str, Any]]
+    document: Callable[[Work, Kind], Mapping[str, Any]]
     """Makes a job's document from the work and its kind."""
     retry: str | None = None
     threads: int = 1
@@ -99,10 +99,10 @@ class Agenda:
             return
         number, status = event.job.number, event.data["status"]
         self._running.discard(number)
-        if status in ("elsewhere", "unreachable"):
+        if status in (Answered.ELSEWHERE, Answered.UNREACHABLE):
             self._pending.append(number)
             self._not_before[number] = time.monotonic() + POLL
-            if status == "unreachable":
+            if status == Answered.UNREACHABLE:
                 self._silent_too_long(str(event.data.get("error")))
 
     def _next(self, number: int) -> Job | None | bool:
@@ -113,14 +113,14 @@ class Agenda:
         found = supersede(self.store.load({work.trial.key[:16]}, []), [])
         state = state_of(work.trial, [run for run in found if run.key == work.trial.key])
         # Its process may exist, but without a claim it is suspended or hangs, and is replaced.
-        kind = "train" if state == "running" else replace(work, state=state, losses=0).kind(self.retry)
+        kind = Kind.TRAIN if state is State.RUNNING else replace(work, state=state, losses=0).kind(self.retry)
         if kind is not None:
             if (start := work.trial.start) is not None and not self._has_started(start):
                 return None if self._may_come(start) else self._give_up(work)
             if self.claims.holder(claim_key(work.trial, kind)) is not None:
                 return None
             return Job(number, self.document(work, kind), self.threads, self.timeout)
-        if state == "done":
+        if state is State.DONE:
             self.elsewhere(work)
         return False
 

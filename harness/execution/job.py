@@ -24,8 +24,9 @@ from harness.components.dataset import fingerprint
 from harness.documents import one_line, utc_now, without_nan
 from harness.errors import DataError, HarnessError, UnknownName, Unreachable
 from harness.execution.assignment import Assignment
+from harness.execution.executors.executor import Answered
 from harness.execution.experiment import Report, numbered, sacred_run, seed_globals, throttled
-from harness.execution.states import state_of
+from harness.execution.states import Kind, State, state_of
 from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.claims.lease import ClaimLost, Lease
@@ -100,11 +101,11 @@ def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
                 )
             try:
                 with operations_compiled(job.compile):
-                    return reply | (_claimed_rank if job.kind == "rank" else _claimed_train)(trial, job, progress)
+                    return reply | (_claimed_rank if job.kind == Kind.RANK else _claimed_train)(trial, job, progress)
             except Unreachable as error:
-                return reply | {"status": "unreachable", "error": one_line(error)}
+                return reply | {"status": Answered.UNREACHABLE, "error": one_line(error)}
     except KeyboardInterrupt as interruption:
-        return reply | {"status": "elsewhere" if reason_of(interruption) == LOST else "interrupted"}
+        return reply | {"status": Answered.ELSEWHERE if reason_of(interruption) == LOST else Answered.INTERRUPTED}
     except (Exception, SystemExit) as error:
         return reply | _failed(error, job)
 
@@ -113,15 +114,16 @@ def _claimed_train(trial: Trial, job: Assignment, progress: Report) -> dict[str,
     attempts = max((run.attempt for run in _runs(trial, job)), default=0)
     claim = job.claims().acquire(trial.key, at_least=attempts)
     if claim is None:
-        return {"status": "elsewhere"}
+        return {"status": Answered.ELSEWHERE}
     with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
         runs = _runs(trial, job)
         state = state_of(trial, runs)
-        if state == "done":
+        if state is State.DONE:
             done = next(run for run in runs if run.counts)
-            return {"status": "done", "already": True, "run_id": done.id, "result": done.result, "cost": done.cost}
-        if state == "rank":
-            return {"status": "elsewhere"}
+            found = {"run_id": done.id, "result": done.result, "cost": done.cost}
+            return {"status": Answered.DONE, "already": True} | found
+        if state is State.RANK:
+            return {"status": Answered.ELSEWHERE}
         ranking = _parents_ranking(trial, job)
         directory = job.directory.create(trial, job.preset, job.overrides, claim.attempt)
         mirror = job.mirror(directory)
@@ -132,7 +134,7 @@ def _claimed_train(trial: Trial, job: Assignment, progress: Report) -> dict[str,
             return reply
         finally:
             # Before the claim is released: its next owner must find the run in the database.
-            if mirror is not None and not mirror.close() and reply.get("status") == "done":
+            if mirror is not None and not mirror.close() and reply.get("status") == Answered.DONE:
                 _mirror_slowly(directory, job)
 
 
@@ -197,7 +199,7 @@ def _train(
     work = Path(job.work) if job.work else job.directory.work
     device = job.computes_on
     checkpoint = Checkpoint(work, trial, every=job.checkpoint_every, threads=job.threads, device=device)
-    reply: dict[str, Any] = {"status": "interrupted"}
+    reply: dict[str, Any] = {"status": Answered.INTERRUPTED}
     try:
         try:
             with output_to(directory.path / LOG) as log:
@@ -210,7 +212,7 @@ def _train(
                         outcome = sacred_run(
                             trial, directory, observers, log, device, job.threads, progress, checkpoint, found
                         )
-                    reply = {"status": "done", "result": outcome.result, "cost": outcome.cost}
+                    reply = {"status": Answered.DONE, "result": outcome.result, "cost": outcome.cost}
                 except KeyboardInterrupt as interruption:
                     reply = _interrupted(observer, interruption, job)
                 except (Exception, SystemExit) as error:
@@ -226,16 +228,16 @@ def _train(
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
             drop_drawings(directory.path / LOG)
             directory.gather_metrics()
-        if reply["status"] == "done":
+        if reply["status"] == Answered.DONE:
             lease.confirm()  # if the database is unreachable, the run counts unless another process took over
             directory.complete()
             with contextlib.suppress(OSError):  # `store clean` finds it
                 checkpoint.remove()
     except ClaimLost as error:
         observer.interrupted_event(utc_now(), "INTERRUPTED")
-        return {"status": "elsewhere", "error": str(error)}
+        return {"status": Answered.ELSEWHERE, "error": str(error)}
     except OSError as error:  # a full disk also prevents recording it: report the first error
-        return reply if reply["status"] == "failed" else _failed(error, job)
+        return reply if reply["status"] == Answered.FAILED else _failed(error, job)
     return reply
 
 
@@ -245,18 +247,18 @@ def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, j
     if reason == TIMEOUT:
         text = f"it took longer than {job.timeout:g} s" if job.timeout else "it took too long"
         observer.failed_event(utc_now(), [f"TimeoutError: {text}\n"])
-        return {"status": "failed", "error": text}
+        return {"status": Answered.FAILED, "error": text}
     if observer.status == "RUNNING":
         observer.interrupted_event(utc_now(), "INTERRUPTED")
-    return {"status": "elsewhere" if reason == LOST else "interrupted"}
+    return {"status": Answered.ELSEWHERE if reason == LOST else Answered.INTERRUPTED}
 
 
 def _failed(error: BaseException, job: Assignment) -> dict[str, Any]:
     """The answer of a failed job, with the error in one line."""
     if _is_full(error):
         reason = f"no space left for the store {job.store}: free some, and use the same command to continue"
-        return {"status": "failed", "error": reason}
-    return {"status": "failed", "error": one_line(error)}
+        return {"status": Answered.FAILED, "error": reason}
+    return {"status": Answered.FAILED, "error": one_line(error)}
 
 
 def _is_full(error: BaseException | None) -> bool:
@@ -269,20 +271,20 @@ def _is_full(error: BaseException | None) -> bool:
 
 
 def _claimed_rank(trial: Trial, job: Assignment, progress: Report) -> dict[str, Any]:
-    claim = job.claims().acquire(claim_key(trial, "rank"))
+    claim = job.claims().acquire(claim_key(trial, Kind.RANK))
     if claim is None:
-        return {"status": "elsewhere"}
+        return {"status": Answered.ELSEWHERE}
     with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
         run = job.reader.done(trial.key)
         if run is None:
             raise DataError(f"no done run of trial {trial.key[:16]} in {job.reader.name} whose weights could be ranked")
         progress({"event": "start", "run_id": run.id})
         if trial.ranking_key in run.rankings and not job.again:
-            done = {"status": "done", "already": True}
+            done = {"status": Answered.DONE, "already": True}
             return done | {"run_id": run.id, "result": run.rankings[trial.ranking_key], "cost": {}}
         folder = _at_hand(run, job)
         reply = {"run_id": run.id} | _rank(trial, run, folder, job, progress, lease)
-        if job.mongo is not None and reply["status"] == "done":
+        if job.mongo is not None and reply["status"] == Answered.DONE:
             from harness.stores.mongo.projection import project
 
             with contextlib.suppress(HarnessError):  # it is in the directory, and the next sync copies it
@@ -331,7 +333,7 @@ def _rank(
                 lease.confirm()
                 write_ranking(folder, key, config, result, cost, predictions_document(config, found))
     except ClaimLost as error:
-        return {"status": "elsewhere", "error": str(error)}
+        return {"status": Answered.ELSEWHERE, "error": str(error)}
     except (Exception, SystemExit) as error:
         with log.open("a") as file:
             traceback.print_exc(file=file)
@@ -339,7 +341,7 @@ def _rank(
     drop_drawings(log)
     if not log.stat().st_size:
         log.unlink()
-    return {"status": "done", "result": result, "cost": cost, "already": unchanged}
+    return {"status": Answered.DONE, "result": result, "cost": cost, "already": unchanged}
 
 
 @contextlib.contextmanager

@@ -23,9 +23,9 @@ from harness.components.selection import RULES
 from harness.components.space import Space
 from harness.documents import canonical
 from harness.errors import InvalidConfiguration
-from harness.execution.states import Work, stand
+from harness.execution.states import Kind, Work, stand
 from harness.seeds import make_rng
-from harness.stores.stored import StoredRun
+from harness.stores.stored import Status, StoredRun
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.expansion import expand_stored
 from harness.study.fingerprints import are_here, can_be_judged
@@ -125,12 +125,12 @@ def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str 
 
     Runs of the same method are preferred. None when no run of the preset is done.
     """
-    done = [run for run in runs if run.status == "done" and run.preset == preset and run.cost]
+    done = [run for run in runs if run.status is Status.DONE and run.preset == preset and run.cost]
     if not done:
         return None
     total = 0.0
     for work in plan.work:
-        if work.kind(retry) == "train":
+        if work.kind(retry) is Kind.TRAIN:
             method = work.trial.config.method.name
             alike = [run for run in done if run.trial["config"]["method"]["name"] == method] or done
             total += sum(float((run.cost or {})["wall_seconds"]) for run in alike) / len(alike)

@@ -10,22 +10,32 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import takewhile
 
-from harness.stores.stored import StoredRun
+from harness.documents import Word
+from harness.stores.stored import Status, StoredRun
 from harness.study.configuration import Observe
 from harness.study.reader import read
 from harness.study.study import Request
 from harness.study.trial import Trial
 
-STATES = {
-    "done": "stored, with all that is requested",
-    "rank": "stored, but another ranking is requested: its weights are ranked again",
-    "again": "stored, but more observations of its training are requested: it is trained again",
-    "waiting": "not run yet",
-    "interrupted": "stopped before its end",
-    "lost": "its process died; after ten losses in a row retried only with --retry lost",
-    "failed": "ended with an error; retried only with --retry failed",
-    "running": "running in another process",
-}
+
+class State(Word):
+    """How a trial stands, compared with what is requested of it."""
+
+    DONE = "done", "stored, with all that is requested"
+    RANK = "rank", "stored, but another ranking is requested: its weights are ranked again"
+    AGAIN = "again", "stored, but more observations of its training are requested: it is trained again"
+    WAITING = "waiting", "not run yet"
+    INTERRUPTED = "interrupted", "stopped before its end"
+    LOST = "lost", "its process died; after ten losses in a row retried only with --retry lost"
+    FAILED = "failed", "ended with an error; retried only with --retry failed"
+    RUNNING = "running", "running in another process"
+
+
+class Kind(Word):
+    """What a job does."""
+
+    TRAIN = "train", "makes a new run of the trial"
+    RANK = "rank", "adds the ranking that the trial asks for to its done run"
 
 
 LOSSES = 10
@@ -34,13 +44,13 @@ LOSSES = 10
 
 @dataclass(frozen=True)
 class Work:
-    """One trial, the requests for it, and its state (one of `STATES`)."""
+    """One trial, the requests for it, and its state."""
 
     trial: Trial
     """The trial as it would be run: with all requested observations."""
     label: str
     requests: tuple[Request, ...]
-    state: str
+    state: State
     run: StoredRun | None
     """The run that determines the state."""
     losses: int = 0
@@ -48,17 +58,17 @@ class Work:
     attempts: tuple[StoredRun, ...] = ()
     """All runs of the trial, in order."""
 
-    def kind(self, retry: str | None = None) -> str | None:
-        """The kind of job to do next: "train", "rank", or None for nothing.
+    def kind(self, retry: str | None = None) -> Kind | None:
+        """The kind of job to do next; None for nothing.
 
         `retry` names the states to retry that are not retried by default: "failed", "lost" (a trial that dies
         repeatedly may take others with it), or "all".
         """
-        if self.state in ("done", "running") or (self.state == "failed" and retry not in ("failed", "all")):
+        if self.state in (State.DONE, State.RUNNING) or (self.state is State.FAILED and retry not in ("failed", "all")):
             return None
-        if self.state == "lost" and self.losses >= LOSSES and retry not in ("lost", "all"):
+        if self.state is State.LOST and self.losses >= LOSSES and retry not in ("lost", "all"):
             return None
-        return "rank" if self.state == "rank" else "train"
+        return Kind.RANK if self.state is State.RANK else Kind.TRAIN
 
 
 def union(wishes: Iterable[Observe]) -> Observe:
@@ -66,8 +76,8 @@ def union(wishes: Iterable[Observe]) -> Observe:
     return reduce(Observe.union, wishes)
 
 
-def state_of(trial: Trial, attempts: Sequence[StoredRun]) -> str:
-    """The state of one trial (one of `STATES`), given its runs in order."""
+def state_of(trial: Trial, attempts: Sequence[StoredRun]) -> State:
+    """The state of one trial, given its runs in order."""
     request = Request("", 0, trial.config.dataset, trial.config.seed, trial, False)
     return stand("", [request], list(attempts)).state
 
@@ -78,12 +88,13 @@ def stand(label: str, requests: list[Request], attempts: list[StoredRun]) -> Wor
     valid = [run for run in attempts if run.invalid is None]
     counting = [run for run in valid if run.counts]
     last = valid[-1] if valid else None
-    losses = len(list(takewhile(lambda run: run.status == "lost", reversed(valid))))
+    losses = len(list(takewhile(lambda run: run.status is Status.LOST, reversed(valid))))
     curves = [r.trial for r in requests if r.trial.config.observe.judges]
     # During training a trial is judged by the ranking that its curves request.
-    chosen, state = curves[0] if curves else requests[0].trial, last.status if last else "waiting"
-    if last and state == "failed" and not any(_ranks_the_same(last, request.trial) for request in requests):
-        state = "waiting"  # it may have failed in a measurement that is no longer requested
+    chosen = curves[0] if curves else requests[0].trial
+    state = State(last.status) if last else State.WAITING
+    if last and state is State.FAILED and not any(_ranks_the_same(last, request.trial) for request in requests):
+        state = State.WAITING  # it may have failed in a measurement that is no longer requested
     if counting:
         last = counting[-1]
         stored = read(Observe, last.trial["config"]["observe"], "observe")
@@ -92,14 +103,14 @@ def stand(label: str, requests: list[Request], attempts: list[StoredRun]) -> Wor
         foreign = bool(curves) and all(trial.ranking_key != last.own_ranking for trial in curves)
         if foreign or union([stored, wanted]) != stored:
             # A newer attempt that is not done determines the state.
-            state = "again" if state == "done" else state
+            state = State.AGAIN if state is State.DONE else state
             wanted = union([stored, wanted])
         elif unranked:
             # Without curves: those that others request are stored, and measured by their own ranking.
             plain = replace(unranked[0], config=replace(unranked[0].config, observe=Observe()))
-            return Work(plain, label, tuple(requests), "rank", last, losses, tuple(attempts))
+            return Work(plain, label, tuple(requests), State.RANK, last, losses, tuple(attempts))
         else:
-            state = "done"
+            state = State.DONE
     trial = replace(chosen, config=replace(chosen.config, observe=wanted))
     return Work(trial, label, tuple(requests), state, last, losses, tuple(attempts))
 

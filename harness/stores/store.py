@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
 from harness.stores import collector
-from harness.stores.stored import Problem, StoredRun
+from harness.stores.stored import Problem, Status, StoredRun
 
 LISTED = 20
 """Maximum number of runs that a message lists."""
@@ -130,11 +130,11 @@ class Store(ABC):
 def supersede(runs: Collection[StoredRun], problems: list[Problem]) -> list[StoredRun]:
     """The runs in order. A done run with a newer done one is marked superseded, and the two are compared."""
     ordered = sorted(runs, key=lambda run: run.order)
-    newest: dict[str, StoredRun] = {run.key: run for run in ordered if run.status == "done" and run.invalid is None}
+    newest = {run.key: run for run in ordered if run.status is Status.DONE and run.invalid is None}
     marked = []
     for run in ordered:
         newer = newest.get(run.key, run)
-        if run.status == "done" and run.invalid is None and newer is not run:
+        if run.status is Status.DONE and run.invalid is None and newer is not run:
             for difference in _differences(run, newer):
                 problems.append(Problem(run.id, f"{run.id} and {newer.id} are runs of one trial, but {difference}"))
             run = replace(run, superseded=True)

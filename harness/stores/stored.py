@@ -11,21 +11,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.documents import Word
 from harness.owner import is_alive
+
+
+class Status(Word):
+    """How a run stands."""
+
+    DONE = "done", "complete and verified, also when training diverged (`result[\"diverged\"]`)"
+    FAILED = "failed", "ended with an error (`fail_trace`)"
+    INTERRUPTED = "interrupted", "was asked to stop, and did"
+    RUNNING = "running", "its process is alive or, on another host, had a heartbeat within two minutes"
+    LOST = "lost", "has not ended, and is not running"
+
+
+OPEN = "open"
+"""In a summary, the run has not ended: whether it is running or lost depends on when it is read."""
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What is stored about one run.
-
-    `status` is one of
-
-    - "done": complete and verified, also when training diverged (`result["diverged"]`);
-    - "failed": it ended with an error (`fail_trace`);
-    - "interrupted": it was asked to stop, and did;
-    - "running": its process is alive or, on another host, had a heartbeat within two minutes;
-    - "lost": it has not ended, and is not running.
-    """
+    """What is stored about one run."""
 
     id: str
     key: str
@@ -34,7 +40,7 @@ class StoredRun:
     """Configuration and parent, as `Trial.json` gives them."""
     preset: str
     overrides: dict[str, Any]
-    status: str
+    status: Status
     result: dict[str, Any] | None
     """Deterministic; None unless done. Includes the latest judgement of its own ranking, made with the run or later."""
     cost: dict[str, Any] | None
@@ -58,7 +64,7 @@ class StoredRun:
     @property
     def counts(self) -> bool:
         """Whether tables may show the run."""
-        return self.status == "done" and not self.superseded and self.invalid is None
+        return self.status is Status.DONE and not self.superseded and self.invalid is None
 
     @property
     def order(self) -> tuple[str, int, str]:
@@ -76,10 +82,11 @@ class Problem:
 
 def stored_run(summary: Mapping[str, Any]) -> StoredRun:
     """The run of a summary (`harness.stores.directory.reading.summarise`). Raises `KeyError` if it is not one."""
-    status = summary["recorded"]
-    if status == "open":
+    if summary["recorded"] == OPEN:
         alive = is_alive(summary["owner"], summary["heartbeat"] or summary["start_time"])
-        status = "running" if alive else "lost"
+        status = Status.RUNNING if alive else Status.LOST
+    else:
+        status = Status(summary["recorded"])
     rankings = summary["rankings"]
     own = own_ranking(summary)
     first = {key: result for key, result in rankings.items() if key not in summary.get("recomputed", ())}

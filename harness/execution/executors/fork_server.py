@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from harness.documents import one_line
+from harness.execution.executors.executor import Answered
 from harness.interruption import STOPPED, TIMEOUT, interrupt_main, raise_interruption, reason_of
 
 BOOT = (
@@ -173,11 +174,11 @@ def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> 
         try:
             answer = target(request["document"], progress)
         except KeyboardInterrupt as interruption:
-            answer = {"status": "interrupted"}
+            answer = {"status": Answered.INTERRUPTED}
             if reason_of(interruption) == TIMEOUT:
-                answer = {"status": "failed", "error": "it took too long"}
+                answer = {"status": Answered.FAILED, "error": "it took too long"}
         except BaseException as error:  # a target that calls sys.exit fails only its own job
-            answer = {"status": "failed", "error": one_line(error), "traceback": traceback.format_exc()}
+            answer = {"status": Answered.FAILED, "error": one_line(error), "traceback": traceback.format_exc()}
         with lock:
             _send_whole(connection, {"answer": answer})
         code = 0

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.execution.executors.executor import RUN_JOB, Event, Job, Later, Stopping
+from harness.execution.executors.executor import RUN_JOB, Answered, Event, Job, Later, Stopping
 from harness.execution.executors.fork_server import ASKED, BOOT, OUT_OF_TIME
 
 GRACE = 15.0
@@ -162,7 +162,7 @@ class _Processes:
         """End all jobs at once."""
         for number, running in list(self.running.items()):
             self._forget(number)
-            yield Event("finished", running.job, running.answer or {"status": "interrupted"})
+            yield Event("finished", running.job, running.answer or {"status": Answered.INTERRUPTED})
 
     def wait(self, until: float | None) -> Iterator[Event]:
         """Wait for messages, at most until `until`; yield the events."""
@@ -217,8 +217,8 @@ class _Processes:
     def _finish(self, running: _Running, otherwise: str) -> Event:
         """A job's answer, or how it ended without one."""
         self._forget(running.job.number)
-        answer = running.answer or {"status": "failed", "error": otherwise}
-        if running.late and answer["status"] != "done":
+        answer = running.answer or {"status": Answered.FAILED, "error": otherwise}
+        if running.late and answer["status"] != Answered.DONE:
             answer = {**answer, **_late(running.job)}
         return Event("finished", running.job, answer)
 
@@ -310,7 +310,7 @@ def _over(moment: float) -> bool:
 
 
 def _late(job: Job) -> dict[str, Any]:
-    return {"status": "failed", "error": f"it took longer than {job.timeout:g} s"}
+    return {"status": Answered.FAILED, "error": f"it took longer than {job.timeout:g} s"}
 
 
 def _how_it_ended(code: int) -> str:

@@ -24,7 +24,7 @@ from harness.stores.directory.run_directory import (
     TRIAL,
     WEIGHTS,
 )
-from harness.stores.stored import Problem, without_curves
+from harness.stores.stored import OPEN, Problem, Status, without_curves
 
 SMALL = 1 << 20
 """Bytes up to which a file's checksum is verified on every read. Weights are verified when they are used."""
@@ -42,10 +42,14 @@ class Damaged(DataError):
         return f"{self.path}: {self.reason}"
 
 
+ENDED = {"FAILED": Status.FAILED.value, "INTERRUPTED": Status.INTERRUPTED.value}
+"""How a run ended, by Sacred's word for it."""
+
+
 def summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
     """The summary of the run in that directory; rankings that cannot be used become `problems`.
 
-    "recorded" is how the run ended ("done", "failed", "interrupted"), or "open" if it has not: then its owner and
+    "recorded" is how the run ended (a `Status`), or `OPEN` if it has not: then its owner and
     last heartbeat show whether it is alive. Raises `Damaged`.
     """
     try:
@@ -70,12 +74,12 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
     rankings: dict[str, dict[str, Any]] = {}
     further: dict[str, dict[str, Any]] = {}
     # Open also with Sacred's COMPLETED: only the completion record makes a run done.
-    recorded = {"FAILED": "failed", "INTERRUPTED": "interrupted"}.get(run.get("status", ""), "open")
+    recorded = ENDED.get(run.get("status", ""), OPEN)
     if complete:
         verify(path)
         document = read_small(path / RESULT, schema=True)
         result, cost = document["result"], document["cost"]
-        recorded = "done"
+        recorded = Status.DONE.value
         if "ranking" in trial:  # otherwise the ground truth that it was judged by is unknown
             rankings[trial["ranking"]] = without_curves(result)
         further = read_rankings(path, problems)

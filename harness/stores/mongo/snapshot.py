@@ -32,7 +32,7 @@ from harness.stores.directory.run_directory import (
     WEIGHTS,
     read_points,
 )
-from harness.stores.stored import Problem, stored_run
+from harness.stores.stored import Problem, Status, stored_run
 
 OPEN, ENDED, COMPLETE = 0, 1, 2
 """The phases of a run directory. To a complete run only rankings and marks are added."""
@@ -150,7 +150,7 @@ def take(path: Path) -> Snapshot:
     complete = state.phase == COMPLETE
     completion = read_small(path / COMPLETION, schema=True) if complete else None
     run = read_small(path / RUN) if RUN in found else {}
-    growing = state.phase == OPEN and stored_run(summary).status == "running"
+    growing = state.phase == OPEN and stored_run(summary).status is Status.RUNNING
     pieces: dict[str, Piece] = {}
     partial = False
     budget = INLINE_TOTAL

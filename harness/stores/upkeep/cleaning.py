@@ -20,7 +20,7 @@ from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.claims.lease import Claims
 from harness.stores.directory.index import INDEX
 from harness.stores.directory.store import CLAIMS, RUN_ID, WORK
-from harness.stores.stored import StoredRun
+from harness.stores.stored import Status, StoredRun
 from harness.stores.upkeep.importing import STAGING
 
 SETTLED = 600.0
@@ -56,7 +56,7 @@ class Leftover:
 def busy_trials(claims: Iterable[Claims], runs: Iterable[StoredRun]) -> set[str]:
     """The trials, by the first 16 digits of their keys, that a live process works on. Raises `Unreachable`."""
     claimed = {record.key[:16] for one in claims for record in one.records() if record.alive}
-    return claimed | {run.key[:16] for run in runs if run.status == "running"}
+    return claimed | {run.key[:16] for run in runs if run.status is Status.RUNNING}
 
 
 def done_trials(runs: Iterable[StoredRun]) -> dict[str, float]:

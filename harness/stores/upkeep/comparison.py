@@ -16,7 +16,7 @@ from harness.documents import flatten
 from harness.errors import DataError
 from harness.stores.directory.run_directory import COMPLETION, RUN, WEIGHTS
 from harness.stores.store import Store
-from harness.stores.stored import StoredRun
+from harness.stores.stored import Status, StoredRun
 
 OUTCOME = ("result", "rankings", "metrics", "predictions", "weights")
 """The sections that are deterministic: equal trials are equal in them."""
@@ -87,13 +87,13 @@ def _text(values: Mapping[str, Any], key: str) -> str:
 
 def _heading(run: StoredRun) -> dict[str, Any]:
     overrides = " ".join(f"{key}={value}" for key, value in run.overrides.items())
-    return {"trial": run.key[:16], "status": run.status, "preset": run.preset, "overrides": overrides}
+    return {"trial": run.key[:16], "status": run.status.value, "preset": run.preset, "overrides": overrides}
 
 
 def _result(one: StoredRun, other: StoredRun) -> list[Difference]:
     """A run that has no result differs from one that has."""
     if one.result is None or other.result is None:
-        return [] if one.result is other.result else [Difference("result", one.status, other.status)]
+        return [] if one.result is other.result else [Difference("result", one.status.value, other.status.value)]
     ours, theirs = (
         {key: value for key, value in run.result.items() if key != "observed"} for run in (one, other) if run.result
     )
@@ -113,7 +113,7 @@ def _rankings(one: StoredRun, other: StoredRun) -> list[Difference]:
 
 def _metrics(one: Side, other: Side) -> list[Difference]:
     """Each curve by its first step that differs. A shorter curve of a run that is not done is not a contradiction."""
-    both_done = one.run.status == other.run.status == "done"
+    both_done = one.run.status is other.run.status is Status.DONE
     ours, theirs = one.store.metrics(one.run), other.store.metrics(other.run)
     found = []
     for name in sorted(ours.keys() | theirs.keys()):

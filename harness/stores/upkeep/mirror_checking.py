@@ -26,7 +26,7 @@ from harness.stores.mongo.sacred_document import metric_document
 from harness.stores.mongo.snapshot import WEIGHTS_MAX, take
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import unsynced
-from harness.stores.stored import StoredRun
+from harness.stores.stored import Status, StoredRun
 from harness.stores.upkeep.checking import Finding, Progress
 
 Document = dict[str, Any]
@@ -47,7 +47,7 @@ def check_mirror(
     Runs that are damaged here cannot be compared, and running ones are never quite equal: both are skipped.
     """
     mirror = MongoStore(database)
-    runs = [run for run in store.load(None, []) if run.status != "running"]
+    runs = [run for run in store.load(None, []) if run.status is not Status.RUNNING]
     behind, there = set(unsynced(store, database)), set(mirror.ids())
     for number, run in enumerate(runs):
         place, again = f"{mirror.name}: {run.id}", partial(_project, store.path_of(run), database, weights_max)
@@ -75,7 +75,7 @@ def _differences(store: DirectoryStore, mirror: MongoStore, run: StoredRun) -> I
     """The differences that the run's revision does not show."""
     mirrored = mirror.files(run)
     folder = store.path_of(run)
-    recorded = read_small(folder / COMPLETION)["files"] if run.status == "done" else {}
+    recorded = read_small(folder / COMPLETION)["files"] if run.status is Status.DONE else {}
     for name in store.files(run):
         if name not in mirrored:
             if name not in (WEIGHTS, ABSENT):  # may be too large, or is about this directory only
