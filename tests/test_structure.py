@@ -24,7 +24,9 @@ COMPUTES = (
     "harness.truth.verify",
     "harness.execution.job",
     "harness.execution.experiment",
-    "harness.execution.assignment",
+    "harness.execution.task",
+    "harness.execution.training_job",
+    "harness.execution.ranking_job",
     # Observers of Sacred's, at work in the training process.
     "harness.stores.sacred",
     "harness.stores.directory.observer",

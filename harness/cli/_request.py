@@ -11,7 +11,7 @@ from harness.cli._store_option import store_option
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.execution.plan import Plan
+    from harness.execution.plan import Asked, Plan
     from harness.stores.stored import StoredRun
     from harness.study.study import Study
 
@@ -93,6 +93,22 @@ def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
         if studies.setdefault(study.name, study) is not study:
             raise UserError(f"two different studies are both named {study.name!r}; rename one")
     return list(studies.values())
+
+
+def asked_for(
+    names: tuple[str, ...],
+    everything: bool,
+    preset: str,
+    seeds: int | None,
+    only: tuple[str, ...],
+    updates: tuple[str, ...],
+) -> Asked:
+    """What a command with `request_options` is about. Raises `UserError`, and `UnknownName` for a preset."""
+    from harness.execution.plan import Asked
+    from harness.study.overrides import parse_only, parse_updates
+
+    overrides, chosen = parse_updates(updates), parse_only(only)
+    return Asked(with_preset(chosen_studies(names, everything), preset), preset, seeds, overrides, chosen)
 
 
 def plan_of(

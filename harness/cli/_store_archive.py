@@ -9,7 +9,7 @@ import click
 
 from harness.cli._request import WithUpdates, chosen_studies, plan_of, preset_option, with_preset
 from harness.cli._store_option import store_option
-from harness.cli._store_places import amount, connected
+from harness.cli._store_places import amount
 from harness.cli._values import Size
 from harness.errors import UserError
 from harness.stores.places import Places
@@ -87,10 +87,11 @@ def import_command(file: Path, mirror_weights_max: float, store: Places) -> None
     Nothing is added unless the whole archive is intact and agrees with the stored runs. Runs that are already
     stored are skipped, but rankings and weights that only the archive has are added to them.
     """
+    from harness.stores.opened import Opened
     from harness.stores.upkeep.importing import import_into_database, import_into_directory
 
     if store.database_only:
-        done = import_into_database(file, connected(store), int(mirror_weights_max))
+        done = import_into_database(file, Opened(store).database, int(mirror_weights_max))
         place = "the database"
     else:
         done = import_into_directory(file, store.directory)

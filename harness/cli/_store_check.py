@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli._store_option import store_option
-from harness.cli._store_places import Opened, amount, open_all, weights_option, work_option
+from harness.cli._store_places import amount, checkpoint_folder, weights_option, work_option
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.stores.opened import Opened
     from harness.stores.upkeep.checking import Finding, Progress
     from harness.stores.upkeep.cleaning import Leftover
 
@@ -35,7 +36,10 @@ def check(fix: bool, mirror_weights_max: float, work: str | None, store: Places)
     directory, such claims are released and such leftovers removed. No run is ever removed. Exits 1 when
     problems remain.
     """
-    opened = open_all(store, patient=True)
+    from harness.stores.opened import Opened
+
+    opened = Opened(store)
+    opened.leave_out_silent()
     left = found = 0
     with progress_line() as progress:
         for finding in _findings(opened, work, int(mirror_weights_max), progress):
@@ -63,14 +67,15 @@ def clean(dry_run: bool, work: str | None, store: Places) -> int:
     Without its checkpoint, a trial that is not done starts from the beginning. No run is touched.
     """
     from harness.errors import UserError
+    from harness.stores.opened import Opened
     from harness.stores.upkeep.cleaning import checkpoints, old_claims, stale_index, unfinished
 
-    opened = open_all(store)
-    place = opened.work(work)
-    if opened.directory is None or place is None:
+    opened = Opened(store)
+    place = checkpoint_folder(opened, work)
+    if opened.here is None or place is None:
         raise UserError("a database needs no cleaning: name a directory with --store")
     busy, done = _trials(opened)
-    path = opened.directory.path
+    path = opened.here.path
     leftovers = [*checkpoints(place, busy, done), *unfinished(path), *old_claims(path, done), *stale_index(path)]
     gone = leftovers if dry_run else [one for one in leftovers if one.remove()]
     for what, count in sorted(Counter(one.what for one in gone).items()):
@@ -93,17 +98,17 @@ def _findings(opened: Opened, work: str | None, weights_max: int, progress: Prog
     parts: list[Iterator[Finding]] = []
     if opened.silent is not None:
         parts.append(iter([Finding("database", "not compared", opened.silent)]))
-    if opened.directory is not None:
-        parts.append(check_directory(opened.directory, opened.mirror, progress))
-    if opened.directory is not None and opened.database is not None:
+    if opened.here is not None:
+        parts.append(check_directory(opened.here, opened.there, progress))
+    if opened.here is not None and opened.there is not None:
         from harness.stores.upkeep.mirror_checking import check_mirror
 
-        parts.append(check_mirror(opened.directory, opened.database, progress, weights_max))
-    elif opened.mirror is not None:
-        parts.append(check_database(opened.mirror, progress))
-    parts += [orphaned(claims, where) for where, claims in opened.claims.items()]
-    if opened.directory is not None:
-        parts.append(_leftovers(opened, opened.directory.path, opened.work(work)))
+        parts.append(check_mirror(opened.here, opened.database, progress, weights_max))
+    elif opened.there is not None:
+        parts.append(check_database(opened.there, progress))
+    parts += [orphaned(claims, where) for where, claims in opened.claims_by_place.items()]
+    if opened.here is not None:
+        parts.append(_leftovers(opened, opened.here.path, checkpoint_folder(opened, work)))
     return chain(*parts)
 
 
@@ -127,7 +132,7 @@ def _trials(opened: Opened) -> tuple[set[str], dict[str, float]]:
     from harness.stores.upkeep.cleaning import busy_trials, done_trials
 
     runs = opened.reader.runs()
-    return busy_trials(opened.claims.values(), runs), done_trials(runs)
+    return busy_trials(opened.claims_by_place.values(), runs), done_trials(runs)
 
 
 def _summary(opened: Opened) -> str:

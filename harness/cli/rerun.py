@@ -6,16 +6,20 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli._resources import slots_of
 from harness.cli._store_option import store_option
 from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
+    from harness.execution.assignment import Assignment
+    from harness.execution.executors.slots import Slots
     from harness.stores.store import Store
     from harness.stores.stored import StoredRun
     from harness.study.trial import Trial
@@ -35,27 +39,30 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
     not. Refuses when components have changed so that the configuration is now another trial.
     """
     from harness.cli.diff import show
+    from harness.execution.assignment import Assignment
     from harness.stores.directory.store import DirectoryStore
+    from harness.stores.stored import Status
     from harness.stores.upkeep.comparison import Side, compare
 
     opened = store.open()
     found = opened.find(run)
-    if found.status != "done":
+    if found.status is not Status.DONE:
         raise UserError(f"run {found.id} is {found.status}: only a done run can be repeated and compared")
     trial = _same_trial(opened, found)
     cost = found.cost or {}
-    document = {
-        "kind": "train",
-        "trial": found.trial,
-        "preset": found.preset,
-        "overrides": found.overrides,
-        "threads": threads or cost.get("threads", 1),
-        "device": device or str(cost.get("device", "")).partition(":")[0] or None,
-        # Only this run is repeated, not the search that it started from.
-        "found": (found.result or {}).get("top1") if trial.start is not None else None,
-    }
+    slots = slots_of(device or str(cost.get("device", "")).partition(":")[0] or None, 1)
+    # Only this run is repeated, not the search that it started from.
+    architecture = (found.result or {}).get("top1") if trial.start is not None else None
+    assignment = partial(
+        Assignment,
+        preset=found.preset,
+        overrides=found.overrides,
+        threads=threads or cost.get("threads", 1),
+        device=slots.device,
+        found=None if architecture is None else tuple(architecture),
+    )
     with _folder(into, trial) as folder:
-        interrupted = _execute(document | {"store": str(folder.absolute())}, f"run {found.id} again")
+        interrupted = _execute(trial, partial(assignment, store=folder.absolute()), slots, f"run {found.id} again")
         if interrupted:
             return interrupted
         again = DirectoryStore(folder)
@@ -103,26 +110,32 @@ def _folder(into: Path | None, trial: Trial) -> Iterator[Path]:
     yield into
 
 
-def _execute(document: Mapping[str, Any], label: str) -> int:
-    """Run the job; return 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
+def _execute(trial: Trial, assignment: partial[Assignment], slots: Slots, label: str) -> int:
+    """Run the trial; return 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
     from harness.cli._display import Display
     from harness.cli._signals import on_signals
-    from harness.execution.executors.executor import Job, Stopping
-    from harness.execution.executors.local import execute
+    from harness.execution.agenda import Batch
+    from harness.execution.executors.executor import Answered, Stopping, make
+    from harness.execution.session import Session, assigning, one_trial, undone
+    from harness.execution.states import Kind
+    from harness.execution.workplace import Workplace
 
-    stopping = Stopping()
-    answer: Mapping[str, Any] = {"status": "interrupted"}
-    with on_signals(stopping.ask) as received, Display(1) as display:
-        for event in execute([Job(0, document, document["threads"])], 1, stopping=stopping):
-            if event.kind == "started":
-                display.started(0, label)
-            elif event.kind == "progress":
-                display.progress(0, event.data)
-            else:
-                display.finished(0, event.data)
-                answer = event.data
-    if answer["status"] == "interrupted":
+    assign, stopping = assigning(assignment), Stopping()
+    place = Workplace(Places(assignment.keywords["store"]))
+    with contextlib.closing(make("local", slots)) as executor, on_signals(stopping.ask) as received:
+        session = Session(
+            place,
+            planned=partial(one_trial, trial, label),
+            choose=undone,
+            agenda=partial(Batch, assign=assign, kind=Kind.TRAIN),
+            executor=executor,
+            stopping=stopping,
+            show=lambda todo, parallel: Display(len(todo)),
+        )
+        session.run()
+    answer: Mapping[str, Any] = session.answers[-1][1] if session.answers else {"status": Answered.INTERRUPTED}
+    if answer["status"] == Answered.INTERRUPTED:
         return 128 + (received[0] if received else 2)
-    if answer["status"] != "done":
+    if answer["status"] != Answered.DONE:
         raise HarnessError(f"{label}: {answer.get('error') or answer['status']}")
     return 0

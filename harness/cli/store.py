@@ -7,7 +7,7 @@ import click
 from harness.cli._store_archive import export_command, import_command
 from harness.cli._store_check import check, clean
 from harness.cli._store_option import store_option
-from harness.cli._store_places import connected, weights_option
+from harness.cli._store_places import weights_option
 from harness.cli._store_recompute import recompute
 from harness.cli._values import Duration
 from harness.errors import Unreachable, UserError
@@ -40,7 +40,9 @@ def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
     Idempotent; several machines may do it at once. Runs that are already in the database stay as they are.
     With --watch, the sync continues after outages of the server. Exits 1 if a run could not be copied.
     """
-    connected(store)  # a wrong address fails at once, also with --watch
+    from harness.stores.opened import Opened
+
+    Opened(store).database  # noqa: B018  # connects: a wrong address fails at once, also with --watch
     if watch is None:
         return _sync(store, int(mirror_weights_max))
     return _watch(store, int(mirror_weights_max), watch)
@@ -55,24 +57,25 @@ def invalidate(run: str, reason: str, store: Places) -> None:
 
     RUN is the run's id or a unique prefix of it.
     """
-    from harness.cli._store_places import open_all
     from harness.stores.directory.run_directory import declare_invalid
+    from harness.stores.opened import Opened
     from harness.stores.stored import Status
 
     if not reason.strip():
         raise UserError("--reason must not be empty")
-    opened = open_all(store, patient=True)
+    opened = Opened(store)
+    opened.leave_out_silent()
     found = opened.reader.find(run)
     if found.status is Status.RUNNING:
         raise UserError(f"run {found.id} is still running: stop it first")
     if found.invalid is not None:
         raise UserError(f"run {found.id} is invalid already: {found.invalid}")
-    here = opened.directory is not None and found.id in opened.directory.ids()
-    there = opened.mirror is not None and found.id in opened.mirror.ids()
-    if here and opened.directory is not None:
+    here = opened.here is not None and found.id in opened.here.ids()
+    there = opened.there is not None and found.id in opened.there.ids()
+    if here:
         declare_invalid(opened.directory.path_of(found), reason)
-    if there and opened.mirror is not None:
-        opened.mirror.invalidate(found.id, reason)
+    if there:
+        opened.mirrored.invalidate(found.id, reason)
     places = " and ".join([store.directory.name] * here + ["the database"] * there)
     click.echo(f"run {found.id} is invalid from now on, in {places}")
     if opened.silent is not None:
@@ -82,13 +85,14 @@ def invalidate(run: str, reason: str, store: Places) -> None:
 def _sync(store: Places, weights_max: int, quiet: bool = False) -> int:
     """Sync once; return the exit status. With `quiet`, print nothing when there was nothing to do."""
     from harness.cli._store_check import progress_line
-    from harness.stores.directory.store import DirectoryStore
     from harness.stores.mongo.sync import sync
+    from harness.stores.opened import Opened
 
-    database = connected(store)
+    opened = Opened(store)
+    database = opened.database
     try:
         with progress_line() as progress:
-            done = sync(DirectoryStore(store.directory), database, weights_max=weights_max, report=progress)
+            done = sync(opened.directory, database, weights_max=weights_max, report=progress)
     finally:
         database.client.close()
     if done.projected or not quiet:

@@ -1,4 +1,4 @@
-"""The remaining work of a `run`, handed out one job at a time. Does not import torch.
+"""The work of a session, handed out one job at a time. Does not import torch.
 
 Any number of processes may work on the same trials. Before a job is handed out, its claim and the stored runs
 are checked; the job itself checks again under its claim. A trial claimed by another process is waited for,
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from harness.errors import HarnessError, Unreachable
+from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered, Event, Job, Later
 from harness.execution.states import Kind, State, Work, state_of
 from harness.stores.claims.lease import Claims
@@ -31,11 +31,9 @@ class Agenda:
     todo: Sequence[Work]
     store: Store
     claims: Claims
-    document: Callable[[Work, Kind], Mapping[str, Any]]
-    """Makes a job's document from the work and its kind."""
+    assign: Callable[[Work, Kind], Assignment]
+    """Makes the assignment of a job of that kind."""
     retry: str | None = None
-    threads: int = 1
-    timeout: float | None = None
     waits: bool = True
     """Whether to wait for trials claimed by other processes."""
     outage_wait: float = 600.0
@@ -119,7 +117,7 @@ class Agenda:
                 return None if self._may_come(start) else self._give_up(work)
             if self.claims.holder(claim_key(work.trial, kind)) is not None:
                 return None
-            return Job(number, self.document(work, kind), self.threads, self.timeout)
+            return job_of(number, self.assign(work, kind))
         if state is State.DONE:
             self.elsewhere(work)
         return False
@@ -156,3 +154,29 @@ class Agenda:
             self._silent_since = None
             self.say("the database answers again")
             self.recovered()
+
+
+@dataclass
+class Batch:
+    """Work whose every job is handed out once, in order, whatever others do. An agenda like `Agenda`."""
+
+    todo: Sequence[Work]
+    assign: Callable[[Work, Kind], Assignment]
+    kind: Kind
+    say: Callable[[str], None] = lambda line: None
+    elsewhere: Callable[[Work], None] = lambda work: None
+    gave_up: bool = field(default=False, init=False)
+    given_up: list[Work] = field(default_factory=list, init=False)
+    error: HarnessError | None = field(default=None, init=False)
+
+    def jobs(self) -> Iterator[Job | Later]:
+        for number, work in enumerate(self.todo):
+            yield job_of(number, self.assign(work, self.kind))
+
+    def heard(self, event: Event) -> None:
+        pass
+
+
+def job_of(number: int, assignment: Assignment) -> Job:
+    """The job of an assignment, with the resources that it names."""
+    return Job(number, assignment.json(), assignment.threads, assignment.timeout, assignment.device)

@@ -19,6 +19,7 @@ import torch
 from harness.components.registries import SPACES
 from harness.components.space import Architecture
 from harness.documents import finite
+from harness.execution.task import Report
 from harness.interruption import held_back
 from harness.seeds import derive
 from harness.stores.checkpoints import Checkpoint
@@ -28,8 +29,6 @@ from harness.study.trial import Trial
 from harness.training.profiling import during
 from harness.training.stages.train import Progress
 from harness.training.trial import Outcome, Watch, retrain_trial, run_trial
-
-Report = Callable[[dict[str, Any]], None]
 
 REPORT_EVERY = 0.2
 """Minimum seconds between progress reports of a ranking."""

@@ -1,63 +1,36 @@
-"""One job: claim a trial, run or rank it, store and mirror it. Imported in training processes only.
+"""One job: the entry point of a training process. Imported in training processes only.
 
-The training process itself holds the claim and renews it. Under the claim it reads the stored runs again:
-between the plan and the claim another process may have done the work.
+The training process itself holds the claim of its trial and renews it. Under the claim it reads the stored runs
+again: between the plan and the claim another process may have done the work.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import io
 import signal
 import threading
-import time
-import traceback
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 
 from harness import environment
 from harness.components.dataset import fingerprint
-from harness.documents import one_line, utc_now, without_nan
-from harness.errors import DataError, HarnessError, UnknownName, Unreachable
+from harness.documents import one_line
+from harness.errors import DataError, Unreachable
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered
-from harness.execution.experiment import Report, numbered, sacred_run, seed_globals, throttled
-from harness.execution.states import Kind, State, state_of
-from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
-from harness.stores.checkpoints import Checkpoint
-from harness.stores.claims.lease import ClaimLost, Lease
-from harness.stores.directory.log import drop_drawings, output_to
-from harness.stores.directory.observer import DirectoryObserver
-from harness.stores.directory.run_directory import (
-    LOG,
-    RANKINGS,
-    WEIGHTS,
-    RunDirectory,
-    predictions_document,
-    write_ranking,
-)
-from harness.stores.directory.store import StoredRun
-from harness.stores.store import supersede
-from harness.study.trial import Trial, claim_key
+from harness.execution.ranking_job import rank
+from harness.execution.states import Kind
+from harness.execution.task import Report, Task, failed
+from harness.execution.training_job import train
+from harness.interruption import LOST, raise_interruption, reason_of
+from harness.study.trial import Trial
 from harness.training.allocator import keep_freed_memory
 from harness.training.compilation import operations_compiled
-from harness.training.stages.retrain import best_found
-from harness.training.trial import Watch, rank_again
 
-if TYPE_CHECKING:
-    from harness.stores.mongo.mirror import Mirror
-
-
-SLOWLY = 600.0
-"""Maximum seconds to mirror a done run to a slow database before its claim is released."""
-
-
-ANSWERS = 3.0
-"""Seconds within which a reachable database answers."""
+DOING = {Kind.TRAIN: train, Kind.RANK: rank}
+"""What does a job of each kind."""
 
 
 def warm_up() -> Iterator[None]:
@@ -78,270 +51,39 @@ def warm_up() -> Iterator[None]:
     yield
 
 
-def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
-    """Run one job, in a process of its own; the document's keys are the fields of `Assignment`.
+def run_job(document: Mapping[str, Any], progress: Report) -> dict[str, Any]:
+    """Run one job, in a process of its own; the document is an `Assignment`.
 
-    Returns {"status", "run_id", "key"}. The status is "done", with "result" and "cost" ("already": done by
-    another process before); "failed", with one line of "error"; "interrupted"; "elsewhere": another process
-    has claimed the trial, or has changed its state; "unreachable": the database does not answer, and nothing
-    was started. Raises only what `progress` raises.
+    Returns {"status", "run_id", "key"}; the status is one of `Answered`. "done" comes with "result" and "cost"
+    ("already": done by another process before), "failed" with one line of "error". Raises only what `progress`
+    raises.
     """
     reply: dict[str, Any] = {"run_id": None, "key": None}
-    job = Assignment(**document)
     try:
         with terminable():
-            torch.set_num_threads(job.threads)
+            torch.set_num_threads(document["threads"])
             keep_freed_memory()
-            trial = Trial.from_json(job.trial)
-            reply["key"] = trial.key
-            if trial.images != (now_there := fingerprint(trial.config.dataset)):
-                raise DataError(
-                    f"{trial.config.dataset} has the fingerprint {now_there} here, but the trial was planned with "
-                    f"{trial.images}"
-                )
+            assignment = Assignment.from_json(document)
+            reply["key"] = assignment.trial.key
+            _check_images(assignment.trial)
             try:
-                with operations_compiled(job.compile):
-                    return reply | (_claimed_rank if job.kind == Kind.RANK else _claimed_train)(trial, job, progress)
+                with operations_compiled(assignment.compile):
+                    return reply | DOING[assignment.kind](Task(assignment, progress))
             except Unreachable as error:
                 return reply | {"status": Answered.UNREACHABLE, "error": one_line(error)}
     except KeyboardInterrupt as interruption:
         return reply | {"status": Answered.ELSEWHERE if reason_of(interruption) == LOST else Answered.INTERRUPTED}
     except (Exception, SystemExit) as error:
-        return reply | _failed(error, job)
+        return reply | failed(error, document["store"])
 
 
-def _claimed_train(trial: Trial, job: Assignment, progress: Report) -> dict[str, Any]:
-    attempts = max((run.attempt for run in _runs(trial, job)), default=0)
-    claim = job.claims().acquire(trial.key, at_least=attempts)
-    if claim is None:
-        return {"status": Answered.ELSEWHERE}
-    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
-        runs = _runs(trial, job)
-        state = state_of(trial, runs)
-        if state is State.DONE:
-            done = next(run for run in runs if run.counts)
-            found = {"run_id": done.id, "result": done.result, "cost": done.cost}
-            return {"status": Answered.DONE, "already": True} | found
-        if state is State.RANK:
-            return {"status": Answered.ELSEWHERE}
-        ranking = _parents_ranking(trial, job)
-        directory = job.directory.create(trial, job.preset, job.overrides, claim.attempt)
-        mirror = job.mirror(directory)
-        reply: dict[str, Any] = {}
-        try:
-            with _profiled(trial, directory, job):
-                reply = {"run_id": directory.id} | _train(trial, directory, job, progress, lease, mirror, ranking)
-            return reply
-        finally:
-            # Before the claim is released: its next owner must find the run in the database.
-            if mirror is not None and not mirror.close() and reply.get("status") == Answered.DONE:
-                _mirror_slowly(directory, job)
-
-
-def _profiled(trial: Trial, directory: RunDirectory, job: Assignment) -> contextlib.AbstractContextManager[None]:
-    """Profile the run, if requested."""
-    if not job.profile:
-        return contextlib.nullcontext()
-    from harness.training.profiling import PROFILES, profiled
-
-    title = f"run {directory.id} ({trial.config.method.name}, seed {trial.config.seed}), on {job.computes_on}"
-    return profiled(job.directory.path / PROFILES / directory.id, title, torch.device(job.computes_on))
-
-
-def _mirror_slowly(directory: RunDirectory, job: Assignment) -> None:
-    """Copy a done run to a slow but reachable database; an unreachable one gets it with the next sync."""
-    import pymongo
-
-    from harness.stores.mongo.projection import project
-
-    until = time.monotonic() + SLOWLY
-    while time.monotonic() < until:
-        try:
-            with pymongo.timeout(ANSWERS):
-                job.database.command("ping")
-        except Exception:  # unreachable, whatever the reason
-            return
-        with contextlib.suppress(Unreachable):
-            project(directory.path, job.database, job.weights_max)
-            return
-
-
-def _runs(trial: Trial, job: Assignment) -> list[StoredRun]:
-    return [run for run in supersede(job.reader.load({trial.key[:16]}, []), []) if run.key == trial.key]
-
-
-def _parents_ranking(trial: Trial, job: Assignment) -> dict[str, Any] | None:
-    """The ranking of the search that the trial starts from; None for a trial without a parent."""
-    start = trial.start
-    if start is None:
-        return None
-    if job.found is not None:
-        return {"top1": job.found}
-    run = job.reader.done(start.key)
-    ranking = None if run is None else run.rankings.get(start.ranking_key)
-    if run is None or ranking is None:
-        raise DataError(f"no done search of trial {start.key[:16]} in {job.reader.name} whose best could be retrained")
-    return ranking
-
-
-def _train(
-    trial: Trial,
-    directory: RunDirectory,
-    job: Assignment,
-    progress: Report,
-    lease: Lease,
-    mirror: Mirror | None,
-    ranking: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    progress({"event": "start", "run_id": directory.id})
-    directory.write_sources(trial)
-    observer = DirectoryObserver(directory, trial.config.json(), {"key": trial.key, "preset": job.preset})
-    work = Path(job.work) if job.work else job.directory.work
-    device = job.computes_on
-    checkpoint = Checkpoint(work, trial, every=job.checkpoint_every, threads=job.threads, device=device)
-    reply: dict[str, Any] = {"status": Answered.INTERRUPTED}
-    try:
-        try:
-            with output_to(directory.path / LOG) as log:
-                try:
-                    observers = [observer] if mirror is None else [observer, mirror]
-                    found = None if ranking is None else best_found(ranking)
-                    if ranking is not None and found is None:
-                        raise DataError("the search has found nothing to retrain: it diverged")
-                    with asked_first(checkpoint.request_stop):
-                        outcome = sacred_run(
-                            trial, directory, observers, log, device, job.threads, progress, checkpoint, found
-                        )
-                    reply = {"status": Answered.DONE, "result": outcome.result, "cost": outcome.cost}
-                except KeyboardInterrupt as interruption:
-                    reply = _interrupted(observer, interruption, job)
-                except (Exception, SystemExit) as error:
-                    reply = _failed(error, job)
-                    if _is_full(error):  # not the trial's fault: the next `run` must not see it as failed
-                        observer.interrupted_event(utc_now(), "INTERRUPTED")
-                    traceback.print_exc()
-                    if observer.status == "RUNNING":  # it failed outside of the Sacred run
-                        observer.failed_event(utc_now(), traceback.format_exception(error))
-        finally:
-            # Ignored for a moment only: the record is completed, however the run ended.
-            with contextlib.suppress(ValueError):
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            drop_drawings(directory.path / LOG)
-            directory.gather_metrics()
-        if reply["status"] == Answered.DONE:
-            lease.confirm()  # if the database is unreachable, the run counts unless another process took over
-            directory.complete()
-            with contextlib.suppress(OSError):  # `store clean` finds it
-                checkpoint.remove()
-    except ClaimLost as error:
-        observer.interrupted_event(utc_now(), "INTERRUPTED")
-        return {"status": Answered.ELSEWHERE, "error": str(error)}
-    except OSError as error:  # a full disk also prevents recording it: report the first error
-        return reply if reply["status"] == Answered.FAILED else _failed(error, job)
-    return reply
-
-
-def _interrupted(observer: DirectoryObserver, interruption: KeyboardInterrupt, job: Assignment) -> dict[str, Any]:
-    """Record an interrupted run, and return its answer, depending on the reason."""
-    reason = reason_of(interruption)
-    if reason == TIMEOUT:
-        text = f"it took longer than {job.timeout:g} s" if job.timeout else "it took too long"
-        observer.failed_event(utc_now(), [f"TimeoutError: {text}\n"])
-        return {"status": Answered.FAILED, "error": text}
-    if observer.status == "RUNNING":
-        observer.interrupted_event(utc_now(), "INTERRUPTED")
-    return {"status": Answered.ELSEWHERE if reason == LOST else Answered.INTERRUPTED}
-
-
-def _failed(error: BaseException, job: Assignment) -> dict[str, Any]:
-    """The answer of a failed job, with the error in one line."""
-    if _is_full(error):
-        reason = f"no space left for the store {job.store}: free some, and use the same command to continue"
-        return {"status": Answered.FAILED, "error": reason}
-    return {"status": Answered.FAILED, "error": one_line(error)}
-
-
-def _is_full(error: BaseException | None) -> bool:
-    """Whether a full disk caused the error."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def _claimed_rank(trial: Trial, job: Assignment, progress: Report) -> dict[str, Any]:
-    claim = job.claims().acquire(claim_key(trial, Kind.RANK))
-    if claim is None:
-        return {"status": Answered.ELSEWHERE}
-    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
-        run = job.reader.done(trial.key)
-        if run is None:
-            raise DataError(f"no done run of trial {trial.key[:16]} in {job.reader.name} whose weights could be ranked")
-        progress({"event": "start", "run_id": run.id})
-        if trial.ranking_key in run.rankings and not job.again:
-            done = {"status": Answered.DONE, "already": True}
-            return done | {"run_id": run.id, "result": run.rankings[trial.ranking_key], "cost": {}}
-        folder = _at_hand(run, job)
-        reply = {"run_id": run.id} | _rank(trial, run, folder, job, progress, lease)
-        if job.mongo is not None and reply["status"] == Answered.DONE:
-            from harness.stores.mongo.projection import project
-
-            with contextlib.suppress(HarnessError):  # it is in the directory, and the next sync copies it
-                project(folder, job.database, job.weights_max)
-        return reply
-
-
-def _at_hand(run: StoredRun, job: Assignment) -> Path:
-    """The run's directory, with missing files fetched from the database."""
-    folder = job.directory.path_of(run)
-    if job.mongo is None:
-        return folder
-    from harness.stores.mongo.fetching import is_whole
-    from harness.stores.mongo.store import MongoStore
-
-    if not (folder.is_dir() and is_whole(folder)):
-        with contextlib.suppress(UnknownName):  # only the directory has it: there is nothing to fetch
-            MongoStore(job.database).fetch(run.id, job.directory.path)
-    return folder
-
-
-def _rank(
-    trial: Trial, run: StoredRun, folder: Path, job: Assignment, progress: Report, lease: Lease
-) -> dict[str, Any]:
-    key, config = trial.ranking_key, trial.config.json()
-    (folder / RANKINGS).mkdir(exist_ok=True)
-    log = folder / RANKINGS / f"{key}.txt"
-    try:
-        with output_to(log):
-            seed_globals(trial.config.seed)
-            if run.result is not None and run.result["diverged"]:
-                result, cost, found = run.rankings[next(iter(run.rankings))], {}, {}
-            else:
-                known = job.directory.predictions(run, config["rank"])
-                outcome = rank_again(
-                    trial.config,
-                    lambda: torch.load(io.BytesIO(job.directory.read(run, WEIGHTS)), weights_only=True),
-                    known,
-                    job.computes_on,
-                    Watch(ranking=throttled(progress)),
-                )
-                result, found = outcome.result, numbered(trial, outcome)
-                cost = outcome.cost | {"threads": job.threads}
-            unchanged = run.rankings.get(key) == without_nan(result)
-            if not unchanged:
-                lease.confirm()
-                write_ranking(folder, key, config, result, cost, predictions_document(config, found))
-    except ClaimLost as error:
-        return {"status": Answered.ELSEWHERE, "error": str(error)}
-    except (Exception, SystemExit) as error:
-        with log.open("a") as file:
-            traceback.print_exc(file=file)
-        return _failed(error, job)
-    drop_drawings(log)
-    if not log.stat().st_size:
-        log.unlink()
-    return {"status": Answered.DONE, "result": result, "cost": cost, "already": unchanged}
+def _check_images(trial: Trial) -> None:
+    """Raise `DataError` when the images are not those that the trial was planned with."""
+    if trial.images != (now_there := fingerprint(trial.config.dataset)):
+        raise DataError(
+            f"{trial.config.dataset} has the fingerprint {now_there} here, but the trial was planned with "
+            f"{trial.images}"
+        )
 
 
 @contextlib.contextmanager

@@ -60,6 +60,29 @@ class Plan:
         return Plan(tuple(stand(w.label, own, list(w.attempts)) for w, own in asked if own), (study,))
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Which trials a command is about: studies, their scale and seeds, and what is changed or left out."""
+
+    studies: Sequence[Study]
+    preset: str
+    seeds: int | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    only: Filter = field(default_factory=dict)
+
+    def plan(self, runs: Sequence[StoredRun], check: bool = True) -> Plan:
+        """Compare with stored runs; see `make_plan`."""
+        return make_plan(
+            self.studies,
+            self.preset,
+            runs,
+            seeds=self.seeds,
+            overrides=self.overrides,
+            only=self.only,
+            check=check,
+        )
+
+
 def make_plan(
     studies: Sequence[Study],
     preset: Preset | str,

@@ -6,17 +6,19 @@ Runs are written to the directory in either case.
 from __future__ import annotations
 
 import select
+import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
-from harness.errors import HarnessError, Unreachable
+from harness.errors import HarnessError, Unreachable, UserError
 from harness.execution.executors.executor import Stopping
-from harness.stores.claims.directory import DirectoryClaims
-from harness.stores.claims.lease import Claims
+from harness.stores.claims.lease import LEASE, Claims
 from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo.snapshot import WEIGHTS_MAX
+from harness.stores.opened import Opened
+from harness.stores.places import Places
 from harness.stores.store import Store
 
 ANSWERS_WITHIN = 3.0
@@ -32,30 +34,39 @@ class _Stopped(Exception):
 
 
 class Workplace:
-    """The constructor does not touch the database; call `reach` before reading."""
+    """The places of a session. The constructor does not touch the database; call `reach` before reading."""
 
     def __init__(
-        self, directory: Path, mongo: str | None, lease: float, weights_max: int, say: Callable[[str], object]
+        self, places: Places, lease: float = LEASE, weights_max: int = WEIGHTS_MAX, say: Callable[[str], object] = print
     ) -> None:
-        self.directory = DirectoryStore(directory)
-        self.reader: Store = self.directory
-        self._here = DirectoryClaims(self.directory.claims, lease)
-        self.claims: Claims = self._here
+        # Runs are made in the directory, also where --store names the database.
+        places = replace(places, database_only=False)
+        self.opened = Opened(places, lease=lease, weights_max=weights_max, patience=ANSWERS_WITHIN)
         self.silence: str | None = None
         """The last error of an unreachable database."""
-        self._mongo = mongo
-        self._lease = lease
-        self._weights_max = weights_max
         self._say = say
-        self._database: Any = None
+        self._alone = False
+
+    @property
+    def directory(self) -> DirectoryStore:
+        return self.opened.directory
+
+    @property
+    def reader(self) -> Store:
+        """All known runs."""
+        return self.directory if self._alone else self.opened.reader
+
+    @property
+    def claims(self) -> Claims:
+        return self.opened.claims
 
     def reach(self, patience: float, stopping: Stopping) -> bool:
         """Whether the database, if any, answers within `patience` seconds. Raises `UserError` when it refuses."""
         until = time.monotonic() + patience
         told = False
-        while self._mongo is not None and not stopping.asked:
+        while self.opened.has_database and not stopping.asked:
             try:
-                self._connect(self._mongo)
+                self.opened.database  # noqa: B018  # connects
                 return True
             except Unreachable as error:
                 self.silence = str(error)
@@ -65,15 +76,25 @@ class Workplace:
                     self._say(f"{error}; waiting up to {patience:g} s for it")
                 told = True
                 select.select([stopping], [], [], 1.0)
-        return self._mongo is None
+        return not self.opened.has_database
+
+    def check_writable(self) -> None:
+        """Raise `UserError` unless runs can be made in the directory."""
+        store = self.directory.path
+        try:
+            store.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=store):
+                pass
+        except OSError as error:
+            raise UserError(f"cannot write to the store {store}: {error.strerror or error}") from error
 
     def give_up(self) -> None:
         """Read the directory alone from now on."""
-        self.reader = self.directory
+        self._alone = True
 
     def sync(self, stopping: Stopping) -> str | None:
         """Bring the database up to date, until stopped; return a message for the user if anything is missing."""
-        if self._mongo is None:
+        if not self.opened.has_database:
             return None
         from harness.stores.mongo.sync import sync
 
@@ -86,7 +107,8 @@ class Workplace:
                 raise _Stopped(total - done)
 
         try:
-            failed = sync(self.directory, self._database, weights_max=self._weights_max, report=report).failed
+            opened = self.opened
+            failed = sync(opened.directory, opened.database, weights_max=opened.weights_max, report=report).failed
         except _Stopped as left:
             return f"{left} local runs are not in the database yet: {advice}"
         except HarnessError as error:
@@ -100,14 +122,3 @@ class Workplace:
     def sync_aside(self, stopping: Stopping) -> None:
         """Sync in a thread, because the caller has running trials to follow."""
         threading.Thread(target=self.sync, args=(stopping,), daemon=True).start()
-
-    def _connect(self, mongo: str) -> None:
-        from harness.stores.claims.joint import JointClaims
-        from harness.stores.claims.mongo import MongoClaims
-        from harness.stores.merged import MergedStore
-        from harness.stores.mongo.connection import connect
-        from harness.stores.mongo.store import MongoStore
-
-        self._database = connect(mongo, timeout=ANSWERS_WITHIN)
-        self.reader = MergedStore(self.directory, MongoStore(self._database))
-        self.claims = JointClaims(self._here, MongoClaims(self._database, self._lease))

@@ -37,19 +37,17 @@ class Places:
 
         Raises `UserError` for what cannot be a store, `Unreachable` if the server does not answer.
         """
-        from harness.stores.directory.store import DirectoryStore
+        from harness.stores.opened import Opened
 
-        if self.reads_mongo and self.mongo:
-            from harness.stores.mongo.connection import connect
-            from harness.stores.mongo.store import MongoStore
-            from harness.stores.mongo.sync import unsynced
+        opened = Opened(self)
+        if not (self.reads_mongo and self.mongo):
+            return opened.directory
+        from harness.stores.mongo.sync import unsynced
 
-            opened = MongoStore(connect(self.mongo))
-            if missing := unsynced(DirectoryStore(self.directory), opened.database):
-                place = f"{len(missing)} runs in {self.directory}"
-                print(f"{place} are not in the database yet: `harness store sync` brings them there", file=sys.stderr)
-            return opened
-        return DirectoryStore(self.directory)
+        if missing := unsynced(opened.directory, opened.database):
+            place = f"{len(missing)} runs in {self.directory}"
+            print(f"{place} are not in the database yet: `harness store sync` brings them there", file=sys.stderr)
+        return opened.mirrored
 
 
 def places(store: str | os.PathLike[str] | None = None, mongo: str | None = None) -> Places:

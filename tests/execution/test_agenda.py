@@ -9,9 +9,10 @@ import pytest
 from harness.components.preset import get_preset
 from harness.errors import UserError
 from harness.execution.agenda import Agenda
+from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Event, Job, Later
 from harness.execution.plan import make_plan
-from harness.execution.states import Work
+from harness.execution.states import Kind, Work
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import Store
@@ -33,10 +34,14 @@ def todo(store: Store) -> list[Work]:
     return list(make_plan([STUDY], get_preset("tiny"), store.runs(), seeds=1).work)
 
 
+def assign(work: Work, kind: Kind) -> Assignment:
+    return Assignment(kind, work.trial, Path("runs"), "tiny", {}, threads=3, device="cpu", timeout=5.0)
+
+
 def agenda(folder: Path, store: Store | None = None, **more: object) -> tuple[Agenda, DirectoryClaims]:
     claims = DirectoryClaims(folder / "claims")
     opened = store or DirectoryStore(folder)
-    return Agenda(todo(DirectoryStore(folder)), opened, claims, lambda work, kind: {"kind": kind}, **more), claims  # type: ignore[arg-type]
+    return Agenda(todo(DirectoryStore(folder)), opened, claims, assign, **more), claims  # type: ignore[arg-type]
 
 
 def test_free_trials_are_given_out_and_those_of_others_later(tmp_path: Path) -> None:
@@ -45,7 +50,8 @@ def test_free_trials_are_given_out_and_those_of_others_later(tmp_path: Path) -> 
     held = claims.acquire(first.trial.key)
     jobs = one.jobs()
     job = next(jobs)
-    assert isinstance(job, Job) and job.number == 1 and job.document == {"kind": "train"}
+    assert isinstance(job, Job) and job.number == 1 and job.document["kind"] == "train"
+    assert (job.threads, job.device, job.ranks, job.timeout) == (3, "cpu", 1, 5.0)
     assert isinstance(next(jobs), Later)
     assert held is not None
     held.release()
@@ -81,14 +87,14 @@ def test_a_ranking_is_claimed_by_a_key_of_its_own(tmp_path: Path) -> None:
     plan = make_plan([STUDY], get_preset("tiny"), DirectoryStore(tmp_path).runs(), seeds=1, overrides={"rank.bins": 10})
     claims = DirectoryClaims(tmp_path / "claims")
     (work,) = (one for one in plan.work if one.state == "rank")
-    one = Agenda([work], DirectoryStore(tmp_path), claims, lambda work, kind: {"kind": kind}, waits=False)
+    one = Agenda([work], DirectoryStore(tmp_path), claims, assign, waits=False)
     assert claims.acquire(work.trial.key) is not None  # somebody trains it for more observations
     held = claims.acquire(claim_key(work.trial, "rank"))
     assert held is not None and list(one.jobs()) == []  # and does not wait
     held.release()
-    again = Agenda([work], DirectoryStore(tmp_path), claims, lambda work, kind: {"kind": kind})
+    again = Agenda([work], DirectoryStore(tmp_path), claims, assign)
     job = next(again.jobs())
-    assert isinstance(job, Job) and job.document == {"kind": "rank"}
+    assert isinstance(job, Job) and job.document["kind"] == "rank"
 
 
 def test_an_error_gives_out_nothing_more_and_is_kept(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cli._store_recompute import _rankings
 from harness.components.discovery import component
 from harness.components.preset import get_preset
 from harness.execution.plan import make_plan
+from harness.execution.session import rankings
 from harness.results import record
 from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
@@ -62,4 +62,4 @@ def test_what_is_retrained_is_not_ranked_again(tmp_path: Path) -> None:
         store_run(tmp_path, request, None, 60.0)
     plan = make_plan([CHILD], TINY, DirectoryStore(tmp_path).runs(), seeds=1)
     assert {work.state for work in plan.work} == {"done"} and len(plan.work) == 3
-    assert [trial.start for trial, _ in _rankings(plan, again=True)] == [None]
+    assert [work.trial.start for work in rankings(plan, again=True)] == [None]

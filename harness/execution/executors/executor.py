@@ -1,4 +1,4 @@
-"""Where trials run. An executor is one function: an iterator of jobs in, an iterator of events out.
+"""Where trials run. An executor takes an iterator of jobs and gives an iterator of events.
 
 A job is plain JSON, never a pickled class. A target, "module:function", does the job: it takes the job and a
 progress callback and returns an answer, all of plain JSON types. This package knows neither trials nor
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from harness.components.registry import Registry
 from harness.documents import Word
+from harness.execution.executors.slots import Slots
 
 RUN_JOB = "harness.execution.job:run_job"
 """The target of a study's trials."""
@@ -31,14 +33,19 @@ class Answered(Word):
 
 @dataclass(frozen=True)
 class Job:
-    """One unit of work. `number` is unique among the jobs of one `execute` that run at the same time; `threads`
-    is the number of threads that torch may use."""
+    """One unit of work, and the resources that it needs. `number` is unique among the jobs of one `execute` that
+    run at the same time."""
 
     number: int
     document: Mapping[str, Any]
     threads: int = 1
+    """Threads that torch may use."""
     timeout: float | None = None
     """Seconds after which the job is interrupted and fails."""
+    device: str | None = None
+    """The kind of device that it computes on, "cpu" or "cuda"; None for what its slot has."""
+    ranks: int = 1
+    """Processes that train the trial together. Executors of today run jobs of one rank."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,36 @@ class Event:
     kind: str
     job: Job
     data: Mapping[str, Any]
+
+
+class Executor(Protocol):
+    """A place that runs jobs, as many in parallel as it has slots. Made by name, by `make`."""
+
+    @property
+    def slots(self) -> Slots: ...
+
+    def prepare(self) -> None:
+        """Start what takes time before the first job, in the background. May be left out."""
+
+    def execute(self, jobs: Iterable[Job | Later], stopping: Stopping) -> Iterator[Event]:
+        """Run all jobs in order; yield events as they happen.
+
+        The next job is requested when it can start; `Later` in its place means that none is available yet. A job
+        that fails or crashes does not affect the others. Jobs that never started because of a stop have no
+        events. When the iterator is closed, or raises, all jobs end at once. May be called again.
+        """
+
+    def close(self) -> None:
+        """End everything that was started. Idempotent."""
+
+
+EXECUTORS: Registry[Callable[..., Executor]] = Registry("executor")
+EXECUTORS.register("local", lazy=".local:LocalExecutor", summary="Processes of this machine.")
+
+
+def make(name: str, slots: Slots) -> Executor:
+    """The executor of that name. Raises `UnknownName`."""
+    return EXECUTORS.get(name)(slots)
 
 
 class Stopping:

@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import HarnessError
 from harness.execution.executors.executor import RUN_JOB, Answered, Event, Job, Later, Stopping
 from harness.execution.executors.fork_server import ASKED, BOOT, OUT_OF_TIME
+from harness.execution.executors.slots import Slots
 
 GRACE = 15.0
 """Seconds that jobs have to stop cleanly before they are ended."""
@@ -32,54 +33,60 @@ class ServerFailed(HarnessError):
     """The fork server did not start: no job can run."""
 
 
-def execute(
-    jobs: Iterable[Job | Later],
-    workers: int,
-    *,
-    stopping: Stopping | None = None,
-    target: str = RUN_JOB,
-    server: ForkServer | None = None,
-    grace: float = GRACE,
-) -> Iterator[Event]:
-    """Run all jobs in order, `workers` in parallel; yield events as they happen.
+class LocalExecutor:
+    """An executor whose jobs are processes of this machine. Raises `ServerFailed` if the target cannot be imported.
 
-    The next job is requested when it can start; `Later` in its place means that none is available yet.
-    A job that fails or crashes does not affect the others. Jobs that never started
-    because of a stop have no events. When the iterator is closed, or raises, all processes end at once.
-    A `server` of the target that was started earlier is used, and ended; otherwise one is started.
-    Raises `ServerFailed` if the target cannot be imported.
+    The fork server of one `execute` ends with it.
     """
-    stopping = stopping or Stopping()
-    waiting = iter(jobs)
-    exhausted = False
-    deadline: float | None = None
-    pause = 0.0
-    with _Processes(target, stopping, server, grace) as processes:
-        while True:
-            while not exhausted and not stopping.asked and len(processes.running) < workers and _over(pause):
-                job = next(waiting, None)
-                if job is None:
-                    exhausted = True
-                elif isinstance(job, Later):
-                    pause = time.monotonic() + job.seconds
-                else:
-                    processes.begin(job)
-            if stopping.asked and deadline is None:
-                deadline = time.monotonic() + grace
-                processes.ask_to_stop()
-            if not processes.running and (exhausted or stopping.asked):
-                return
-            if deadline is not None and (stopping.asked > 1 or time.monotonic() >= deadline):
-                yield from processes.end()
-                return
-            yield from processes.end_late_ones()
-            wakes = [deadline, processes.next_deadline()]
-            if not (exhausted or stopping.asked) and len(processes.running) < workers:
-                wakes.append(pause)
-            for event in processes.wait(min((wake for wake in wakes if wake is not None), default=None)):
-                if event.kind == "finished":
-                    pause = 0.0
-                yield event
+
+    def __init__(self, slots: Slots, *, target: str = RUN_JOB, grace: float = GRACE) -> None:
+        self.slots = slots
+        self._target = target
+        self._grace = grace
+        self._server: _ForkServer | None = None
+
+    def prepare(self) -> None:
+        """Start the fork server: it imports torch while the caller plans."""
+        self._server = self._server or _ForkServer(self._target)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def execute(self, jobs: Iterable[Job | Later], stopping: Stopping) -> Iterator[Event]:
+        """As `Executor.execute`."""
+        server, self._server = self._server, None
+        waiting = iter(jobs)
+        exhausted = False
+        deadline: float | None = None
+        pause = 0.0
+        with _Processes(self._target, stopping, self.slots, server, self._grace) as processes:
+            while True:
+                while not exhausted and not stopping.asked and processes.free and _over(pause):
+                    job = next(waiting, None)
+                    if job is None:
+                        exhausted = True
+                    elif isinstance(job, Later):
+                        pause = time.monotonic() + job.seconds
+                    else:
+                        processes.begin(job)
+                if stopping.asked and deadline is None:
+                    deadline = time.monotonic() + self._grace
+                    processes.ask_to_stop()
+                if not processes.running and (exhausted or stopping.asked):
+                    return
+                if deadline is not None and (stopping.asked > 1 or _over(deadline)):
+                    yield from processes.end()
+                    return
+                yield from processes.end_late_ones()
+                wakes = [deadline, processes.next_deadline()]
+                if not (exhausted or stopping.asked) and processes.free:
+                    wakes.append(pause)
+                for event in processes.wait(min((wake for wake in wakes if wake is not None), default=None)):
+                    if event.kind == "finished":
+                        pause = 0.0
+                    yield event
 
 
 @dataclass(eq=False)
@@ -88,6 +95,7 @@ class _Running:
 
     job: Job
     connection: socket.socket
+    slot: int
     buffer: bytes = b""
     started: bool = False
     answer: dict[str, Any] | None = None
@@ -104,7 +112,8 @@ class _Processes:
 
     target: str
     stopping: Stopping
-    server: ForkServer | None = None
+    slots: Slots
+    server: _ForkServer | None = None
     grace: float = GRACE
     running: dict[int, _Running] = field(default_factory=dict)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
@@ -122,12 +131,21 @@ class _Processes:
             self.server.close()
         self.selector.close()
 
+    @property
+    def free(self) -> list[int]:
+        """The slots without a job."""
+        taken = {running.slot for running in self.running.values()}
+        return [slot for slot in range(len(self.slots)) if slot not in taken]
+
     def begin(self, job: Job) -> None:
-        """Let the server fork the job's process; start a server if there is none."""
+        """Let the server fork the job's process, in a free slot; start a server if there is none."""
+        if job.ranks != 1:
+            raise HarnessError(f"this executor runs jobs of one process, not of {job.ranks}")
         if self.server is None:
-            self.server = ForkServer(self.target)
+            self.server = _ForkServer(self.target)
             self.selector.register(self.server.control, selectors.EVENT_READ, self.server)
-        running = _Running(job, self.server.fork(job))
+        slot = self.free[0]
+        running = _Running(job, self.server.fork(job, self.slots.environment(slot)), slot)
         self.running[job.number] = running
         self.selector.register(running.connection, selectors.EVENT_READ, running)
 
@@ -175,13 +193,13 @@ class _Processes:
                 yield from self._listen(key.data)
         # The server last: the end of a job comes after all messages of the job.
         for key in ready:
-            if isinstance(key.data, ForkServer):
+            if isinstance(key.data, _ForkServer):
                 yield from self._listen_to_server(key.data)
         if self.server is None:
             for running in [r for r in self.running.values() if r.silent]:
                 yield self._finish(running, "its process ended without an answer, and so did the fork server")
 
-    def _listen_to_server(self, server: ForkServer) -> Iterator[Event]:
+    def _listen_to_server(self, server: _ForkServer) -> Iterator[Event]:
         messages, over = server.listen()
         for message in messages:
             if message["event"] == "broken":
@@ -230,7 +248,7 @@ class _Processes:
         running.connection.close()
 
 
-class ForkServer:
+class _ForkServer:
     """Our side of the fork server, which starts to import the target as soon as this is constructed."""
 
     def __init__(self, target: str = RUN_JOB) -> None:
@@ -255,10 +273,10 @@ class ForkServer:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
 
-    def fork(self, job: Job) -> socket.socket:
+    def fork(self, job: Job, environment: Mapping[str, str]) -> socket.socket:
         """Request the job's process; return our end of its socket. If the server is dead, that socket just closes."""
         ours, theirs = socket.socketpair()
-        request = {"job": job.number, "threads": job.threads, "document": job.document}
+        request = {"job": job.number, "threads": job.threads, "document": job.document, "environment": environment}
         line = json.dumps(request).encode() + b"\n"
         with theirs, contextlib.suppress(OSError):
             sent = socket.send_fds(self.control, [line], [theirs.fileno()])

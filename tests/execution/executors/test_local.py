@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.execution.executors.executor import Event, Job, Stopping
-from harness.execution.executors.local import ServerFailed, execute
+from harness.execution.executors.local import GRACE, LocalExecutor, ServerFailed
+from harness.execution.executors.slots import Slots
 from tests.processes import all_gone
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -59,9 +60,20 @@ def targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
+def execute(
+    jobs: Iterable[Job],
+    workers: int,
+    target: str = "targets:act",
+    stopping: Stopping | None = None,
+    grace: float = GRACE,
+) -> Iterator[Event]:
+    executor = LocalExecutor(Slots.cpu(workers), target=target, grace=grace)
+    return executor.execute(jobs, stopping or Stopping())
+
+
 def run(acts: list[str], workers: int = 2, **options: object) -> Iterator[Event]:
     jobs = (Job(number, {"act": act}) for number, act in enumerate(acts))
-    return execute(jobs, workers, target="targets:act", **options)  # type: ignore[arg-type]
+    return execute(jobs, workers, **options)  # type: ignore[arg-type]
 
 
 def gone(process: int) -> bool:
@@ -103,7 +115,7 @@ def test_no_more_than_the_workers_run_side_by_side_and_jobs_are_drawn_when_there
             yield Job(number, {"act": "fine"})
 
     running, most = 0, 0
-    for event in execute(jobs(), 2, target="targets:act"):
+    for event in execute(jobs(), 2):
         running += {"started": 1, "finished": -1}.get(event.kind, 0)
         most = max(most, running)
         assert len(drawn) <= 6
@@ -154,7 +166,7 @@ def test_the_death_of_the_server_loses_neither_the_running_nor_the_waiting(tmp_p
     flag = tmp_path / "flag"
     documents = [{"act": "wait", "for": str(flag)}, {"act": "fine"}]
     servers, answers = set(), {}
-    for event in execute([Job(n, d) for n, d in enumerate(documents)], 1, target="targets:act"):
+    for event in execute([Job(n, d) for n, d in enumerate(documents)], 1):
         if event.kind == "progress":
             servers.add(event.data["server"])
             if event.job.number == 0:
@@ -174,9 +186,11 @@ def test_a_target_that_does_not_import_is_reported_with_its_reason() -> None:
 
 def test_killing_the_process_that_runs_jobs_leaves_nothing_behind(tmp_path: Path) -> None:
     script = (
-        "from harness.execution.executors.executor import Job; from harness.execution.executors.local import execute\n"
+        "from harness.execution.executors.executor import Job, Stopping\n"
+        "from harness.execution.executors.local import LocalExecutor\n"
+        "from harness.execution.executors.slots import Slots\n"
         "jobs = [Job(n, {'act': act}) for n, act in enumerate(['hang', 'deaf'])]\n"
-        "for event in execute(jobs, 2, target='targets:act'):\n"
+        "for event in LocalExecutor(Slots.cpu(2), target='targets:act').execute(jobs, Stopping()):\n"
         "    print(event.data.get('pid', ''), event.data.get('server', ''), flush=True)\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{tmp_path}"}

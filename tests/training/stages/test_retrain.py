@@ -16,8 +16,10 @@ from harness.components.preset import get_preset
 from harness.components.registries import DATASETS, SPACES
 from harness.errors import InvalidConfiguration
 from harness.execution.agenda import Agenda
+from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Event, Job, Later
 from harness.execution.plan import make_plan
+from harness.execution.states import Kind, Work
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import Retraining, RunConfig
@@ -178,12 +180,16 @@ def test_a_plan_holds_the_search_once_and_before_its_children(tmp_path: Path) ->
     assert plan.work[1].trial.start is not None and plan.work[1].trial.start.key == plan.work[0].trial.key
 
 
+def _assign(work: Work, kind: Kind) -> Assignment:
+    return Assignment(kind, work.trial, Path("runs"), "tiny", {}, threads=1)
+
+
 def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -> None:
     said: list[str] = []
     plan = make_plan([CHILD], get_preset("tiny"), [], seeds=1)
     claims = DirectoryClaims(tmp_path / "claims")
     store = DirectoryStore(tmp_path)
-    agenda = Agenda(plan.work, store, claims, lambda work, kind: {"kind": kind}, say=said.append)
+    agenda = Agenda(plan.work, store, claims, _assign, say=said.append)
     jobs = agenda.jobs()
     search = next(jobs)
     assert isinstance(search, Job) and search.number == 0
@@ -192,7 +198,7 @@ def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -
     agenda.heard(Event("finished", search, {"status": "done"}))
     assert [job.number for job in (next(jobs), next(jobs)) if isinstance(job, Job)] == [1, 2]
 
-    children = Agenda(plan.work[1:], DirectoryStore(tmp_path / "empty"), claims, lambda w, k: {}, say=said.append)
+    children = Agenda(plan.work[1:], DirectoryStore(tmp_path / "empty"), claims, _assign, say=said.append)
     assert list(children.jobs()) == []
     assert said == [
         f"{label} retraining seed 0 stays waiting: the search that it starts from is not there"

@@ -1,0 +1,53 @@
+"""Options of commands that run jobs: how many in parallel, with how many threads, on which devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.execution.executors.slots import Slots
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+device_option = click.option(
+    "--device", help="Device of the trials, for instance cpu or cuda:1.  [default: all GPUs if there are any]"
+)
+
+
+def resource_options(command: F) -> F:
+    """--jobs --threads --device --per-device."""
+    for option in (
+        click.option(
+            "--per-device",
+            default=1,
+            show_default=True,
+            type=click.IntRange(1),
+            help="Trials in parallel on each GPU; no effect without GPUs.",
+        ),
+        device_option,
+        click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads per trial."),
+        click.option(
+            "--jobs", type=click.IntRange(1), help="Trials in parallel.  [default: all GPUs, or all cores without GPUs]"
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def slots_of(device: str | None, jobs: int | None, per_device: int = 1) -> Slots:
+    """The slots that these options ask for. Raises `UserError` for a device that cannot be one."""
+    from harness.execution.executors.slots import Slots
+
+    if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise UserError(f"--device {device}: allowed are cpu, cuda and cuda:NUMBER")
+    slots = Slots.of(device, jobs, per_device)
+    if jobs is not None and len(slots) < jobs:
+        advice = f"--per-device {-(-jobs // max(1, len(set(slots.gpus))))}"
+        click.echo(f"--jobs {jobs}: only {len(slots)} in parallel, {per_device} per GPU; {advice} allows it", err=True)
+    return slots

@@ -1,0 +1,100 @@
+"""The job that ranks: weights of a done run, ranked as a trial asks now. Imported in training processes only."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.documents import without_nan
+from harness.errors import DataError, HarnessError, UnknownName
+from harness.execution.executors.executor import Answered
+from harness.execution.experiment import numbered, seed_globals, throttled
+from harness.execution.states import Kind
+from harness.execution.task import Task, failed
+from harness.interruption import LOST, interrupt_main
+from harness.stores.claims.lease import ClaimLost, Lease
+from harness.stores.directory.log import drop_drawings, output_to
+from harness.stores.directory.run_directory import RANKINGS, WEIGHTS, predictions_document, write_ranking
+from harness.stores.opened import Opened
+from harness.stores.stored import StoredRun
+from harness.study.trial import claim_key
+from harness.training.trial import Watch, rank_again
+
+
+def rank(task: Task) -> dict[str, Any]:
+    """Add the ranking that the trial asks for to its done run, under the ranking's claim; return the answer."""
+    trial, opened = task.trial, task.opened
+    claim = opened.claims.acquire(claim_key(trial, Kind.RANK))
+    if claim is None:
+        return {"status": Answered.ELSEWHERE}
+    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
+        run = opened.reader.done(trial.key)
+        if run is None:
+            place = opened.reader.name
+            raise DataError(f"no done run of trial {trial.key[:16]} in {place} whose weights could be ranked")
+        task.progress({"event": "start", "run_id": run.id})
+        if trial.ranking_key in run.rankings and not task.assignment.again:
+            done = {"status": Answered.DONE, "already": True}
+            return done | {"run_id": run.id, "result": run.rankings[trial.ranking_key], "cost": {}}
+        folder = _at_hand(run, opened)
+        reply = {"run_id": run.id} | _rank(task, run, folder, lease)
+        if opened.has_database and reply["status"] == Answered.DONE:
+            from harness.stores.mongo.projection import project
+
+            with contextlib.suppress(HarnessError):  # it is in the directory, and the next sync copies it
+                project(folder, opened.database, opened.weights_max)
+        return reply
+
+
+def _at_hand(run: StoredRun, opened: Opened) -> Path:
+    """The run's directory, with missing files fetched from the database."""
+    folder = opened.directory.path_of(run)
+    if not opened.has_database:
+        return folder
+    from harness.stores.mongo.fetching import is_whole
+
+    if not (folder.is_dir() and is_whole(folder)):
+        with contextlib.suppress(UnknownName):  # only the directory has it: there is nothing to fetch
+            opened.mirrored.fetch(run.id, opened.directory.path)
+    return folder
+
+
+def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, Any]:
+    trial, directory = task.trial, task.opened.directory
+    key, config = trial.ranking_key, trial.config.json()
+    (folder / RANKINGS).mkdir(exist_ok=True)
+    log = folder / RANKINGS / f"{key}.txt"
+    try:
+        with output_to(log):
+            seed_globals(trial.config.seed)
+            if run.result is not None and run.result["diverged"]:
+                result, cost, found = run.rankings[next(iter(run.rankings))], {}, {}
+            else:
+                outcome = rank_again(
+                    trial.config,
+                    lambda: torch.load(io.BytesIO(directory.read(run, WEIGHTS)), weights_only=True),
+                    directory.predictions(run, config["rank"]),
+                    task.device,
+                    Watch(ranking=throttled(task.progress)),
+                )
+                result, found = outcome.result, numbered(trial, outcome)
+                cost = outcome.cost | {"threads": task.assignment.threads}
+            unchanged = run.rankings.get(key) == without_nan(result)
+            if not unchanged:
+                lease.confirm()
+                write_ranking(folder, key, config, result, cost, predictions_document(config, found))
+    except ClaimLost as error:
+        return {"status": Answered.ELSEWHERE, "error": str(error)}
+    except (Exception, SystemExit) as error:
+        with log.open("a") as file:
+            traceback.print_exc(file=file)
+        return failed(error, task.assignment.store)
+    drop_drawings(log)
+    if not log.stat().st_size:
+        log.unlink()
+    return {"status": Answered.DONE, "result": result, "cost": cost, "already": unchanged}

@@ -1,0 +1,176 @@
+"""A session: plan, hand out, execute, plan again, until nothing is left to try. Does not import torch.
+
+`run`, `store recompute` and `rerun` are sessions. They differ in what they choose of the plan, and in how it is
+handed out. A session prints nothing: a `Screen` shows its progress, and the rest is read from it afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from harness.errors import Unreachable
+from harness.execution.agenda import Agenda, Batch
+from harness.execution.assignment import Assignment
+from harness.execution.executors.executor import Answered, Event, Executor, Stopping
+from harness.execution.plan import Plan, require_inputs
+from harness.execution.states import Kind, State, Work, stand
+from harness.execution.workplace import Workplace
+from harness.stores.directory.crash import record_crash
+from harness.stores.stored import StoredRun
+from harness.study.study import Request
+from harness.study.trial import Trial
+
+Assign = Callable[[Work, Kind], Assignment]
+"""Makes the assignment of a job; the sender's settings are in it."""
+
+
+class Screen(Protocol):
+    """Shows the progress of the jobs of one round, by their numbers."""
+
+    stopping: bool
+
+    def say(self, line: str) -> None: ...
+    def started(self, number: int, label: str) -> None: ...
+    def progress(self, number: int, report: Mapping[str, Any]) -> None: ...
+    def finished(self, number: int, answer: Mapping[str, Any]) -> None: ...
+    def elsewhere(self, label: str) -> None: ...
+
+
+Show = Callable[[Sequence[Work], int], contextlib.AbstractContextManager[Screen]]
+"""Opens the screen of a round: of this work, with that many jobs in parallel."""
+
+
+@dataclass
+class Session:
+    """The loop of all commands that run jobs. What it did is in its fields afterwards."""
+
+    place: Workplace
+    """Reached already."""
+    planned: Callable[[list[StoredRun]], Plan]
+    """Makes the plan from the stored runs."""
+    choose: Callable[[Plan], list[Work]]
+    """The work to do next, of a plan."""
+    agenda: Callable[[list[Work]], Agenda | Batch]
+    executor: Executor
+    stopping: Stopping
+    show: Show
+    attempted: set[tuple[str, str]] = field(default_factory=set)
+    """What was tried: trial and ranking."""
+    answers: list[tuple[Work, Mapping[str, Any]]] = field(default_factory=list)
+    """How every job ended."""
+    gave_up: bool = False
+    """Whether the database was unreachable for too long."""
+
+    def __post_init__(self) -> None:
+        self.plan = self.planned(self.place.reader.runs())
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Errors of failed jobs, by trial."""
+        return {work.trial.key: answer["error"] for work, answer in self.answers if _failed(answer)}
+
+    def run(self) -> None:
+        """Execute and plan again until nothing is left that was not tried, or a stop was asked for."""
+        while not self.stopping.asked and not self.gave_up:
+            todo = [work for work in self.choose(self.plan) if _what(work) not in self.attempted]
+            if not todo:
+                break
+            self.attempted |= {_what(work) for work in todo}
+            agenda = self.agenda(todo)
+            self._follow(agenda)
+            self.gave_up = agenda.gave_up
+            if len(agenda.given_up) < len(todo):  # others made progress: a missing search may be there next time
+                self.attempted -= {_what(work) for work in agenda.given_up}
+            if agenda.error is not None:
+                raise agenda.error
+            self._plan_again()
+
+    def _plan_again(self) -> None:
+        """Read again, because only stored runs count. A trial may now need one more ranking."""
+        try:
+            self.plan = self.planned(self.place.reader.runs())
+        except Unreachable:
+            self.place.give_up()
+            self.plan = self.planned(self.place.reader.runs())
+
+    def _follow(self, agenda: Agenda | Batch) -> None:
+        """Execute the agenda, and show its progress."""
+        run_ids: dict[int, str] = {}
+        with self.show(agenda.todo, min(len(self.executor.slots), len(agenda.todo))) as screen:
+            agenda.say, agenda.elsewhere = screen.say, lambda work: screen.elsewhere(work.label)
+            for event in self.executor.execute(agenda.jobs(), self.stopping):
+                number, work = event.job.number, agenda.todo[event.job.number]
+                agenda.heard(event)
+                screen.stopping = bool(self.stopping.asked)
+                if event.kind == "started":
+                    screen.started(number, work.label)
+                elif event.kind == "progress":
+                    screen.progress(number, event.data)
+                    if "run_id" in event.data:
+                        run_ids[number] = event.data["run_id"]
+                else:
+                    screen.finished(number, event.data)
+                    self.answers.append((work, event.data))
+                    self._record_crash(event, run_ids.pop(number, None))
+
+    def _record_crash(self, event: Event, run_id: str | None) -> None:
+        """Store the end of a run whose process was killed. A job that answers has stored its own end."""
+        if _failed(event.data) and "key" not in event.data and run_id and event.job.document["kind"] == Kind.TRAIN:
+            with contextlib.suppress(OSError):
+                record_crash(self.place.directory.path, run_id, event.data["error"])
+
+
+def assigning(make: Callable[..., Assignment], profile: bool = False) -> Assign:
+    """Assignments of work, by a constructor that knows all the rest. `profile` is for the first trained trial only."""
+    to_profile = [profile]
+
+    def assign(work: Work, kind: Kind) -> Assignment:
+        profiled = kind is Kind.TRAIN and any(to_profile)
+        if profiled:
+            to_profile.clear()
+        return make(kind=kind, trial=work.trial, profile=profiled)
+
+    return assign
+
+
+def all_work(plan: Plan, retry: str | None) -> list[Work]:
+    """What `run` does: everything that is not stored yet. Trials of other processes are waited for."""
+    return [work for work in plan.work if work.state is State.RUNNING or work.kind(retry)]
+
+
+def rankings(plan: Plan, again: bool) -> list[Work]:
+    """What `store recompute` does: the rankings that can be computed without training, the missing ones or all.
+
+    One piece of work per ranking. Raises `DataError` when images or ground truth are missing.
+    """
+    found = []
+    for work in plan.work:
+        if work.run is None or work.state not in (State.RANK, State.DONE) or work.trial.start is not None:
+            continue  # a retrained trial has no ranking
+        wanted = {request.trial.ranking_key: request.trial for request in work.requests}
+        stored = work.run.rankings
+        found += [replace(work, trial=trial) for key, trial in wanted.items() if again or key not in stored]
+    require_inputs(work.trial for work in found)
+    return found
+
+
+def undone(plan: Plan) -> list[Work]:
+    """What `rerun` does: everything that is not done, however it ended before."""
+    return [work for work in plan.work if work.state is not State.DONE]
+
+
+def one_trial(trial: Trial, label: str, runs: list[StoredRun]) -> Plan:
+    """The plan of a trial that no study names."""
+    request = Request("", 0, trial.config.dataset, trial.config.seed, trial, False)
+    return Plan((stand(label, [request], [run for run in runs if run.key == trial.key]),), ())
+
+
+def _what(work: Work) -> tuple[str, str]:
+    return work.trial.key, work.trial.ranking_key
+
+
+def _failed(answer: Mapping[str, Any]) -> bool:
+    return bool(answer["status"] == Answered.FAILED)

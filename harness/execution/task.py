@@ -1,0 +1,64 @@
+"""A job at work in its process: its assignment, its places, and how it answers. Imported in training processes only."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from harness.documents import one_line
+from harness.execution.assignment import Assignment
+from harness.execution.executors.executor import Answered
+from harness.stores.opened import Opened
+from harness.stores.store import supersede
+from harness.stores.stored import StoredRun
+from harness.study.trial import Trial
+
+Report = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One assignment that is being done. `progress` takes its reports."""
+
+    assignment: Assignment
+    progress: Report
+
+    @property
+    def trial(self) -> Trial:
+        return self.assignment.trial
+
+    @cached_property
+    def opened(self) -> Opened:
+        return self.assignment.opened()
+
+    @property
+    def device(self) -> str:
+        """The device. Read only in the job's own process: the server must not touch a GPU before it forks."""
+        return self.assignment.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+    def runs(self) -> list[StoredRun]:
+        """All runs of the trial, in order."""
+        found = supersede(self.opened.reader.load({self.trial.key[:16]}, []), [])
+        return [run for run in found if run.key == self.trial.key]
+
+
+def failed(error: BaseException, store: object) -> dict[str, Any]:
+    """The answer of a failed job, with the error in one line."""
+    if is_full(error):
+        reason = f"no space left for the store {store}: free some, and use the same command to continue"
+        return {"status": Answered.FAILED, "error": reason}
+    return {"status": Answered.FAILED, "error": one_line(error)}
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether a full disk caused the error."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,202 @@
+"""The job that trains: claim a trial, run it, store and mirror the run. Imported in training processes only."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from harness.documents import utc_now
+from harness.errors import DataError, Unreachable
+from harness.execution.executors.executor import Answered
+from harness.execution.experiment import sacred_run
+from harness.execution.states import State, state_of
+from harness.execution.task import Task, failed, is_full
+from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, reason_of
+from harness.stores.checkpoints import Checkpoint
+from harness.stores.claims.lease import ClaimLost, Lease
+from harness.stores.directory.log import drop_drawings, output_to
+from harness.stores.directory.observer import DirectoryObserver
+from harness.stores.directory.run_directory import LOG, RunDirectory
+from harness.stores.opened import Opened
+from harness.training.stages.retrain import best_found
+
+if TYPE_CHECKING:
+    from harness.stores.mongo.mirror import Mirror
+
+SLOWLY = 600.0
+"""Maximum seconds to mirror a done run to a slow database before its claim is released."""
+
+ANSWERS = 3.0
+"""Seconds within which a reachable database answers."""
+
+
+def train(task: Task) -> dict[str, Any]:
+    """Make a new run of the trial, under its claim; return the answer."""
+    trial, opened, assignment = task.trial, task.opened, task.assignment
+    attempts = max((run.attempt for run in task.runs()), default=0)
+    claim = opened.claims.acquire(trial.key, at_least=attempts)
+    if claim is None:
+        return {"status": Answered.ELSEWHERE}
+    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
+        runs = task.runs()
+        state = state_of(trial, runs)
+        if state is State.DONE:
+            done = next(run for run in runs if run.counts)
+            found = {"run_id": done.id, "result": done.result, "cost": done.cost}
+            return {"status": Answered.DONE, "already": True} | found
+        if state is State.RANK:
+            return {"status": Answered.ELSEWHERE}
+        ranking = _parents_ranking(task)
+        directory = opened.directory.create(trial, assignment.preset, assignment.overrides, claim.attempt)
+        mirror = opened.mirror(directory)
+        reply: dict[str, Any] = {}
+        try:
+            with _profiled(task, directory):
+                reply = {"run_id": directory.id} | _Training(task, directory, lease, mirror, ranking).run()
+            return reply
+        finally:
+            # Before the claim is released: its next owner must find the run in the database.
+            if mirror is not None and not mirror.close() and reply.get("status") == Answered.DONE:
+                _mirror_slowly(directory, opened)
+
+
+@dataclass
+class _Training:
+    """One run of the trial: trained as a Sacred run, and recorded however it ends."""
+
+    task: Task
+    directory: RunDirectory
+    lease: Lease
+    mirror: Mirror | None
+    ranking: dict[str, Any] | None
+    """The ranking of the search that the trial starts from; None for a trial without a parent."""
+
+    def __post_init__(self) -> None:
+        assignment, trial = self.task.assignment, self.task.trial
+        info = {"key": trial.key, "preset": assignment.preset}
+        self.observer = DirectoryObserver(self.directory, trial.config.json(), info)
+        self.checkpoint = Checkpoint(
+            assignment.work or self.task.opened.directory.work,
+            trial,
+            every=assignment.checkpoint_every,
+            threads=assignment.threads,
+            device=self.task.device,
+        )
+
+    def run(self) -> dict[str, Any]:
+        """Train, complete the record, and return the answer."""
+        self.task.progress({"event": "start", "run_id": self.directory.id})
+        self.directory.write_sources(self.task.trial)
+        reply: dict[str, Any] = {"status": Answered.INTERRUPTED}
+        try:
+            try:
+                reply = self._recorded()
+            finally:
+                # Ignored for a moment only: the record is completed, however the run ended.
+                with contextlib.suppress(ValueError):
+                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                drop_drawings(self.directory.path / LOG)
+                self.directory.gather_metrics()
+            if reply["status"] == Answered.DONE:
+                self.lease.confirm()  # if the database is unreachable, the run counts unless another took over
+                self.directory.complete()
+                with contextlib.suppress(OSError):  # `store clean` finds it
+                    self.checkpoint.remove()
+        except ClaimLost as error:
+            self.observer.interrupted_event(utc_now(), "INTERRUPTED")
+            return {"status": Answered.ELSEWHERE, "error": str(error)}
+        except OSError as error:  # a full disk also prevents recording it: report the first error
+            return reply if reply["status"] == Answered.FAILED else failed(error, self.task.assignment.store)
+        return reply
+
+    def _recorded(self) -> dict[str, Any]:
+        """Run the trial with its output in the log, and record how it ended; return the answer."""
+        with output_to(self.directory.path / LOG) as log:
+            try:
+                observers = [self.observer] if self.mirror is None else [self.observer, self.mirror]
+                found = None if self.ranking is None else best_found(self.ranking)
+                if self.ranking is not None and found is None:
+                    raise DataError("the search has found nothing to retrain: it diverged")
+                task, threads = self.task, self.task.assignment.threads
+                with asked_first(self.checkpoint.request_stop):
+                    outcome = sacred_run(
+                        task.trial,
+                        self.directory,
+                        observers,
+                        log,
+                        task.device,
+                        threads,
+                        task.progress,
+                        self.checkpoint,
+                        found,
+                    )
+                return {"status": Answered.DONE, "result": outcome.result, "cost": outcome.cost}
+            except KeyboardInterrupt as interruption:
+                return self._interrupted(interruption)
+            except (Exception, SystemExit) as error:
+                if is_full(error):  # not the trial's fault: the next `run` must not see it as failed
+                    self.observer.interrupted_event(utc_now(), "INTERRUPTED")
+                traceback.print_exc()
+                if self.observer.status == "RUNNING":  # it failed outside of the Sacred run
+                    self.observer.failed_event(utc_now(), traceback.format_exception(error))
+                return failed(error, self.task.assignment.store)
+
+    def _interrupted(self, interruption: KeyboardInterrupt) -> dict[str, Any]:
+        """Record an interrupted run, and return its answer, depending on the reason."""
+        reason, timeout = reason_of(interruption), self.task.assignment.timeout
+        if reason == TIMEOUT:
+            text = f"it took longer than {timeout:g} s" if timeout else "it took too long"
+            self.observer.failed_event(utc_now(), [f"TimeoutError: {text}\n"])
+            return {"status": Answered.FAILED, "error": text}
+        if self.observer.status == "RUNNING":
+            self.observer.interrupted_event(utc_now(), "INTERRUPTED")
+        return {"status": Answered.ELSEWHERE if reason == LOST else Answered.INTERRUPTED}
+
+
+def _parents_ranking(task: Task) -> dict[str, Any] | None:
+    """The ranking of the search that the trial starts from; None for a trial without a parent."""
+    start, reader = task.trial.start, task.opened.reader
+    if start is None:
+        return None
+    if task.assignment.found is not None:
+        return {"top1": list(task.assignment.found)}
+    run = reader.done(start.key)
+    ranking = None if run is None else run.rankings.get(start.ranking_key)
+    if run is None or ranking is None:
+        raise DataError(f"no done search of trial {start.key[:16]} in {reader.name} whose best could be retrained")
+    return ranking
+
+
+def _profiled(task: Task, directory: RunDirectory) -> contextlib.AbstractContextManager[None]:
+    """Profile the run, if requested."""
+    if not task.assignment.profile:
+        return contextlib.nullcontext()
+    from harness.training.profiling import PROFILES, profiled
+
+    config = task.trial.config
+    title = f"run {directory.id} ({config.method.name}, seed {config.seed}), on {task.device}"
+    return profiled(task.opened.directory.path / PROFILES / directory.id, title, torch.device(task.device))
+
+
+def _mirror_slowly(directory: RunDirectory, opened: Opened) -> None:
+    """Copy a done run to a slow but reachable database; an unreachable one gets it with the next sync."""
+    import pymongo
+
+    from harness.stores.mongo.projection import project
+
+    until = time.monotonic() + SLOWLY
+    while time.monotonic() < until:
+        try:
+            with pymongo.timeout(ANSWERS):
+                opened.database.command("ping")
+        except Exception:  # unreachable, whatever the reason
+            return
+        with contextlib.suppress(Unreachable):
+            project(directory.path, opened.database, opened.weights_max)
+            return
