@@ -82,10 +82,14 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout
 
 
+DRIVER = Path("/proc/driver/nvidia/gpus")
+"""Where the driver lists the NVIDIA GPUs."""
+
+
 def gpu_names() -> list[str]:
     """Models of the NVIDIA GPUs as listed by the driver: initialising CUDA would break later forks."""
     names = []
-    for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+    for file in sorted(DRIVER.glob("*/information")):
         try:
             lines = file.read_text(errors="replace").splitlines()
         except OSError:

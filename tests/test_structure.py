@@ -102,6 +102,16 @@ def test_no_module_is_longer_than_it_can_be_read() -> None:
     assert not long
 
 
+def test_no_function_of_execution_is_longer_than_a_screen() -> None:
+    long = {
+        f"{file.relative_to(PROJECT)}: {node.name}": lines
+        for file in _python("harness/execution")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > 80
+    }
+    assert not long
+
+
 def test_the_engine_names_no_method_space_or_data_set() -> None:
     """Data sets that ship with the engine are in `harness/data`; all else is found through registries."""
     names = re.compile(r"\b(nasbench201|nas-bench-201|cifar10|cifar100|fairnas|spos|fsnas)\b", re.IGNORECASE)

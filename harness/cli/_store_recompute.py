@@ -44,11 +44,10 @@ def recompute(
     metric is computed again, and stored if it differs. Exits 1 unless everything was computed.
     """
     from harness.cli._display import Display
-    from harness.execution.agenda import Batch
     from harness.execution.assignment import Assignment
     from harness.execution.executors.executor import Answered, Stopping, make
-    from harness.execution.session import Session, assigning, rankings
-    from harness.execution.states import Kind, State
+    from harness.execution.session import assigning, recomputing
+    from harness.execution.states import State
     from harness.execution.workplace import Workplace
 
     slots = slots_of(device, jobs, per_device)
@@ -69,15 +68,8 @@ def recompute(
     if not place.reach(0.0, stopping):
         raise Unreachable(place.silence or "the database does not answer")
     with contextlib.closing(make("local", slots)) as executor:
-        session = Session(
-            place,
-            asked.plan,
-            choose=partial(rankings, again=again),
-            agenda=partial(Batch, assign=assigning(assignment), kind=Kind.RANK),
-            executor=executor,
-            stopping=stopping,
-            show=lambda todo, parallel: Display(len(todo)),
-        )
+        assign = assigning(assignment)
+        session = recomputing(place, asked, assign, executor, stopping, lambda todo, _: Display(len(todo)), again=again)
         with on_signals(stopping.ask) as received:
             session.run()
     ended = {"recomputed": 0}

@@ -23,9 +23,8 @@ def command(
 
     STUDY is a study file or the name of a known study.
     """
-    import os
-
     from harness.cli._display import duration
+    from harness.execution.executors.slots import Slots
     from harness.execution.plan import seconds_left
     from harness.execution.states import Kind, State
 
@@ -51,8 +50,8 @@ def command(
     if seconds is None:
         click.echo(f"no estimate: no trial of preset {preset} is done yet")
     else:
-        cores = os.cpu_count() or 1
+        jobs = len(Slots.of())
         click.echo(
-            f"about {duration(seconds)} one by one, {duration(seconds / cores)} with --jobs {cores}, "
+            f"about {duration(seconds)} one by one, {duration(seconds / jobs)} with --jobs {jobs}, "
             "estimated from the trials that are done"
         )

@@ -114,24 +114,14 @@ def _execute(trial: Trial, assignment: partial[Assignment], slots: Slots, label:
     """Run the trial; return 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
     from harness.cli._display import Display
     from harness.cli._signals import on_signals
-    from harness.execution.agenda import Batch
     from harness.execution.executors.executor import Answered, Stopping, make
-    from harness.execution.session import Session, assigning, one_trial, undone
-    from harness.execution.states import Kind
+    from harness.execution.session import assigning, repeating
     from harness.execution.workplace import Workplace
 
     assign, stopping = assigning(assignment), Stopping()
     place = Workplace(Places(assignment.keywords["store"]))
     with contextlib.closing(make("local", slots)) as executor, on_signals(stopping.ask) as received:
-        session = Session(
-            place,
-            planned=partial(one_trial, trial, label),
-            choose=undone,
-            agenda=partial(Batch, assign=assign, kind=Kind.TRAIN),
-            executor=executor,
-            stopping=stopping,
-            show=lambda todo, parallel: Display(len(todo)),
-        )
+        session = repeating(place, trial, label, assign, executor, stopping, lambda todo, _: Display(len(todo)))
         session.run()
     answer: Mapping[str, Any] = session.answers[-1][1] if session.answers else {"status": Answered.INTERRUPTED}
     if answer["status"] == Answered.INTERRUPTED:

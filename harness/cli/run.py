@@ -89,10 +89,9 @@ def command(
     each from its last checkpoint. Any number of these commands, on any number of machines, may work on the same
     studies.
     """
-    from harness.execution.agenda import Agenda
     from harness.execution.assignment import Assignment
     from harness.execution.executors.executor import Stopping, make
-    from harness.execution.session import Session, all_work, assigning
+    from harness.execution.session import assigning, working
     from harness.execution.workplace import Workplace
 
     slots = slots_of(device, jobs, per_device)
@@ -119,22 +118,17 @@ def command(
         place = Workplace(places, lease, int(mirror_weights_max), click.echo)
         if not place.reach(outage_wait, stopping):
             return _unreached(received, outage_wait)
-
-        def agenda(todo: list[Work]) -> Agenda:
-            return Agenda(
-                todo,
-                place.reader,
-                place.claims,
-                assign,
-                retry=retry,
-                waits=not no_wait,
-                outage_wait=outage_wait,
-                recovered=partial(place.sync_aside, stopping),
-            )
-
-        assign = assigning(assignment, profile)
-        choose = partial(all_work, retry=retry)
-        session = Session(place, asked.plan, choose, agenda, executor, stopping, partial(_shown, store.directory))
+        session = working(
+            place,
+            asked,
+            assigning(assignment, profile),
+            executor,
+            stopping,
+            partial(_shown, store.directory),
+            retry=retry,
+            waits=not no_wait,
+            outage_wait=outage_wait,
+        )
         session.plan.require_images(retry)
         for problem in place.reader.problems:
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)

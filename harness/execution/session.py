@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from harness.errors import Unreachable
 from harness.execution.agenda import Agenda, Batch
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered, Event, Executor, Stopping
-from harness.execution.plan import Plan, require_inputs
+from harness.execution.plan import Asked, Plan, require_inputs
 from harness.execution.states import Kind, State, Work, stand
 from harness.execution.workplace import Workplace
 from harness.stores.directory.crash import record_crash
@@ -136,15 +137,65 @@ def assigning(make: Callable[..., Assignment], profile: bool = False) -> Assign:
     return assign
 
 
-def all_work(plan: Plan, retry: str | None) -> list[Work]:
-    """What `run` does: everything that is not stored yet. Trials of other processes are waited for."""
-    return [work for work in plan.work if work.state is State.RUNNING or work.kind(retry)]
+def working(
+    place: Workplace,
+    asked: Asked,
+    assign: Assign,
+    executor: Executor,
+    stopping: Stopping,
+    show: Show,
+    *,
+    retry: str | None = None,
+    waits: bool = True,
+    outage_wait: float = 600.0,
+) -> Session:
+    """The session of `run`: everything that is not stored yet. Any number of processes may share the work."""
+
+    def choose(plan: Plan) -> list[Work]:
+        return [work for work in plan.work if work.state is State.RUNNING or work.kind(retry)]
+
+    def agenda(todo: list[Work]) -> Agenda:
+        return Agenda(
+            todo,
+            place.reader,
+            place.claims,
+            assign,
+            retry=retry,
+            waits=waits,
+            outage_wait=outage_wait,
+            recovered=partial(place.sync_aside, stopping),
+        )
+
+    return Session(place, asked.plan, choose, agenda, executor, stopping, show)
+
+
+def recomputing(
+    place: Workplace, asked: Asked, assign: Assign, executor: Executor, stopping: Stopping, show: Show, *, again: bool
+) -> Session:
+    """The session of `store recompute`: the rankings that need no training, the missing ones or all."""
+    choose, agenda = partial(rankings, again=again), partial(Batch, assign=assign, kind=Kind.RANK)
+    return Session(place, asked.plan, choose, agenda, executor, stopping, show)
+
+
+def repeating(
+    place: Workplace, trial: Trial, label: str, assign: Assign, executor: Executor, stopping: Stopping, show: Show
+) -> Session:
+    """The session of `rerun`: one trial, without a study, until it is done once in this place."""
+
+    def planned(runs: list[StoredRun]) -> Plan:
+        request = Request("", 0, trial.config.dataset, trial.config.seed, trial, False)
+        return Plan((stand(label, [request], [run for run in runs if run.key == trial.key]),), ())
+
+    def choose(plan: Plan) -> list[Work]:
+        return [work for work in plan.work if work.state is not State.DONE]
+
+    return Session(place, planned, choose, partial(Batch, assign=assign, kind=Kind.TRAIN), executor, stopping, show)
 
 
 def rankings(plan: Plan, again: bool) -> list[Work]:
-    """What `store recompute` does: the rankings that can be computed without training, the missing ones or all.
+    """One piece of work per ranking of a plan that can be computed without training.
 
-    One piece of work per ranking. Raises `DataError` when images or ground truth are missing.
+    Raises `DataError` when images or ground truth are missing.
     """
     found = []
     for work in plan.work:
@@ -155,17 +206,6 @@ def rankings(plan: Plan, again: bool) -> list[Work]:
         found += [replace(work, trial=trial) for key, trial in wanted.items() if again or key not in stored]
     require_inputs(work.trial for work in found)
     return found
-
-
-def undone(plan: Plan) -> list[Work]:
-    """What `rerun` does: everything that is not done, however it ended before."""
-    return [work for work in plan.work if work.state is not State.DONE]
-
-
-def one_trial(trial: Trial, label: str, runs: list[StoredRun]) -> Plan:
-    """The plan of a trial that no study names."""
-    request = Request("", 0, trial.config.dataset, trial.config.seed, trial, False)
-    return Plan((stand(label, [request], [run for run in runs if run.key == trial.key]),), ())
 
 
 def _what(work: Work) -> tuple[str, str]:

@@ -1,0 +1,143 @@
+"""`run` on a machine with GPUs, which are pretended: one trial per GPU, and a page about runs made there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import environment
+from harness.cli import main
+from harness.components import discovery
+from harness.components.preset import get_preset
+from harness.execution.assignment import Assignment
+from harness.execution.job import run_job
+from harness.execution.plan import make_plan
+from harness.execution.states import Kind
+from harness.stores.directory.store import DirectoryStore
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
+from harness.truth.table import Table
+from tests.conftest import TOY
+from tests.pretended_gpus import pretended_gpus
+from tests.processes import all_gone, descendants
+from tests.stored_runs import store_run
+from tests.toy import user_folder
+
+REPOSITORY = Path(discovery.__file__).resolve().parents[2]
+
+METHOD = """
+import os, time
+from dataclasses import dataclass
+from pathlib import Path
+from harness.components.method import Method
+from harness.components.registries import METHODS
+
+@METHODS.register("seeing")
+@dataclass(frozen=True)
+class Seeing(Method):
+    '''As SPOS. Notes which GPU its process sees; rests where there is a file that says so.'''
+
+    def paths(self, training):
+        Path("seen").mkdir(exist_ok=True)
+        Path("seen", str(os.getpid())).write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
+        if os.path.exists("slowly"):
+            time.sleep(0.1)
+        return [training.source.draw(training.rng)]
+"""
+
+STUDY = '''
+"""Quick trials."""
+
+from harness.study import Column, Row, Study
+
+toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "rank.images": 50, "rank.candidates": 12, "rank.bins": 5,
+       "train.epochs": 10, "train.batch_size": 20, "network.width": 2, "method.name": "seeing"}
+rows = [Row({"Schedule": name}, toy | {"schedule.name": name}) for name in ("cosine", "calr")]
+study = Study("seeing", "Seeing", rows, [Column("τ", "kendall_tau")])
+'''
+
+COMMAND = ["run", "seeing", "--preset", "tiny", "--seeds", "1"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, toy_table: Table, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's folder on a machine with two GPUs."""
+    toy_table.write(tmp_path / "toy.npz")
+    files = {"spaces/toy.py": TOY, "methods/seeing.py": METHOD, "studies/seeing.py": STUDY}
+    monkeypatch.setattr(environment, "DRIVER", pretended_gpus(tmp_path / "driver", 2))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with user_folder(tmp_path, files):
+        yield tmp_path
+
+
+def seen() -> dict[str, int]:
+    """The trials by the GPU that they saw; forgotten afterwards."""
+    notes = list(Path("seen").iterdir())
+    found = Counter(note.read_text() for note in notes)
+    for note in notes:
+        note.unlink()
+    return found
+
+
+def results(store: str) -> dict[str, str]:
+    done = [run for run in DirectoryStore(Path(store)).runs() if run.status == "done"]
+    return {run.key: json.dumps(run.result) for run in done}
+
+
+def test_wrong_requests_say_what_is_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMAND, "--device", "cuda:2"]) == 2
+    assert "there are 2 GPUs here, numbered from 0" in capsys.readouterr().err
+    assert main([*COMMAND, "--jobs", "5", "--only", "seed=7"]) == 2
+    assert "--jobs 5: only 2 in parallel, 1 per GPU; --per-device 3 allows it" in capsys.readouterr().err
+
+
+def test_one_trial_per_gpu_killed_and_continued_to_the_same_bytes_as_without_gpus(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (study,) = find_studies("seeing")
+    for work in make_plan([study], "tiny", [], seeds=1).work:
+        assignment = Assignment(Kind.TRAIN, work.trial, Path("plain"), "tiny", {}, threads=1, device="cpu")
+        assert run_job(assignment.json(), lambda report: None)["status"] == "done"
+    seen()
+    Path("slowly").touch()
+    script = (
+        "import sys; from pathlib import Path; from harness import environment; from harness.cli import main\n"
+        "environment.DRIVER = Path('driver'); sys.exit(main(sys.argv[1:]))"
+    )
+    engine = subprocess.Popen(
+        [sys.executable, "-c", script, *COMMAND, "--checkpoint-every", "0"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.DEVNULL,
+    )
+    with engine:
+        while engine.poll() is None and len(list(Path("runs/work").glob("*"))) < 2:
+            time.sleep(0.01)
+        processes = descendants(engine.pid)
+        engine.kill()
+    assert len(processes) == 3 and all_gone(processes)  # the server and two trials
+    assert seen() == {"0": 1, "1": 1}
+    Path("slowly").unlink()
+    assert main([*COMMAND, "--device", "cpu", "--jobs", "1"]) == 0
+    assert "2 trials to run, 1 in parallel" in capsys.readouterr().out
+    assert seen() == {"all": 2}
+    assert Counter(run.status for run in DirectoryStore(Path("runs")).runs()) == {"lost": 2, "done": 2}
+    assert len(results("plain")) == 2 and results("runs") == results("plain")
+
+
+def test_a_page_about_runs_made_on_gpus(project: Path) -> None:
+    machine = {**environment.describe.__wrapped__(), "hostname": "node7"}
+    assert machine["gpus"] == ["NVIDIA Pretended 0", "NVIDIA Pretended 1"]
+    (study,) = find_studies("seeing")
+    for request in expand(study, get_preset("tiny"), 1):
+        store_run(Path("runs"), request, 0.5, machine=machine)
+    assert main(["report", "seeing", "--preset", "tiny", "--seeds", "1", "--format", "html", "--out", "page"]) == 0
+    text = "".join(path.read_text() for path in Path("page").rglob("*.html"))
+    assert "NVIDIA Pretended 0, NVIDIA Pretended 1" in text and "node7" in text
