@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from harness.execution.executors.executor import Answered
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -61,7 +63,9 @@ class Display:
     """Number of trials to run now."""
     console: Console = field(default_factory=lambda: Console(highlight=False))
     running: dict[int, Running] = field(default_factory=dict)
-    ended: dict[str, int] = field(default_factory=lambda: {"done": 0, "failed": 0, "interrupted": 0})
+    ended: dict[str, int] = field(
+        default_factory=lambda: {Answered.DONE: 0, Answered.FAILED: 0, Answered.INTERRUPTED: 0}
+    )
     stopping: bool = False
 
     def __enter__(self) -> Display:
@@ -97,13 +101,13 @@ class Display:
             return
         self.ended[answer["status"]] += 1
         so_far = f"[{sum(self.ended.values())}/{self.total}]"
-        news = answer["error"] if answer["status"] == "failed" else _outcome(answer)
+        news = answer["error"] if answer["status"] == Answered.FAILED else _outcome(answer)
         took = duration(time.monotonic() - trial.began)
         self.say(f"{so_far} {trial.label}: {answer['status']} after {took}" + (f", {news}" if news else ""))
 
     def elsewhere(self, label: str) -> None:
         """Count a trial that another process has done meanwhile."""
-        self.ended["done"] += 1
+        self.ended[Answered.DONE] += 1
         self.say(f"[{sum(self.ended.values())}/{self.total}] {label}: done by another process")
 
     def table(self) -> Table:
@@ -111,9 +115,8 @@ class Display:
         from rich.table import Table
 
         waiting = self.total - sum(self.ended.values()) - len(self.running)
-        counts = (
-            f"{self.ended['done']} done, {len(self.running)} running, {waiting} waiting, {self.ended['failed']} failed"
-        )
+        done, failed = self.ended[Answered.DONE], self.ended[Answered.FAILED]
+        counts = f"{done} done, {len(self.running)} running, {waiting} waiting, {failed} failed"
         table = Table(box=None, caption=counts + (", stopping…" if self.stopping else ""), caption_justify="left")
         for heading in ("trial", "stage", "step", "loss", "τ", "time", "left"):
             table.add_column(heading, justify="left" if heading in ("trial", "stage") else "right")

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from harness.errors import HarnessError, Unreachable
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered, Event, Job, Later
-from harness.execution.states import Kind, State, Work, state_of
+from harness.execution.states import Kind, State, Work, claim_key, state_of
 from harness.stores.claims.lease import Claims
 from harness.stores.store import Store, supersede
-from harness.study.trial import Trial, claim_key
+from harness.study.trial import Trial
 
 POLL = 1.0
 """Seconds between polls of the claims of others, or of an unreachable database."""

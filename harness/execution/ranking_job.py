@@ -14,7 +14,7 @@ from harness.documents import without_nan
 from harness.errors import DataError, HarnessError, UnknownName
 from harness.execution.executors.executor import Answered
 from harness.execution.experiment import numbered, seed_globals, throttled
-from harness.execution.states import Kind
+from harness.execution.states import Kind, claim_key
 from harness.execution.task import Task, failed
 from harness.interruption import LOST, interrupt_main
 from harness.stores.claims.lease import ClaimLost, Lease
@@ -22,7 +22,6 @@ from harness.stores.directory.log import drop_drawings, output_to
 from harness.stores.directory.run_directory import RANKINGS, WEIGHTS, predictions_document, write_ranking
 from harness.stores.opened import Opened
 from harness.stores.stored import StoredRun
-from harness.study.trial import claim_key
 from harness.training.trial import Watch, rank_again
 
 

@@ -71,6 +71,11 @@ class Work:
         return Kind.RANK if self.state is State.RANK else Kind.TRAIN
 
 
+def claim_key(trial: Trial, kind: Kind) -> str:
+    """The key that a job of that kind claims: of the trial, or of one ranking of its weights."""
+    return trial.key if kind is Kind.TRAIN else f"{trial.key}-{trial.ranking_key}"
+
+
 def union(wishes: Iterable[Observe]) -> Observe:
     """The smallest set that contains all these observations."""
     return reduce(Observe.union, wishes)

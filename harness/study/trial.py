@@ -193,8 +193,3 @@ def _is_ours(file: Path) -> bool:
 @lru_cache(maxsize=256)
 def _text_hash(file: Path, changed: int) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-
-
-def claim_key(trial: Trial, kind: str) -> str:
-    """The key that a job of that kind claims: of the trial, or of one ranking of its weights."""
-    return trial.key if kind == "train" else f"{trial.key}-{trial.ranking_key}"

@@ -12,13 +12,12 @@ from harness.execution.agenda import Agenda
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Event, Job, Later
 from harness.execution.plan import make_plan
-from harness.execution.states import Kind, Work
+from harness.execution.states import Kind, Work, claim_key
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import Store
 from harness.study.layout import Column, Row
 from harness.study.study import Study
-from harness.study.trial import claim_key
 from harness.truth.table import Table
 from tests.stored_runs import store_run
 
@@ -89,7 +88,7 @@ def test_a_ranking_is_claimed_by_a_key_of_its_own(tmp_path: Path) -> None:
     (work,) = (one for one in plan.work if one.state == "rank")
     one = Agenda([work], DirectoryStore(tmp_path), claims, assign, waits=False)
     assert claims.acquire(work.trial.key) is not None  # somebody trains it for more observations
-    held = claims.acquire(claim_key(work.trial, "rank"))
+    held = claims.acquire(claim_key(work.trial, Kind.RANK))
     assert held is not None and list(one.jobs()) == []  # and does not wait
     held.release()
     again = Agenda([work], DirectoryStore(tmp_path), claims, assign)
