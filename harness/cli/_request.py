@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,8 +12,6 @@ from harness.cli._store_option import store_option
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.execution.plan import Asked, Plan
-    from harness.stores.stored import StoredRun
     from harness.study.study import Study
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,8 +58,26 @@ def with_preset(studies: list[Study], preset: str) -> list[Study]:
     return kept
 
 
-def request_options(command: F) -> F:
-    """STUDY… --all --preset --seeds --only --store."""
+def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """STUDY… --all --preset --seeds --only --store; the command receives `asked` and `store`."""
+
+    @wraps(command)
+    def asking(
+        names: tuple[str, ...],
+        everything: bool,
+        preset: str,
+        seeds: int | None,
+        only: tuple[str, ...],
+        updates: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        from harness.execution.plan import Asked
+        from harness.study.overrides import parse_only, parse_updates
+
+        overrides, chosen = parse_updates(updates), parse_only(only)
+        studies = with_preset(chosen_studies(names, everything), preset)
+        return command(asked=Asked(studies, preset, seeds, overrides, chosen), **others)
+
     for option in (
         store_option,
         click.option(
@@ -74,8 +91,8 @@ def request_options(command: F) -> F:
         click.option("--all", "everything", is_flag=True, help="All known studies."),
         click.argument("names", metavar="[STUDY]...", nargs=-1),
     ):
-        command = option(command)
-    return command
+        asking = option(asking)
+    return asking
 
 
 def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
@@ -93,38 +110,3 @@ def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
         if studies.setdefault(study.name, study) is not study:
             raise UserError(f"two different studies are both named {study.name!r}; rename one")
     return list(studies.values())
-
-
-def asked_for(
-    names: tuple[str, ...],
-    everything: bool,
-    preset: str,
-    seeds: int | None,
-    only: tuple[str, ...],
-    updates: tuple[str, ...],
-) -> Asked:
-    """What a command with `request_options` is about. Raises `UserError`, and `UnknownName` for a preset."""
-    from harness.execution.plan import Asked
-    from harness.study.overrides import parse_only, parse_updates
-
-    overrides, chosen = parse_updates(updates), parse_only(only)
-    return Asked(with_preset(chosen_studies(names, everything), preset), preset, seeds, overrides, chosen)
-
-
-def plan_of(
-    studies: list[Study],
-    runs: list[StoredRun],
-    *,
-    preset: str,
-    seeds: int | None,
-    only: tuple[str, ...],
-    updates: tuple[str, ...],
-    check: bool = True,
-) -> Plan:
-    """Make the plan from the options of a command; see `make_plan`."""
-    from harness.execution.plan import make_plan
-    from harness.study.overrides import parse_only, parse_updates
-
-    overrides = parse_updates(updates)
-    chosen = parse_only(only)
-    return make_plan(studies, preset, runs, seeds=seeds, overrides=overrides, only=chosen, check=check)

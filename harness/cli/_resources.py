@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,15 +14,14 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from harness.execution.executors.slots import Slots
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-device_option = click.option(
-    "--device", help="Device of the trials, for instance cpu or cuda:1.  [default: all GPUs if there are any]"
-)
+def resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--jobs --threads --device --per-device; the command receives `slots` and `threads`."""
 
+    @wraps(command)
+    def with_slots(jobs: int | None, device: str | None, per_device: int, **others: Any) -> Any:
+        return command(slots=slots_of(device, jobs, per_device), **others)
 
-def resource_options(command: F) -> F:
-    """--jobs --threads --device --per-device."""
     for option in (
         click.option(
             "--per-device",
@@ -30,14 +30,16 @@ def resource_options(command: F) -> F:
             type=click.IntRange(1),
             help="Trials in parallel on each GPU; no effect without GPUs.",
         ),
-        device_option,
+        click.option(
+            "--device", help="Device of the trials, for instance cpu or cuda:1.  [default: all GPUs if there are any]"
+        ),
         click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads per trial."),
         click.option(
             "--jobs", type=click.IntRange(1), help="Trials in parallel.  [default: all GPUs, or all cores without GPUs]"
         ),
     ):
-        command = option(command)
-    return command
+        with_slots = option(with_slots)
+    return with_slots
 
 
 def slots_of(device: str | None, jobs: int | None, per_device: int = 1) -> Slots:

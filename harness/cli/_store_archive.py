@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli._request import WithUpdates, chosen_studies, plan_of, preset_option, with_preset
+from harness.cli._request import WithUpdates, chosen_studies, preset_option, with_preset
 from harness.cli._store_option import store_option
 from harness.cli._store_places import amount
 from harness.cli._values import Size
@@ -49,14 +49,16 @@ def export_command(
     The same runs give the same bytes. A FILE that ends in .gz or .tgz is compressed. Trials of the study that
     the store does not have are listed, on the screen and in the archive.
     """
+    from harness.execution.plan import Asked
     from harness.stores.upkeep.archive import export_runs
+    from harness.study.overrides import parse_updates
 
     if file.exists():
         raise UserError(f"{file} exists already: remove it, or give another name")
     studies = with_preset(chosen_studies((study,), everything=False), preset)
     opened = store.open()
     stored = opened.runs()
-    plan = plan_of(studies, stored, preset=preset, seeds=seeds, only=(), updates=updates, check=False)
+    plan = Asked(studies, preset, seeds, parse_updates(updates)).plan(stored, check=False)
     chosen, missing = _chosen(plan, stored, all_attempts)
     if not chosen:
         raise UserError(f"{opened.name} has no run of {study} under preset {preset}: there is nothing to export")

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli._request import WithUpdates, asked_for, request_options
-from harness.cli._resources import resource_options, slots_of
+from harness.cli._request import WithUpdates, request_options
+from harness.cli._resources import resource_options
 from harness.cli._signals import on_signals
 from harness.cli._store_places import weights_option
 from harness.errors import Unreachable
 from harness.stores.places import Places
+
+if TYPE_CHECKING:
+    from harness.execution.executors.slots import Slots
+    from harness.execution.plan import Asked
 
 
 @click.command("recompute", cls=WithUpdates)
@@ -23,17 +27,10 @@ from harness.stores.places import Places
 @click.option("--again", is_flag=True, help="Also compute stored metrics again, for metrics whose code has changed.")
 @weights_option
 def recompute(
-    names: tuple[str, ...],
-    everything: bool,
-    preset: str,
-    seeds: int | None,
-    only: tuple[str, ...],
+    asked: Asked,
     store: Places,
-    updates: tuple[str, ...],
-    jobs: int | None,
+    slots: Slots,
     threads: int,
-    device: str | None,
-    per_device: int,
     again: bool,
     mirror_weights_max: float,
 ) -> int:
@@ -50,12 +47,10 @@ def recompute(
     from harness.execution.states import State
     from harness.execution.workplace import Workplace
 
-    slots = slots_of(device, jobs, per_device)
-    asked = asked_for(names, everything, preset, seeds, only, updates)
     assignment = partial(
         Assignment,
         store=store.directory.absolute(),
-        preset=preset,
+        preset=asked.preset,
         overrides=asked.overrides,
         threads=threads,
         device=slots.device,

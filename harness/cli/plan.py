@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options, with_preset
+from harness.cli._request import WithUpdates, request_options
 from harness.stores.places import Places
+
+if TYPE_CHECKING:
+    from harness.execution.plan import Asked
 
 
 @click.command("plan", cls=WithUpdates)
 @request_options
-def command(
-    names: tuple[str, ...],
-    everything: bool,
-    preset: str,
-    seeds: int | None,
-    only: tuple[str, ...],
-    store: Places,
-    updates: tuple[str, ...],
-) -> None:
+def command(asked: Asked, store: Places) -> None:
     """Show how many trials the studies have, how many are shared, done and waiting, and the estimated time left.
 
     STUDY is a study file or the name of a known study.
@@ -28,10 +25,9 @@ def command(
     from harness.execution.plan import seconds_left
     from harness.execution.states import Kind, State
 
-    studies = with_preset(chosen_studies(names, everything), preset)
-    runs = store.open().runs()
-    plan = plan_of(studies, runs, preset=preset, seeds=seeds, only=only, updates=updates)
-    for study in studies:
+    preset, runs = asked.preset, store.open().runs()
+    plan = asked.plan(runs)
+    for study in asked.studies:
         part = plan.of(study)
         click.echo(f"{study.name}: {study.title}, {len(part.work)} trials, {part.states[State.DONE]} done")
     click.echo(f"total: {len(plan.work)} trials under preset {preset}, {plan.shared} requests shared with another row")

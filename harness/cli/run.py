@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli._request import WithUpdates, asked_for, request_options
-from harness.cli._resources import resource_options, slots_of
+from harness.cli._request import WithUpdates, request_options
+from harness.cli._resources import resource_options
 from harness.cli._signals import on_signals
 from harness.cli._store_places import weights_option
 from harness.cli._values import Duration
@@ -21,7 +21,8 @@ from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from harness.cli._display import Display
-    from harness.execution.plan import Plan
+    from harness.execution.executors.slots import Slots
+    from harness.execution.plan import Asked, Plan
     from harness.execution.states import Work
 
 
@@ -58,17 +59,10 @@ if TYPE_CHECKING:
 )
 @weights_option
 def command(
-    names: tuple[str, ...],
-    everything: bool,
-    preset: str,
-    seeds: int | None,
-    only: tuple[str, ...],
+    asked: Asked,
     store: Places,
-    updates: tuple[str, ...],
-    jobs: int | None,
+    slots: Slots,
     threads: int,
-    device: str | None,
-    per_device: int,
     retry: str | None,
     timeout: float | None,
     compiled: bool,
@@ -94,13 +88,11 @@ def command(
     from harness.execution.session import assigning, working
     from harness.execution.workplace import Workplace
 
-    slots = slots_of(device, jobs, per_device)
-    asked = asked_for(names, everything, preset, seeds, only, updates)
     places = replace(store, mongo=None) if offline else store
     assignment = partial(
         Assignment,
         store=store.directory.absolute(),
-        preset=preset,
+        preset=asked.preset,
         overrides=asked.overrides,
         threads=threads,
         device=slots.device,

@@ -98,9 +98,7 @@ def make_plan(
     With `check`, raises `InvalidConfiguration` for any trial that could not run. Neither images nor ground
     truth need to be present.
     """
-    presets = {
-        study.name: get_preset(preset, study.about) if isinstance(preset, str) else preset for study in studies
-    }
+    presets = {study.name: get_preset(preset, study.about) if isinstance(preset, str) else preset for study in studies}
     requests = [
         request
         for study in studies

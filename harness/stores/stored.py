@@ -18,7 +18,7 @@ from harness.owner import is_alive
 class Status(Word):
     """How a run stands."""
 
-    DONE = "done", "complete and verified, also when training diverged (`result[\"diverged\"]`)"
+    DONE = "done", 'complete and verified, also when training diverged (`result["diverged"]`)'
     FAILED = "failed", "ended with an error (`fail_trace`)"
     INTERRUPTED = "interrupted", "was asked to stop, and did"
     RUNNING = "running", "its process is alive or, on another host, had a heartbeat within two minutes"
