@@ -139,5 +139,5 @@ def _streamed(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Images as bytes, not on the device."""
     starts = range(0, len(images), batch_size)
-    keys = [[(index, 0) for index in range(start, min(start + batch_size, len(images)))] for start in starts]
+    keys = ([(index, 0) for index in range(start, min(start + batch_size, len(images)))] for start in starts)
     return batches(Samples(images, dataset), keys, workers(device))

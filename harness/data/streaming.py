@@ -11,8 +11,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,18 +101,25 @@ class StreamLoader:
         return shared(order[position * self.batch_size : (position + 1) * self.batch_size], self.share)
 
     def _from(self, epoch: int, position: int) -> Iterator[tuple[Tensor, Tensor]]:
-        order = self.plan(epoch).order
-        repeated = len(np.unique(order.numpy())) < len(order)
-        before: Counter[int] = Counter(order[: position * self.batch_size].tolist() if repeated else ())
-        keys: list[list[Key]] = []
+        samples = Samples(self.split, self.dataset, self.transforms, self.seed, epoch)
+        return batches(samples, self._keys(self.plan(epoch).order, position), self.workers)
+
+    def _keys(self, order: Tensor, position: int) -> Iterator[list[Key]]:
+        """The keys of the epoch's batches from that position on."""
+        times = occurrences(order) if self.transforms else torch.zeros_like(order)
         for place in range(position, self.steps_per_epoch):
-            whole = order[place * self.batch_size : (place + 1) * self.batch_size].tolist()
-            batch: list[Key] = []
-            for index in whole:
-                batch.append((index, before[index] if repeated else 0))
-                before[index] += 1
-            keys.append(batch[self.share.index :: self.share.size])
-        return batches(Samples(self.split, self.dataset, self.transforms, self.seed, epoch), keys, self.workers)
+            numbers, before = (self._indices(one, place).tolist() for one in (order, times))
+            yield list(zip(numbers, before, strict=True))
+
+
+def occurrences(order: Tensor) -> Tensor:
+    """For each place in the order, how often its sample came before."""
+    grouped, places = torch.sort(order, stable=True)
+    count = torch.arange(len(order))
+    first = torch.ones(len(order), dtype=torch.bool)
+    first[1:] = grouped[1:] != grouped[:-1]
+    begun = torch.where(first, count, 0).cummax(0).values  # where each sample's group begins
+    return torch.empty_like(order).scatter_(0, places, count - begun)
 
 
 class Samples(Dataset[tuple[Tensor, Tensor]]):
@@ -170,7 +176,7 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
         return torch.tensor(int(label))
 
 
-def batches(samples: Samples, keys: list[list[Key]], processes: int) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(samples: Samples, keys: Iterable[list[Key]], processes: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Images (bytes) and labels of these batches, in this order, read ahead by so many processes."""
     ahead: dict[str, Any] = {}
     if processes:

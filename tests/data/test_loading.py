@@ -25,7 +25,7 @@ from harness.components.registries import AUGMENTATIONS, ORDERS
 from harness.data.loader import DeviceLoader
 from harness.data.loading import EvaluationBatches, evaluation_batches, loader_for
 from harness.data.orders import Repeated
-from harness.data.streaming import StreamLoader
+from harness.data.streaming import StreamLoader, occurrences
 from harness.errors import DataError, InvalidConfiguration
 from tests.processes import all_gone, descendants
 
@@ -160,6 +160,11 @@ def test_a_repeated_sample_is_transformed_anew_each_time() -> None:
     assert len(first) == 3 and not torch.equal(first[0], first[1]) and not torch.equal(first[1], first[2])
     later = loader_for(streamed(), "train", 4, 0, order=Repeated(3), augment=[augmentation("resized-crop")])
     assert torch.equal(later.batch(1).images, images[4:8])  # occurrences before the first step read count too
+
+
+def test_occurrences_count_from_the_start_of_the_epoch() -> None:
+    assert occurrences(torch.tensor([4, 2, 4, 4, 0, 2])).tolist() == [0, 0, 1, 2, 0, 1]
+    assert occurrences(torch.randperm(50)).tolist() == [0] * 50
 
 
 def test_a_methods_own_order_comes_first() -> None:
