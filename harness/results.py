@@ -23,6 +23,7 @@ from harness.stores import collector
 from harness.stores.places import places
 from harness.study.configuration import RunConfig
 from harness.study.expansion import expand_stored
+from harness.study.reader import Component
 from harness.study.study import Request, Study
 
 if TYPE_CHECKING:
@@ -214,9 +215,15 @@ def _configured() -> dict[str, type]:
             continue
         hints = get_type_hints(kind)
         # Options differ from component to component; every component has a name.
-        own = {"name": str} if "options" in hints else hints
+        own = {"name": str} if "options" in hints else _named(hints)
         kinds |= {f"{key}_{name}": next(iter(get_args(hint)), hint) for name, hint in own.items()}
     return kinds
+
+
+def _named(hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a section, with `_name` behind those that are components."""
+    names = {f"{key}_name": str for key, hint in hints.items() if hint is Component}
+    return {**{key: hint for key, hint in hints.items() if hint is not Component}, **names}
 
 
 def _one_study(name: str) -> Study:

@@ -20,6 +20,9 @@ FOUNDATIONS = {"errors", "seeds", "metrics", "documents", "files", "environment"
 COMPUTES = (
     "harness.training",
     "harness.data.loader",
+    "harness.data.loading",
+    "harness.data.randomness",
+    "harness.data.streaming",
     "harness.truth.build",
     "harness.truth.verify",
     "harness.execution.job",

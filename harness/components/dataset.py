@@ -1,15 +1,17 @@
-"""Interface of a data set: three splits of images in memory, and how they are normalised. Imports no torch.
+"""Interface of a data set: three splits of images, and how they are normalised. Imports no torch.
 
 A data set is registered as a function without arguments that loads it. A data set that is read from
-files is an object (`harness.data.source.FileDataSet`), which also says where its files are.
+files is an object (`harness.data.source.FileDataSet`), which also says where its files are. A split is held in
+memory (`Split`), or is read one image at a time (`Stream`). Training asks `harness.data.loading` for batches of either.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +40,97 @@ class Split:
     def __len__(self) -> int:
         return len(self.images)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Channels, height and width of every image."""
+        return self.images.shape[1:]
+
+    def sample(self, index: int) -> Sample:
+        return self.images[index], int(self.labels[index])
+
     def head(self, count: int | None) -> Split:
         """The first `count` images; all of them for None."""
         return self if count is None else Split(self.images[:count], self.labels[:count])
+
+
+Sample = tuple[npt.NDArray[np.uint8], "int | npt.NDArray[np.float32]"]
+"""An image, channels×height×width, and its label: a class, or (only in training) one probability per class."""
+
+
+class Source(Protocol):
+    """Images that are read one at a time, by number.
+
+    `sample` may be called in several processes at once, in any order. It must return the same for the same number,
+    so it draws no random numbers: transforms do that (`harness.components.augmentation`).
+    """
+
+    def __len__(self) -> int: ...
+
+    def sample(self, index: int) -> Sample: ...
+
+
+class Stream(Split):
+    """A split that is too large for memory. Each image is read when a batch needs it.
+
+    Images of another size than `shape` are scaled and cut at the centre, after the transforms of training. `images`
+    and `labels` are not there: code that needs them in memory gets an error that says so.
+    """
+
+    def __init__(self, source: Source, shape: tuple[int, ...], count: int | None = None) -> None:
+        """`shape` is channels, height and width of an image in a batch; `count` leaves only the first images."""
+        if len(shape) != 3 or min(shape) < 1:
+            raise DataError(f"the shape of streamed images must be channels, height and width, not {shape}")
+        vars(self).update(source=source, _shape=tuple(shape), count=len(source) if count is None else count)
+
+    source: Source
+    count: int
+    _shape: tuple[int, ...]
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+    def __repr__(self) -> str:
+        return f"Stream({self.source!r}, {self.shape}, {self.count})"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("images", "labels"):
+            raise DataError(f"{name} of a streamed split are not in memory; ask harness.data.loading for batches")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    def sample(self, index: int) -> Sample:
+        return self.source.sample(index)
+
+    def head(self, count: int | None) -> Stream:
+        return self if count is None else Stream(self.source, self.shape, min(count, self.count))
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Sources, one after the other."""
+
+    sources: tuple[Source, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.sources))
+
+    def sample(self, index: int) -> Sample:
+        for source in self.sources:
+            if index < len(source):
+                return source.sample(index)
+            index -= len(source)
+        raise IndexError(index)
+
+
+def joined(splits: Sequence[Split]) -> Split:
+    """All images, in this order; streamed if one of the splits is."""
+    if any(isinstance(split, Stream) for split in splits):
+        return Stream(Joined(tuple(splits)), splits[0].shape)
+    return Split(np.concatenate([s.images for s in splits]), np.concatenate([s.labels for s in splits]))
 
 
 @dataclass(frozen=True)
@@ -63,12 +153,14 @@ class DataSet:
     _known_checksum: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        shape = self.train.images.shape[1:]
+        shape = self.train.shape
         for split in SPLITS:
-            images, labels = getattr(self, split).images, getattr(self, split).labels
-            if images.shape[1:] != shape:
-                raise DataError(f"{self.name}: images of {split} are {images.shape[1:]}, those of train {shape}")
-            outside = labels[(labels < 0) | (labels >= self.classes)]
+            images: Split = getattr(self, split)
+            if images.shape != shape:
+                raise DataError(f"{self.name}: images of {split} are {images.shape}, those of train {shape}")
+            if isinstance(images, Stream):  # their labels are checked when they are read
+                continue
+            outside = images.labels[(images.labels < 0) | (images.labels >= self.classes)]
             if len(outside):
                 raise DataError(f"{self.name}: labels of {split} must be 0 to {self.classes - 1}, not {outside[0]}")
         if not len(self.mean) == len(self.std) == shape[0]:
@@ -82,11 +174,11 @@ class DataSet:
 
     @property
     def image_channels(self) -> int:
-        return int(self.train.images.shape[1])
+        return int(self.train.shape[0])
 
     @property
     def image_size(self) -> int:
-        return int(self.train.images.shape[2])
+        return int(self.train.shape[1])
 
     def checksum(self) -> str:
         """SHA-256 of all images, labels and how they are used; must be equal for data sets of the same name."""
@@ -96,9 +188,14 @@ class DataSet:
         """The checksum, computed from all bytes."""
         digest = hashlib.sha256()
         for split in (self.train, self.valid, self.test):
+            if isinstance(split, Stream):
+                for image, label in map(split.sample, range(len(split))):
+                    digest.update(f"{image.shape} {np.asarray(label).tolist()}".encode())
+                    digest.update(np.ascontiguousarray(image).data)
+                continue
             digest.update(np.ascontiguousarray(split.images).data)
             digest.update(np.ascontiguousarray(split.labels, dtype="<i8").data)
-        use = [self.train.images.shape[1:], self.classes, self.mean, self.std, self.crop_padding, self.flip]
+        use = [self.train.shape, self.classes, self.mean, self.std, self.crop_padding, self.flip]
         digest.update(json.dumps(use).encode())
         return digest.hexdigest()
 

@@ -29,6 +29,8 @@ IMPORTERS: Registry[Any] = Registry("importer", _discover)
 SCHEDULES: Registry[Any] = Registry("learning-rate schedule", _discover)
 CLUSTER_RULES: Registry[Any] = Registry("cluster rule", _discover)
 SAMPLERS: Registry[Any] = Registry("sampler", _discover)
+ORDERS: Registry[Any] = Registry("order of samples", _discover)
+AUGMENTATIONS: Registry[Any] = Registry("augmentation", _discover)
 PRESETS: Registry[Any] = Registry("preset", _discover)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
@@ -40,6 +42,8 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "schedules": SCHEDULES,
     "cluster-rules": CLUSTER_RULES,
     "samplers": SAMPLERS,
+    "orders": ORDERS,
+    "augmentations": AUGMENTATIONS,
     "presets": PRESETS,
 }
 """All registries, by the word that the command line uses."""

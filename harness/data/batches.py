@@ -31,10 +31,6 @@ def read_batch(
     return Split(images, _labels(path, document[label], len(images), classes, lowest) - lowest)
 
 
-def joined(splits: list[Split]) -> Split:
-    return Split(np.concatenate([s.images for s in splits]), np.concatenate([s.labels for s in splits]))
-
-
 def taken(split: Split, indices: npt.NDArray[Any]) -> Split:
     """The images with these indices, or those that a mask selects."""
     return Split(split.images[indices], split.labels[indices])

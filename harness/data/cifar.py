@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.components.dataset import DataSet, Split
-from harness.data.batches import joined, read_batch, taken
+from harness.components.dataset import DataSet, Split, joined
+from harness.data.batches import read_batch, taken
 from harness.data.places import data_folder
 from harness.data.source import FileDataSet, Found, Missing, all_of, existing, md5
 from harness.data.splits import Division

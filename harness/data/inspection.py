@@ -80,7 +80,7 @@ def _presence(name: str) -> Presence:
 
 
 def _facts(dataset: DataSet) -> dict[str, str]:
-    shape = "×".join(map(str, dataset.train.images.shape[1:]))
+    shape = "×".join(map(str, dataset.train.shape))
     augmentation = f"crops of {dataset.crop_padding} pixels" if dataset.crop_padding else "no crops"
     return {
         "images": _counts(_sizes(dataset)),

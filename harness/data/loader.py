@@ -1,4 +1,4 @@
-"""Batches for training and evaluation, made on the device from one uint8 tensor.
+"""Batches of images in memory, made on the device from one uint8 tensor; and the plan of an epoch for all loaders.
 
 The batch of a step is a function of (seed, step): the order of an epoch and the augmentation of
 sample i in epoch e each come from their own rng, seeded by name. So an interrupted run that resumes
@@ -7,42 +7,72 @@ at step t sees the same batches, and the loader's whole state is a step number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from harness.components.dataset import DataSet, Split
+from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share
 from harness.errors import DataError
 from harness.seeds import derive
 
-
-class Batch(NamedTuple):
-    """Normalised images (channels_last), labels, and which samples they are."""
-
-    images: Tensor
-    labels: Tensor
-    indices: Tensor
+__all__ = ["Batch", "DeviceLoader", "Loader", "in_order"]  # the first and third are defined in components
 
 
-class Loader(Protocol):
-    """The interface of training to data. Streaming data sets implement the same two members."""
+class EpochPlan(NamedTuple):
+    """The epoch's order, and for each sample its crop offset and whether it is mirrored."""
 
-    @property
-    def steps_per_epoch(self) -> int: ...
+    order: Tensor
+    offsets: Tensor
+    flips: Tensor
 
-    def batch(self, step: int) -> Batch:
-        """The batch of that step, counted from the start of training."""
-        ...
+
+class Planner:
+    """Plans epochs from seed and epoch alone; keeps the current one.
+
+    `order` may replace the random permutation of an epoch (methods that resample data use it): it is given the epoch
+    and returns as many indices as there are samples, repetitions allowed, or None.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        dataset: DataSet,
+        seed: int,
+        device: torch.device | str = "cpu",
+        order: EpochOrder | None = None,
+    ) -> None:
+        self.count, self.seed, self.device, self.order = count, seed, device, order
+        self.padding, self.flip = dataset.crop_padding, dataset.flip
+        self._epoch: tuple[int, EpochPlan] | None = None
+
+    def __call__(self, epoch: int) -> EpochPlan:
+        if self._epoch is None or self._epoch[0] != epoch:
+            augment = _generator(self.seed, "augment", epoch)
+            offsets = torch.randint(2 * self.padding + 1, (self.count, 2), generator=augment)
+            flips = torch.rand(self.count, generator=augment) < (0.5 if self.flip else 0.0)
+            plan = (copied(part, self.device) for part in (self._order(epoch), offsets, flips))
+            self._epoch = epoch, EpochPlan(*plan)
+        return self._epoch[1]
+
+    def _order(self, epoch: int) -> Tensor:
+        chosen = self.order(epoch) if self.order else None
+        if chosen is None:
+            return torch.randperm(self.count, generator=_generator(self.seed, "order", epoch))
+        order = torch.as_tensor(chosen, dtype=torch.long)
+        # Anything else would leave some steps without images, or images without a step.
+        if len(order) != self.count or not ((order >= 0) & (order < self.count)).all():
+            raise DataError(f"the order of epoch {epoch} must be {self.count} indices from 0 to {self.count - 1}")
+        return order
 
 
 class DeviceLoader:
     """Shuffled, augmented batches of a split that is stored on the device.
 
-    `order` may replace the shuffled order of an epoch (methods that resample data use it): it is given
-    the epoch and returns as many indices as there are samples, repetitions allowed, or None.
+    `order` is that of `Planner`.
     """
 
     def __init__(
@@ -52,22 +82,20 @@ class DeviceLoader:
         batch_size: int,
         seed: int,
         device: torch.device | str = "cpu",
-        order: Callable[[int], Sequence[int] | None] | None = None,
+        order: EpochOrder | None = None,
+        share: Share = WHOLE,
     ) -> None:
         self.device = torch.device(device)
-        self.batch_size = batch_size
-        self.seed = seed
+        self.batch_size, self.share = batch_size, share
         self.padding = dataset.crop_padding
         self.flip = dataset.flip
-        self.own_order = order
         self.labels = torch.from_numpy(split.labels).to(self.device)
-        self.height, self.width = split.images.shape[2:]
         # Both pad once with black, as torchvision pads before it normalises; crops are windows of that.
         if self.device.type == "cpu" and (self.padding or self.flip):
             self.cut: Cut = RowWindows(split, dataset)
         else:
             self.cut = Windows(split, dataset, self.device)
-        self._epoch: tuple[int, Tensor, Tensor, Tensor] | None = None
+        self.plan = Planner(len(split), dataset, seed, self.device, order)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -75,30 +103,19 @@ class DeviceLoader:
 
     def batch(self, step: int) -> Batch:
         epoch, position = divmod(step, self.steps_per_epoch)
-        order, offsets, flips = self._plan(epoch)
-        indices = order[position * self.batch_size : (position + 1) * self.batch_size]
+        order, offsets, flips = self.plan(epoch)
+        indices = shared(order[position * self.batch_size : (position + 1) * self.batch_size], self.share)
         chosen = offsets[indices] if self.padding else None
         images = self.cut(indices, chosen, flips[indices] if self.flip else None)
         return Batch(images, self.labels[indices], indices)
 
-    def _plan(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The epoch's order, and for each sample its crop offset and whether it is mirrored."""
-        if self._epoch is None or self._epoch[0] != epoch:
-            count = len(self.labels)
-            chosen = self.own_order(epoch) if self.own_order else None
-            if chosen is None:
-                order = torch.randperm(count, generator=_generator(self.seed, "order", epoch))
-            else:
-                order = torch.as_tensor(chosen, dtype=torch.long)
-                # Anything else would leave some steps without images, or images without a step.
-                if len(order) != count or not ((order >= 0) & (order < count)).all():
-                    raise DataError(f"the order of epoch {epoch} must be {count} indices from 0 to {count - 1}")
-            augment = _generator(self.seed, "augment", epoch)
-            offsets = torch.randint(2 * self.padding + 1, (count, 2), generator=augment)
-            flips = torch.rand(count, generator=augment) < (0.5 if self.flip else 0.0)
-            order, offsets, flips = (copied(plan, self.device) for plan in (order, offsets, flips))
-            self._epoch = epoch, order, offsets, flips
-        return self._epoch[1:]
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def shared(indices: Tensor, share: Share) -> Tensor:
+    """The share's part of a batch: every so many samples, so that parts differ by one sample at most."""
+    return indices if share.size == 1 else indices[share.index :: share.size]
 
 
 Cut = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
@@ -115,14 +132,19 @@ class Windows:
         self.normalise = Normalise(dataset, device)
 
     def __call__(self, indices: Tensor, offsets: Tensor | None, flips: Tensor | None) -> Tensor:
-        if offsets is not None:
-            windows = self.padded.unfold(2, self.height, 1).unfold(3, self.width, 1)
-            images = windows[indices, :, offsets[:, 0], offsets[:, 1]]
-        else:
-            images = self.padded[indices]
-        if flips is not None:
-            images = torch.where(flips[:, None, None, None], images.flip(3), images)
-        return self.normalise(images)
+        return self.normalise(windows_of(self.padded, indices, (self.height, self.width), offsets, flips))
+
+
+def windows_of(
+    padded: Tensor, indices: Tensor, size: tuple[int, int], offsets: Tensor | None, flips: Tensor | None
+) -> Tensor:
+    """Windows of that size of these images, mirrored where `flips` says so, still as bytes."""
+    if offsets is not None:
+        windows = padded.unfold(2, size[0], 1).unfold(3, size[1], 1)
+        images = windows[indices, :, offsets[:, 0], offsets[:, 1]]
+    else:
+        images = padded[indices]
+    return images if flips is None else torch.where(flips[:, None, None, None], images.flip(3), images)
 
 
 class RowWindows:

@@ -1,11 +1,11 @@
-"""The data sets that ship with the engine, by name. Their readers are imported when they are used."""
+"""The data sets, orders and augmentations that ship with the engine, by name. All are imported when they are used."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from harness.components.dataset import DataSet, Split
-from harness.components.registries import DATASETS
+from harness.components.registries import AUGMENTATIONS, DATASETS, ORDERS
 
 
 @DATASETS.register("digits")
@@ -26,3 +26,21 @@ for _name, _target, _summary in (
     ("folder", "folder:FOLDER", "any tree of images: train/CLASS/*.png, optionally valid/ and test/"),
 ):
     DATASETS.register(_name, lazy=f"harness.data.{_target}", summary=_summary)
+
+for _name, _target, _summary in (
+    ("shuffled", "orders:Shuffled", "a random permutation per epoch"),
+    ("stored", "orders:Stored", "as the samples are stored, in every epoch"),
+    ("repeated", "orders:Repeated", "every sample several times in a row, a share of the samples per epoch"),
+):
+    ORDERS.register(_name, lazy=f"harness.data.{_target}", summary=_summary)
+
+for _name, _target, _summary in (
+    ("crop", "augmentations:Crop", "windows of the image, padded with black"),
+    ("resized-crop", "augmentations:ResizedCrop", "parts of the image, scaled to its size"),
+    ("flip", "augmentations:Flip", "mirrored images"),
+    ("rand-augment", "augmentations:RandAugment", "RandAugment: random operations of one magnitude"),
+    ("erasing", "augmentations:Erasing", "a black rectangle in the image (cutout)"),
+    ("mixup", "augmentations:MixUp", "mixtures of two images and their labels"),
+    ("cutmix", "augmentations:CutMix", "a rectangle of another image, the label in proportion"),
+):
+    AUGMENTATIONS.register(_name, lazy=f"harness.data.{_target}", summary=_summary)

@@ -17,13 +17,31 @@ from typing import Any, TypeVar
 
 from harness.components.option import added, document
 from harness.components.preset import default_preset
-from harness.components.registries import BENCHMARKS, CLUSTER_RULES, DATASETS, METHODS, SAMPLERS, SCHEDULES, SPACES
+from harness.components.registries import (
+    AUGMENTATIONS,
+    BENCHMARKS,
+    CLUSTER_RULES,
+    DATASETS,
+    METHODS,
+    ORDERS,
+    SAMPLERS,
+    SCHEDULES,
+    SPACES,
+)
 from harness.components.registry import Registry
 from harness.components.space import NetworkSettings
 from harness.errors import UnknownName
 from harness.study.reader import Component, as_component, as_type, hints, read, require
 
 T = TypeVar("T")
+
+SHUFFLED = Component("shuffled")
+"""The default order of samples."""
+
+
+def complete(components: tuple[Component, ...], registry: Registry[Any], where: str) -> tuple[Component, ...]:
+    """The components with all their options, checked."""
+    return tuple(Component(one.name, document(one.build(registry, where))) for one in components)
 
 
 @dataclass(frozen=True)
@@ -51,8 +69,15 @@ class Training:
     label_smoothing: float = 0.0
     precision: str = added("float32")
     """The number format of the passes: float32, bfloat16 or float16; see `harness.training.precision`."""
+    augment: tuple[Component, ...] = added(())
+    """Transforms and batch augmentations in this order, beside the data set's own crops and mirroring."""
+    order: Component = added(SHUFFLED)
+    """The order of samples, where the method has none of its own."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "train.augment"))
+        if self.order != SHUFFLED:
+            object.__setattr__(self, "order", complete((self.order,), ORDERS, "train.order")[0])
         require(self.epochs >= 1, f"train.epochs must be at least 1, not {self.epochs}")
         require(self.batch_size >= 1, f"train.batch_size must be at least 1, not {self.batch_size}")
         require(self.first_step in (0, 1), f"train.first_step must be 0 or 1, not {self.first_step}")
@@ -209,11 +234,13 @@ class Retraining:
     weight_decay: float = 5e-4
     with_valid: bool = False
     """Whether training also uses the ranking images: for benchmarks whose training set contains both."""
+    augment: tuple[Component, ...] = added(())
+    """As in `train`."""
 
     def __post_init__(self) -> None:
         named = self.schedule if self.schedule.name else replace(self.schedule, name=default_name("schedule.name"))
-        built = named.build(SCHEDULES, "retrain.schedule")
-        object.__setattr__(self, "schedule", Component(named.name, document(built)))
+        object.__setattr__(self, "schedule", complete((named,), SCHEDULES, "retrain.schedule")[0])
+        object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "retrain.augment"))
         for name in ("epochs", "batch_size"):
             require(getattr(self, name) >= 1, f"retrain.{name} must be at least 1, not {getattr(self, name)}")
         require(self.learning_rate > 0, f"retrain.learning_rate must be above 0, not {self.learning_rate}")
@@ -283,8 +310,10 @@ class RunConfig:
         plain: dict[str, Any] = json.loads(json.dumps(document(self)))
         for key in COMPONENTS:
             plain[key] = _flat(plain[key])
-        if "retrain" in plain:
-            plain["retrain"]["schedule"] = _flat(plain["retrain"]["schedule"])
+        for section in (plain["train"], plain.get("retrain", {})):
+            for key in {"schedule", "order", "augment"} & set(section):
+                value = section[key]
+                section[key] = [_flat(one) for one in value] if isinstance(value, list) else _flat(value)
         return plain
 
     def canonical(self) -> str:

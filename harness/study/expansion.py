@@ -157,6 +157,10 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+_ORDER = ["train", "order"]
+"""A component inside a section, which is left out of stored configurations while it has its default."""
+
+
 def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
     """Set dotted keys of a nested configuration; a component that gets another name loses its options."""
     for key, value in sorted(dotted(settings).items(), key=lambda item: not item[0].endswith(".name")):
@@ -164,6 +168,8 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
         place = document
         for depth, part in enumerate(outer):
             inner = place.get(part)
+            if outer[: depth + 1] == _ORDER and not isinstance(inner, dict):  # left out by default, or a bare name
+                inner = place[part] = {} if inner is None else {"name": inner}
             if not isinstance(inner, dict):
                 section = ".".join(outer[: depth + 1])
                 sections = [name for name, value in place.items() if isinstance(value, dict)]
@@ -173,7 +179,7 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
                     else f"{section} is a value and has no keys (in {key}); keys beside it: {', '.join(place)}"
                 )
             place = inner
-        if last == "name" and outer and outer[-1] in COMPONENTS and place.get("name") != value:
+        if last == "name" and outer and (outer[-1] in COMPONENTS or outer == _ORDER) and place.get("name") != value:
             place.clear()
         place[last] = value
 

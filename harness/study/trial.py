@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.components.benchmark import fingerprint
-from harness.components.registries import BENCHMARKS, DATASETS, SPACES
+from harness.components.registries import AUGMENTATIONS, BENCHMARKS, DATASETS, ORDERS, SPACES
 from harness.components.registry import Registry
 from harness.documents import canonical
 from harness.environment import ENGINE, PROJECT
 from harness.errors import DataError
-from harness.study.configuration import COMPONENTS, Observe, RunConfig
+from harness.study.configuration import COMPONENTS, SHUFFLED, Observe, RunConfig
 from harness.study.fingerprints import HERE, KNOWN_BY_MEANING, Fingerprints
 
 TRAINING_VERSION = 1
@@ -92,9 +92,20 @@ class Trial:
         if self.config.retrain is not None:
             versions["retrain"] = RETRAINING_VERSION
             versions["retrain schedule"] = version(COMPONENTS["schedule"], self.config.retrain.schedule.name)
+        for name, (registry, component) in self._of_the_data.items():
+            versions[name] = version(registry, component)
         if self.images is not None:
             versions["images"] = self.images
         return {"configuration": document, "parent": self.parent, "versions": versions}
+
+    @cached_property
+    def _of_the_data(self) -> dict[str, tuple[Registry[Any], str]]:
+        """Orders and augmentations other than the defaults, by their place in the configuration."""
+        train, retrain = self.config.train, self.config.retrain
+        found = {} if train.order == SHUFFLED else {"order": (ORDERS, train.order.name)}
+        for section, steps in (("augment", train.augment), ("retrain augment", retrain.augment if retrain else ())):
+            found |= {f"{section} {number}": (AUGMENTATIONS, one.name) for number, one in enumerate(steps)}
+        return found
 
     @cached_property
     def images(self) -> str | None:
@@ -112,6 +123,7 @@ class Trial:
         named |= {"space": (SPACES, self.config.space), "dataset": (DATASETS, self.config.dataset)}
         if self.config.retrain is not None:
             named["retrain"] = (COMPONENTS["schedule"], self.config.retrain.schedule.name)
+        named |= self._of_the_data
         files = {registry.entries[name].file for registry, name in named.values()}
         return {"-".join(file.parts[-2:]): file for file in sorted(files) if file.is_file()}
 

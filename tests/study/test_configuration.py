@@ -346,6 +346,24 @@ def test_every_leaf_is_part_of_the_canonical_text(toy_project: Path) -> None:
     assert len(texts) == len(paths) + 1
 
 
+def test_augmentations_are_complete_in_their_order() -> None:
+    steps = ["flip", {"name": "mixup", "alpha": 1}, {"name": "flip", "probability": 0.25}]
+    config = RunConfig.from_json({"train": {"augment": steps}, "retrain": {"augment": ["cutmix"]}})
+    plain = config.json()
+    assert plain["train"]["augment"] == [
+        {"name": "flip", "probability": 0.5},
+        {"name": "mixup", "alpha": 1.0},
+        {"name": "flip", "probability": 0.25},
+    ]
+    assert plain["retrain"]["augment"] == [{"name": "cutmix", "alpha": 1.0}]
+    assert RunConfig.from_json(json.loads(json.dumps(plain))) == config
+    for wrong, message in (("mixpu", "did you mean 'mixup'"), ({"name": "mixup", "beta": 1}, r"train\.augment\.beta")):
+        with pytest.raises((InvalidConfiguration, UnknownName), match=message):
+            RunConfig.from_json({"train": {"augment": [wrong]}})
+    shuffled = RunConfig.from_json({"train": {"order": {"name": "shuffled"}, "augment": []}})
+    assert shuffled.canonical() == RunConfig().canonical()
+
+
 def test_a_component_that_is_no_dataclass_is_refused_with_its_place() -> None:
     class Plain:
         """No dataclass."""

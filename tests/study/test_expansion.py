@@ -72,6 +72,8 @@ def test_what_is_only_measured_is_not_part_of_the_identity(measured: dict[str, A
         {"clusters": Component("operation")},
         {"train": replace(RunConfig().train, first_step=0)},
         {"optimiser": replace(RunConfig().optimiser, inactive="decay")},
+        {"train": replace(RunConfig().train, augment=(Component("mixup"),))},
+        {"train": replace(RunConfig().train, order=Component("stored"))},
     ],
 )
 def test_what_determines_the_weights_is(trained: dict[str, Any]) -> None:
@@ -183,6 +185,18 @@ def test_a_section_given_whole_is_merged_as_sacred_does() -> None:
     assert request.trial.config.schedule.options["gamma_prime"] == 2.0
 
 
+def test_the_order_of_samples_is_a_component_inside_its_section() -> None:
+    document = RunConfig().json()
+    assert "order" not in document["train"] and "augment" not in document["train"]
+    apply(document, {"train.order.name": "repeated", "train.order.times": 2})
+    assert document["train"]["order"] == {"name": "repeated", "times": 2}
+    apply(document, {"train.order.name": "stored"})
+    assert document["train"]["order"] == {"name": "stored"}
+    apply(document, {"train.order": "repeated"})
+    apply(document, {"train.order.times": 4})
+    assert RunConfig.from_json(document).json()["train"]["order"] == {"name": "repeated", "times": 4}
+
+
 def test_a_key_below_a_value_is_refused_with_its_neighbours() -> None:
     with pytest.raises(InvalidConfiguration, match=r"train.epochs is a value and .* beside it: epochs, batch_size"):
         apply(RunConfig().json(), {"train.epochs.x": 1})
@@ -201,6 +215,29 @@ def test_an_edited_component_of_the_users_is_another_one(tmp_path: Path, monkeyp
         with discovery.fresh():
             keys.append(Trial(RunConfig(method=Component("mine"))).key)
     assert keys[0] == keys[2] != keys[1]
+
+
+def test_an_edited_augmentation_or_order_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "from harness.components.augmentation import BatchAugmentation, Order\n"
+        "from harness.components.registries import AUGMENTATIONS, ORDERS\n\n"
+        '@AUGMENTATIONS.register("none")\nclass Nothing(BatchAugmentation):\n'
+        "    def bind(self, dataset):\n        return lambda images, labels: (images, labels)\n\n"
+        '@ORDERS.register("mine")\nclass Mine(Order):\n'
+        "    def indices(self, count, epoch):\n        return range(count)\n"
+    )
+    keys: dict[str, list[str]] = {}
+    for edition in (text, text + "# edited\n", text):
+        (tmp_path / "methods").mkdir(exist_ok=True)
+        (tmp_path / "methods" / "mine.py").write_text(edition)
+        monkeypatch.chdir(tmp_path)
+        with discovery.fresh():
+            for section in ({"augment": ["none"]}, {"order": "mine"}):
+                trial = Trial(RunConfig.from_json({"train": section}))
+                assert "methods-mine.py" in trial.sources()
+                keys.setdefault(str(section), []).append(trial.key)
+    for first, edited, third in keys.values():
+        assert first == third != edited
 
 
 def test_runs_that_were_stored_keep_their_trials_and_rankings() -> None:

@@ -20,7 +20,7 @@ from torch.nn import functional
 from harness.components.benchmark import Benchmark
 from harness.components.dataset import DataSet
 from harness.components.space import Architecture
-from harness.data.loader import in_order
+from harness.data.loading import evaluation_batches
 from harness.documents import finite
 from harness.metrics import kendall_tau
 from harness.study.configuration import RunConfig
@@ -96,7 +96,7 @@ class Observers:
         rank = self.config.rank
         split = self.dataset.valid.head(rank.images)
         losses, hits = [], []
-        for images, labels in in_order(split, self.dataset, rank.batch_size, self.meter.device):
+        for images, labels in evaluation_batches(self.dataset, split, rank.batch_size, self.meter.device):
             logits = network(images, architecture)
             losses.append(functional.cross_entropy(logits, labels, reduction="sum"))
             hits.append((logits.argmax(1) == labels).sum())

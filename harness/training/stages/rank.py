@@ -19,7 +19,7 @@ from harness.components.benchmark import Benchmark
 from harness.components.dataset import DataSet
 from harness.components.selection import RULES
 from harness.components.space import Architecture, Space
-from harness.data.loader import in_order
+from harness.data.loading import EvaluationBatches
 from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
 from harness.seeds import derive
 from harness.study.configuration import Ranking
@@ -66,7 +66,7 @@ def predict(
     After each evaluation `keep` may request the predictions so far.
     """
     split = dataset.valid.head(ranking.images)
-    batches = list(in_order(split, dataset, ranking.batch_size, meter.device))
+    batches = EvaluationBatches(dataset, split, ranking.batch_size, meter.device)
     groups: dict[tuple[int, Architecture], list[Architecture]] = {}
     for architecture in architectures:
         key = supernets.part_of(architecture), supernets.space.function_class(architecture)
@@ -90,9 +90,9 @@ def predict(
             continue
         number, representative = key
         if number not in logits:
-            logits = {number: evaluation(supernets.networks[number], [images for images, _ in batches])}
+            logits = {number: evaluation(supernets.networks[number], batches.images)}
         guesses = [logits[number](place, representative).argmax(1) for place in range(len(batches))]
-        hits = [(guess == labels).sum() for guess, (_, labels) in zip(guesses, batches, strict=True)]
+        hits = [(guess == labels).sum() for guess, labels in zip(guesses, batches.labels, strict=True)]
         correct[key] = torch.stack(hits).sum()
         meter.evaluations += 1
         report(len(accuracies) + len(correct), len(groups))

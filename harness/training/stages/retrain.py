@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
-from harness.components.dataset import DataSet, Split
+from harness.components.dataset import DataSet, joined
 from harness.components.method import Part
-from harness.components.registries import SPACES
+from harness.components.registries import AUGMENTATIONS, SPACES
 from harness.components.schedule import Schedule
 from harness.components.space import Architecture
 from harness.seeds import derive
@@ -50,9 +48,9 @@ def retrain(
         weight_decay=settings.weight_decay,
     )
     seen = with_valid(dataset) if settings.with_valid else dataset
-    training = StandaloneTraining(
-        space, architecture, seen, recipe, derive(config.seed, "retrain"), 1, meter.device, schedule.bind(space)
-    )
+    augment = [one.build(AUGMENTATIONS, "retrain.augment") for one in settings.augment]
+    seed, factor = derive(config.seed, "retrain"), schedule.bind(space)
+    training = StandaloneTraining(space, architecture, seen, recipe, seed, 1, meter.device, factor, augment)
     if keeper is not None:
         keeper.start(training)
     steps = training.steps_per_epoch
@@ -77,12 +75,7 @@ def retrain(
 
 def with_valid(dataset: DataSet) -> DataSet:
     """The same data set, with the validation images added to the training images."""
-    train, valid = dataset.train, dataset.valid
-    both = Split(
-        np.concatenate([train.images, valid.images]),
-        np.concatenate([train.labels, valid.labels]),
-    )
-    return replace(dataset, train=both)
+    return replace(dataset, train=joined([dataset.train, dataset.valid]))
 
 
 def best_found(ranking: dict[str, object]) -> Architecture | None:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.nn import functional
 
+from harness.components.augmentation import Augmentation
 from harness.components.dataset import DataSet, Split
 from harness.components.schedule import Factor
 from harness.components.space import Architecture, NetworkSettings, Space
-from harness.data.loader import DeviceLoader, in_order
+from harness.data.loading import evaluation_batches, loader_for
+from harness.data.randomness import step_randomness
 from harness.errors import Diverged, InvalidConfiguration
 from harness.seeds import derive
 
@@ -63,6 +66,7 @@ class StandaloneTraining:
         copies: int = 1,
         device: torch.device | str = "cpu",
         factor: Factor | None = None,
+        augment: Sequence[Augmentation] = (),
     ) -> None:
         """`factor` gives the learning rate relative to the initial one; by default half a cosine wave to zero."""
         self.architecture, self.dataset, self.recipe, self.copies = architecture, dataset, recipe, copies
@@ -82,8 +86,8 @@ class StandaloneTraining:
         initialise(self.network, seed)
         self.network.to(device)
         self.loaders = [
-            DeviceLoader(dataset.train, dataset, recipe.batch_size, derive(seed, "standalone data", number), device)
-            for number in range(copies)
+            loader_for(dataset, "train", recipe.batch_size, data_seed, device, augment=augment)
+            for data_seed in (derive(seed, "standalone data", number) for number in range(copies))
         ]
         self.optimiser = torch.optim.SGD(
             self.network.parameters(),
@@ -93,6 +97,7 @@ class StandaloneTraining:
             weight_decay=recipe.weight_decay,
             foreach=True,
         )
+        self.randomness = step_randomness(self.network, derive(seed, "standalone network"), device)
         self.steps_per_epoch = self.loaders[0].steps_per_epoch
         self.steps = recipe.epochs * self.steps_per_epoch
         self.step = 0
@@ -108,9 +113,10 @@ class StandaloneTraining:
         labels = torch.stack([batch.labels for batch in batches], 1)
         rate = self.recipe.learning_rate * self.factor(self.architecture, self.step / self.steps)
         self.optimiser.param_groups[0]["lr"] = rate
-        logits = self.network(images).view(-1, self.dataset.classes)
+        with self.randomness(self.step):
+            logits = self.network(images).view(-1, self.dataset.classes)
         # The mean over all copies, times their number: each copy sees the gradient of its own mean.
-        loss = functional.cross_entropy(logits, labels.flatten()) * self.copies
+        loss = functional.cross_entropy(logits, labels.flatten(0, 1)) * self.copies
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
@@ -176,7 +182,7 @@ def count_correct(
     """How many images of the split each copy classifies correctly."""
     network.eval()
     correct = torch.zeros(copies, dtype=torch.long, device=device)
-    for images, labels in in_order(split, dataset, 250, device):
+    for images, labels in evaluation_batches(dataset, split, 250, device):
         logits = network(images.repeat(1, copies, 1, 1)).view(len(labels), copies, dataset.classes)
         correct += (logits.argmax(2) == labels[:, None]).sum(0)
     return tuple(correct.tolist())

@@ -16,14 +16,15 @@ import torch
 from harness.components.clustering import ClusterRule
 from harness.components.dataset import DataSet
 from harness.components.method import Method, Part
-from harness.components.registries import SPACES
+from harness.components.registries import AUGMENTATIONS, ORDERS, SPACES
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
 from harness.components.space import Architecture, NetworkSettings, Space
-from harness.data.loader import DeviceLoader
+from harness.data.loading import loader_for
+from harness.data.randomness import step_randomness
 from harness.errors import Diverged
 from harness.seeds import derive, make_rng
-from harness.study.configuration import COMPONENTS, RunConfig
+from harness.study.configuration import COMPONENTS, SHUFFLED, RunConfig
 from harness.training.compilation import compile_if_wanted
 from harness.training.cost import Meter
 from harness.training.observers.similarity import GradientSimilarity
@@ -218,21 +219,25 @@ def train(
     if keeper is not None:
         keeper.start(course)
     for number, training in list(enumerate(trainings))[course.part :]:
-        loader = DeviceLoader(
-            dataset.train,
+        loader = loader_for(
             dataset,
+            "train",
             config.train.batch_size,
             derive(config.seed, "data", number),
             meter.device,
-            order=course.data_order,
+            own_order=course.data_order,
+            order=None if config.train.order == SHUFFLED else config.train.order.build(ORDERS, "train.order"),
+            augment=[one.build(AUGMENTATIONS, "train.augment") for one in config.train.augment],
         )
+        randomness = step_randomness(training.network, derive(config.seed, "network", number), meter.device)
         for epoch in range((course.step - len(course.losses)) // steps_per_epoch, config.train.epochs):
             if course.step == epoch * steps_per_epoch:
                 training.begin_epoch()
             for step in range(course.step, (epoch + 1) * steps_per_epoch):
                 with phase("data"):
                     batch = loader.batch(step)
-                path_losses = method.train_step(training, batch, step)
+                with randomness(step):
+                    path_losses = method.train_step(training, batch, step)
                 step_done()
                 course.losses.append(path_losses)
                 course.step = step + 1
@@ -250,6 +255,7 @@ def train(
                 observe(supernets, progress)
             report(progress)
             course.losses = []
+        loader.close()
         course.end_part()
         if keeper is not None:
             keeper.part_done()

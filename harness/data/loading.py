@@ -1,0 +1,143 @@
+"""Batches of any data set, for training and for evaluation: from memory or streamed, augmented as configured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.components.augmentation import Augmentation, BatchAugmentation, BatchTransform, Order, Transform
+from harness.components.dataset import DataSet, Split, Stream
+from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share
+from harness.data.loader import DeviceLoader, Normalise, copied, in_order
+from harness.data.randomness import seeded
+from harness.data.streaming import Samples, StreamLoader, batches, workers
+from harness.errors import InvalidConfiguration
+from harness.seeds import derive
+
+
+def loader_for(
+    dataset: DataSet,
+    split: str,
+    batch_size: int,
+    seed: int,
+    device: torch.device | str = "cpu",
+    *,
+    own_order: EpochOrder | None = None,
+    order: Order | None = None,
+    augment: Sequence[Augmentation] = (),
+    share: Share = WHOLE,
+) -> Loader:
+    """The loader of a split ("train", "valid" or "test"): shuffled batches by step.
+
+    `own_order` is a method's, and may leave an epoch to `order` by returning None; without both, an epoch is a
+    random permutation.
+    """
+    for one in augment:
+        if not isinstance(one, Transform | BatchAugmentation):
+            raise InvalidConfiguration(f"{type(one).__name__} is neither a Transform nor a BatchAugmentation")
+    images: Split = getattr(dataset, split)
+    chosen = _order(len(images), seed, own_order, order)
+    transforms = [one.bind(dataset) for one in augment if isinstance(one, Transform)]
+    loader: Loader
+    if not isinstance(images, Stream) and not transforms:
+        loader = DeviceLoader(images, dataset, batch_size, seed, device, chosen, share)
+    else:
+        loader = StreamLoader(images, dataset, batch_size, seed, device, chosen, transforms, share)
+    on_batches = [one.bind(dataset) for one in augment if isinstance(one, BatchAugmentation)]
+    return AugmentedLoader(loader, on_batches, seed, device) if on_batches else loader
+
+
+def _order(count: int, seed: int, own: EpochOrder | None, order: Order | None) -> EpochOrder | None:
+    if order is None:
+        return own
+
+    def chosen(epoch: int) -> Sequence[int] | Tensor | None:
+        indices = own(epoch) if own else None
+        if indices is None:
+            with seeded(derive(seed, "order", epoch)):
+                indices = order.indices(count, epoch)
+        return indices
+
+    return chosen
+
+
+class AugmentedLoader:
+    """Another loader's batches, changed as a whole. Step k draws from rngs that are a function of seed and step."""
+
+    def __init__(
+        self, loader: Loader, transforms: Sequence[BatchTransform], seed: int, device: torch.device | str
+    ) -> None:
+        self.loader, self.transforms, self.seed, self.device = loader, transforms, seed, device
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.loader.steps_per_epoch
+
+    def batch(self, step: int) -> Batch:
+        images, labels, indices = self.loader.batch(step)
+        with seeded(derive(self.seed, "batch augmentation", step), self.device):
+            for transform in self.transforms:
+                images, labels = transform(images, labels)
+        return Batch(images.contiguous(memory_format=torch.channels_last), labels, indices)
+
+    def close(self) -> None:
+        self.loader.close()
+
+
+class EvaluationBatches(Sequence["tuple[Tensor, Tensor]"]):
+    """A split's batches (images, labels) in its own order, without augmentation, as often as they are needed.
+
+    Images that were in memory are held normalised on the device. Streamed ones are read once and held as bytes in
+    memory; each use normalises them again.
+    """
+
+    def __init__(self, dataset: DataSet, images: Split, batch_size: int, device: torch.device | str = "cpu") -> None:
+        self.device, self.images = device, _ImagesOf(self)
+        self._normalise = Normalise(dataset, device) if isinstance(images, Stream) else None
+        read = evaluation_batches if self._normalise is None else _streamed
+        self._held = list(read(dataset, images, batch_size, device))
+        self.labels = [copied(labels, device) for _, labels in self._held]
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __getitem__(self, number: Any) -> Any:
+        images = self._held[number][0]
+        if self._normalise is not None:
+            images = self._normalise(copied(images, self.device))
+        return images, self.labels[number]
+
+
+class _ImagesOf(Sequence["Tensor"]):
+    def __init__(self, batches: EvaluationBatches) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self.batches[number][0]
+
+
+def evaluation_batches(
+    dataset: DataSet, images: Split, batch_size: int, device: torch.device | str = "cpu"
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Iterate over a split (or its head) once, in its own order and without augmentation, as (images, labels)."""
+    if not isinstance(images, Stream):
+        yield from in_order(images, dataset, batch_size, device)
+        return
+    normalise = Normalise(dataset, device)
+    for pixels, labels in _streamed(dataset, images, batch_size, device):
+        yield normalise(copied(pixels, device)), copied(labels, device)
+
+
+def _streamed(
+    dataset: DataSet, images: Split, batch_size: int, device: torch.device | str
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Images as bytes, not on the device."""
+    starts = range(0, len(images), batch_size)
+    keys = ([(index, 0) for index in range(start, min(start + batch_size, len(images)))] for start in starts)
+    return batches(Samples(images, dataset), keys, workers(device))
