@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli._references import make_references
 from harness.cli._request import WithUpdates, chosen_studies, plan_of, request_options, with_preset
 from harness.cli._signals import on_signals
 from harness.cli._store_places import weights_option
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     help="Seconds to wait for an unreachable database before giving up.",
 )
 @weights_option
+@click.option("--no-references", is_flag=True, help="Do not make the references that reports show beside the rows.")
 def command(
     names: tuple[str, ...],
     everything: bool,
@@ -82,6 +84,7 @@ def command(
     offline: bool,
     outage_wait: float,
     mirror_weights_max: float,
+    no_references: bool,
 ) -> int:
     """Run every trial of the studies that is not stored yet.
 
@@ -89,7 +92,7 @@ def command(
     `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if trials failed, or if the database was unreachable
     for too long. Ctrl-C stops cleanly, a second one at once; the same command continues with the missing trials,
     each from its last checkpoint. Any number of these commands, on any number of machines, may work on the same
-    studies.
+    studies. After the trials it makes the studies' references, in seconds: the rows that `report --references` shows.
     """
     from harness.execution.agenda import Agenda
     from harness.execution.executors.executor import Stopping
@@ -180,10 +183,16 @@ def command(
             except Unreachable:
                 place.give_up()
                 plan = plan_now()
+        made = None
+        if not no_references and not gave_up:
+            asked = (studies, preset, seeds, overrides, place.reader, store.directory, shared["mongo"], stopping)
+            made = make_references(*asked, lambda them: execute(them, jobs or os.cpu_count() or 1, stopping=stopping))
         left = None if gave_up else place.sync(stopping)
     status = _conclude(plan, {key for key, _ in attempted}, errors, received)
     if profile:
         _tell_profiles(store.directory, begun)
+    if made:
+        click.echo(made)
     if left:
         click.echo(left, err=True)
     if gave_up:

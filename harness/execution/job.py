@@ -23,8 +23,10 @@ from harness import environment
 from harness.components.dataset import fingerprint
 from harness.documents import one_line, utc_now, without_nan
 from harness.errors import DataError, HarnessError, UnknownName, Unreachable
+from harness.execution import reference_job
 from harness.execution.assignment import Assignment
 from harness.execution.experiment import Report, numbered, sacred_run, seed_globals, throttled
+from harness.execution.references import KIND
 from harness.execution.states import state_of
 from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
 from harness.stores.checkpoints import Checkpoint
@@ -78,13 +80,16 @@ def warm_up() -> Iterator[None]:
 
 
 def run_job(document: dict[str, Any], progress: Report) -> dict[str, Any]:
-    """Run one job, in a process of its own; the document's keys are the fields of `Assignment`.
+    """Run one job, in a process of its own; the document's keys are the fields of `Assignment`, or those of
+    `harness.execution.references`.
 
     Returns {"status", "run_id", "key"}. The status is "done", with "result" and "cost" ("already": done by
     another process before); "failed", with one line of "error"; "interrupted"; "elsewhere": another process
     has claimed the trial, or has changed its state; "unreachable": the database does not answer, and nothing
     was started. Raises only what `progress` raises.
     """
+    if document["kind"] == KIND:
+        return reference_job.make(document, progress)
     reply: dict[str, Any] = {"run_id": None, "key": None}
     job = Assignment(**document)
     try:

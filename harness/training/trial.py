@@ -26,6 +26,7 @@ from harness.stores.checkpoints import Checkpoint
 from harness.stores.schema import OBSERVED, UNRANKED
 from harness.stores.shapes import needing
 from harness.study.configuration import RunConfig
+from harness.study.references import REFERENCES
 from harness.training.cost import Meter
 from harness.training.observers.curves import Observers
 from harness.training.profiling import phase
@@ -41,12 +42,6 @@ from harness.training.stages.rank import (
 from harness.training.stages.retrain import retrain
 from harness.training.stages.train import Progress, Supernets, build_supernets, train
 from harness.training.state import Points, TrialState
-
-REFERENCES = {
-    "parameters": "the number of parameters as the prediction",
-    "untrained": "the supernet with its initial weights",
-    "random": "random numbers",
-}
 
 
 @dataclass(frozen=True)
