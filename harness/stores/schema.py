@@ -46,7 +46,7 @@ class Divergence(TypedDict):
     """Why a training ended early."""
 
     step: Annotated[int, "the step whose loss was not finite"]
-    loss: Annotated[str | None, "that loss, as text because it is not a finite number", Shown(float)]
+    loss: Annotated[str | None, "that loss: not a finite number, and so stored as text", Shown(float)]
 
 
 class Judgement(TypedDict):

@@ -50,18 +50,27 @@ def columns(kind: Any) -> dict[str, type]:
     A section that may be null also has a column that says whether it is there. Curves have none, and keys that differ
     from run to run (the stages of `stage_seconds`) have theirs where they occur.
     """
-    found: dict[str, type] = {}
+    return {name: shown for name, shown, _ in _columns(kind)}
+
+
+def column_meanings(kind: Any) -> dict[str, str]:
+    """The meaning of every column; a star stands for keys that differ from run to run."""
+    found = {name: meaning for name, _, meaning in _columns(kind)}
+    return found | {f"{key}_*": text for key, text in described(kind).items() if key in open_sections()}
+
+
+def _columns(kind: Any) -> Iterator[tuple[str, type, str]]:
+    """Name, type and meaning of every column."""
     for key, hint in _keys(kind):
-        plain, *notes = get_args(hint)
+        plain, meaning, *notes = get_args(hint)
         choices = [one for one in _choices(plain) if one is not NoneType]
         if is_typeddict(choices[0]):
             if len(choices) < len(_choices(plain)):
-                found[key] = bool
-            found |= {f"{key}_{inner}": type_ for inner, type_ in columns(choices[0]).items()}
+                yield key, bool, meaning
+            yield from ((f"{key}_{inner}", shown, text) for inner, shown, text in _columns(choices[0]))
         elif get_origin(choices[0]) is not dict:
             shown = next((note.kind for note in notes if isinstance(note, Shown)), None)
-            found[key] = shown or (choices[0] if choices[0] in (float, int, str, bool) else object)
-    return found
+            yield key, shown or (choices[0] if choices[0] in (float, int, str, bool) else object), meaning
 
 
 def flat(kind: Any, document: Mapping[str, Any]) -> dict[str, Any]:
