@@ -23,6 +23,7 @@ def make_references(
     store: Store,
     directory: Path,
     mongo: str | None,
+    device: str | None,
     stopping: Stopping,
     execute: Execute,
 ) -> str | None:
@@ -41,7 +42,7 @@ def make_references(
         if not missing:
             return None
         with Display(len(missing)) as display:
-            for event in execute(missing.jobs(directory, mongo)):
+            for event in execute(missing.jobs(directory, mongo, device)):
                 number = event.job.number
                 display.stopping = bool(stopping.asked)
                 if event.kind == "started":

@@ -185,8 +185,10 @@ def command(
                 plan = plan_now()
         made = None
         if not no_references and not gave_up:
-            asked = (studies, preset, seeds, overrides, place.reader, store.directory, shared["mongo"], stopping)
-            made = make_references(*asked, lambda them: execute(them, jobs or os.cpu_count() or 1, stopping=stopping))
+            asked = (studies, preset, seeds, overrides, place.reader, store.directory, shared["mongo"])
+            made = make_references(
+                *asked, device, stopping, lambda them: execute(them, jobs or os.cpu_count() or 1, stopping=stopping)
+            )
         left = None if gave_up else place.sync(stopping)
     status = _conclude(plan, {key for key, _ in attempted}, errors, received)
     if profile:

@@ -29,9 +29,10 @@ def make(document: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]
             torch.set_num_threads(1)
             trial = Trial.from_json(document["trial"])
             places = _places(document)
+            device = document.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
             for name, key in document["keys"].items():
                 progress({"event": name})
-                result = run_reference(trial.config, name).result
+                result = run_reference(trial.config, name, device).result
                 for place in places:
                     place.remember(key, {"reference": name, "cell": trial.json(), "result": result})
     except KeyboardInterrupt:

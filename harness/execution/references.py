@@ -36,8 +36,11 @@ class Missing:
     def __len__(self) -> int:
         return len(self._by_trial)
 
-    def jobs(self, directory: Path, mongo: str | None) -> Iterator[Job]:
-        """The jobs; each stores what it makes in the directory, and in the database if there is one."""
+    def jobs(self, directory: Path, mongo: str | None, device: str | None = None) -> Iterator[Job]:
+        """The jobs; each stores what it makes in the directory, and in the database if there is one.
+
+        `device` is None for the best that its process has.
+        """
         for number, same in enumerate(self._by_trial.values()):
             document = {
                 "kind": KIND,
@@ -45,6 +48,7 @@ class Missing:
                 "keys": {one.name: one.key for one in same},
                 "store": str(directory.absolute()),
                 "mongo": mongo,
+                "device": device,
                 "threads": 1,
             }
             yield Job(number, document)

@@ -259,6 +259,20 @@ def test_damaged_documents_are_problems(make_run: Make, mongo_database: Mongo) -
         assert reason in found
 
 
+def test_a_summary_is_checked_against_the_schema(make_run: Make, mongo_database: Mongo) -> None:
+    path = make_run()
+    project(path, mongo_database)
+    [document] = mongo_database["runs"].find({"harness.run_id": path.name})
+    summary = json.loads(document["harness"]["summary"])
+    summary["result"]["kendall_tau"] = "0.9"
+    del summary["cost"]["wall_seconds"]
+    mongo_database["runs"].update_one({}, {"$set": {"harness.summary": json.dumps(summary)}})
+    database = MongoStore(mongo_database)
+    assert database.runs() == []
+    [problem] = database.problems
+    assert problem.reason == ("its summary: result.kendall_tau is '0.9', not a number; cost.wall_seconds is missing")
+
+
 def test_documents_of_others_are_passed_over(make_run: Make, mongo_database: Mongo) -> None:
     mongo_database["runs"].insert_many([{"_id": 1, "status": "COMPLETED", "config": {}}, {"_id": "by name"}])
     path = make_run()
