@@ -19,8 +19,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
 from harness.errors import UnknownName, UserError
-from harness.stores import collector
+from harness.stores import collector, shapes
 from harness.stores.places import places
+from harness.stores.schema import OBSERVED, Cost, Result
 from harness.study.configuration import RunConfig
 from harness.study.expansion import expand_stored
 from harness.study.reader import Component
@@ -42,17 +43,6 @@ _OPENED: dict[str, stores.Store] = {}
 
 _RUN = {"run_id": str, "key": str, "attempt": int, "status": str, "superseded": bool, "invalid": str}
 _RUN |= {"preset": str, "overridden": bool}
-_RESULT = {
-    "kendall_tau": float,
-    "top1_accuracy": float,
-    "selected": int,
-    "ranked": int,
-    "top1": object,
-    "diverged": bool,
-    "diverged_step": int,
-    "diverged_loss": float,
-}
-_COST = {"wall_seconds": float, "passes": int, "images": int, "evaluations": int, "peak_memory_bytes": int}
 
 
 @collector.paused()
@@ -142,9 +132,8 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
     """One run as flat columns, with the metrics of the given ranking, or of the run's own."""
     result = run.result or {}
     if ranking_key is not None:
-        judged = {key: None for key in result if key not in ("diverged", "observed")}
+        judged = {key: None for key in result if key not in ("diverged", OBSERVED)}
         result = {**result, **judged, **run.rankings.get(ranking_key, {})}
-    diverged = result.get("diverged")
     columns = {
         "run_id": run.id,
         "key": run.key,
@@ -156,9 +145,7 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
         "overridden": bool(run.overrides),
     }
     _add_columns(columns, run.trial["config"])
-    _add_columns(columns, {key: value for key, value in result.items() if key not in ("diverged", "observed")})
-    columns["diverged"] = diverged is not None
-    _add_columns(columns, {"diverged": diverged or {}})
+    _add_columns(columns, shapes.flat(Result, {"diverged": None, **result}))
     _add_columns(columns, run.cost or {})
     return columns
 
@@ -183,9 +170,9 @@ def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None
     """Flat records as typed columns: first the columns that every run has, then the others."""
     import pandas
 
-    kinds = {**_RUN, **(extra or {}), **_configured(), **_RESULT, **_COST}
-    shapes = dict.fromkeys(map(tuple, records))
-    columns = list(dict.fromkeys([*kinds, *(column for shape in shapes for column in shape)]))
+    kinds = {**_RUN, **(extra or {}), **_configured(), **shapes.columns(Result), **shapes.columns(Cost)}
+    met = dict.fromkeys(map(tuple, records))
+    columns = list(dict.fromkeys([*kinds, *(column for shape in met for column in shape)]))
     # Read row by row, then transpose: reading column by column would fetch every run from memory each time.
     turned = zip(*([*map(one.get, columns)] for one in records), strict=True) if records else ((),) * len(columns)
     typed = {}

@@ -7,16 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
+from harness.stores.schema import OBSERVED
+from harness.stores.shapes import is_judged
 from harness.study.expansion import expand_stored
 from harness.study.study import Request, Study
 
 if TYPE_CHECKING:
     from harness.stores.store import Store
     from harness.stores.stored import Problem, StoredRun
-
-
-JUDGED = ("kendall_tau", "valid_")
-"""Name prefixes of the curves that a ranking measures."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +113,10 @@ def curves(run: StoredRun, ranking: str) -> dict[str, list[list[Any]]]:
 
     Curves that depend on how the run is ranked and judged are included only if `ranking` is the run's own.
     """
-    found: dict[str, list[list[Any]]] = (run.result or {}).get("observed") or {}
+    found: dict[str, list[list[Any]]] = (run.result or {}).get(OBSERVED) or {}
     if run.own_ranking == ranking:
         return found
-    return {name: points for name, points in found.items() if not name.startswith(JUDGED)}
+    return {name: points for name, points in found.items() if not is_judged(name)}
 
 
 def _last_line(trace: Sequence[str] | None) -> str:

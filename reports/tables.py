@@ -41,7 +41,7 @@ def build(
 
 
 def lay_out(findings: Findings, referred: Store | None = None) -> Table:
-    """The table of the findings; with reference rows if `referred`, the store that caches them, is given."""
+    """The table of the findings; with reference rows if `referred`, the store that keeps them, is given."""
     study, preset, counted = findings.study, findings.preset, findings.counted
     unasked = [
         one for one in study.columns if all(one.metric in r.trial.config.rank.left_out for r in findings.requests)
@@ -67,14 +67,12 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
     group = labels.index(study.group) if study.group is not None else None
     marked = emboldened(rows, columns, group, _neutral(counted, columns))
     blocks = [tuple(members) for _, members in groupby(marked, lambda row: _ruled(row, group))]
+    lacking = None
     if referred is not None:
         from .references import reference_rows
 
-        ranked = [{key: value for key, value in row.settings.items() if key.startswith("rank.")} for row in study.rows]
-        common = {key: value for key, value in ranked[0].items() if all(one.get(key) == value for one in ranked)}
-        asked = findings.seeds, findings.overrides, common
-        added = reference_rows(preset, referred, columns, len(labels), group or 0, *asked)
-        blocks.append(tuple(added))
+        added, lacking = reference_rows(findings, referred, columns, len(labels), group or 0)
+        blocks += [tuple(added)] if added else []
     damaged = damage(findings)
     return Table(
         study=study.name,
@@ -94,7 +92,8 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
             *invalidated(findings.found),
             *damaged,
         ),
-        missing=(*missing, *damaged),
+        missing=(*missing, *damaged, *([lacking] if lacking else ())),
+        lacking=lacking,
     )
 
 

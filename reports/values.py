@@ -140,6 +140,8 @@ class Table:
     notes: tuple[str, ...]
     missing: tuple[str, ...] = field(default=())
     """What the table should show but cannot, one line each."""
+    lacking: str | None = None
+    """The command that makes the references, if they were asked for and are not stored."""
 
     @property
     def datasets(self) -> list[str]:

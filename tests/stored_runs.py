@@ -13,12 +13,20 @@ from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.reading import read_small
 from harness.stores.directory.run_directory import PREDICTIONS, TRIAL, RunDirectory, predictions_document
 from harness.stores.directory.store import DirectoryStore, StoredRun
+from harness.stores.schema import OBSERVED, SCHEMA, UNRANKED
 from harness.study.study import Request
 from harness.study.trial import Trial
 
 COST = {"wall_seconds": 2.5, "passes": 30, "images": 7680, "evaluations": 25, "peak_memory_bytes": 1_000_000}
 STARTED, STOPPED = datetime(2026, 1, 1, 10), datetime(2026, 1, 1, 10, 0, 2, 500_000)
 ERROR = ["Traceback (most recent call last):\n", '  File "x.py", line 1, in <module>\n', "ValueError: 5 % of a_b\n"]
+
+NO_PREDICTIONS: dict[str, Any] = {"schema": SCHEMA, "images": None, "batch_size": 256, "accuracies": {}}
+
+
+def judged(tau: Any) -> dict[str, Any]:
+    """What a ranking gave that found nothing but Kendall's τ."""
+    return {**UNRANKED, "kendall_tau": tau}
 
 
 def store_run(
@@ -55,11 +63,11 @@ def store_run(
     elif status == "interrupted":
         observer.interrupted_event(STOPPED, "INTERRUPTED")
     elif status == "done":
-        judged = {"kendall_tau": tau, "selected": 15, "top1": [1, 2, 3, 4, 0, 1], "top1_accuracy": accuracy}
+        ranked = {"kendall_tau": tau, "selected": 15, "top1": [1, 2, 3, 4, 0, 1], "top1_accuracy": accuracy}
         if diverged:
-            judged = dict.fromkeys(judged)
-        rest = {"observed": dict(observed or {}), "diverged": diverged, "ranked": len(predictions or {})}
-        result = judged | rest | dict(more or {})
+            ranked = {}
+        rest = {OBSERVED: dict(observed or {}), "diverged": diverged, "ranked": len(predictions or {})}
+        result = {**UNRANKED, **ranked, **rest, **(more or {})}
         finish(directory, request.trial, observer, result, COST | dict(cost or {}), predictions or {})
     return opened.find(directory.id)
 

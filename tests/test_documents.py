@@ -23,6 +23,8 @@ from harness.components.preset import get_preset, presets_of
 from harness.errors import UserError
 from harness.query import translate
 from harness.results import frame
+from harness.stores import shapes
+from harness.stores.schema import Cost, Result
 from harness.study import expand
 from harness.study.catalogue import all_studies, find_studies
 from harness.study.configuration import COMPONENTS, Retraining, RunConfig, default_name
@@ -313,6 +315,20 @@ def configuration_problems(text: str) -> list[str]:
     wrong = [f"{key} is {value}, not {listed.get(key)}" for key, value in expected.items() if listed.get(key) != value]
     sections = {key.partition(".")[0] for key in expected}
     return wrong + [key for key in listed if key.partition(".")[0] in sections and "." in key and key not in expected]
+
+
+def test_every_column_of_result_and_cost_is_listed_with_its_meaning() -> None:
+    text = (DOCS / "results.md").read_text()
+    listed = [
+        tuple(cell.strip(" `") for cell in line.strip("|").split("|")) for line in text.splitlines() if "` |" in line
+    ]
+    dtypes = {float: "float64", int: "int64", str: "str", bool: "bool", object: "object"}
+    expected = [
+        (name, dtypes[shapes.columns(kind).get(name, float)], meaning)
+        for kind in (Result, Cost)
+        for name, meaning in shapes.column_meanings(kind).items()
+    ]
+    assert [line for line in listed if line[0] not in ("study", "store", "preset", "where", "all")] == expected
 
 
 def _keys() -> Iterator[tuple[str, str]]:

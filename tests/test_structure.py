@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.components.preset import get_preset
 from harness.environment import ENGINE, PROJECT
+from harness.execution.job import run_job
+from harness.execution.references import missing_references
+from harness.stores.directory.store import DirectoryStore
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
+from tests.stored_runs import store_run
 
 PACKAGES = {"components", "study", "training", "data", "truth", "execution", "stores", "cli"}
 FOUNDATIONS = {"errors", "seeds", "metrics", "documents", "files", "environment", "interruption", "owner"}
@@ -26,6 +33,7 @@ COMPUTES = (
     "harness.truth.build",
     "harness.truth.verify",
     "harness.execution.job",
+    "harness.execution.reference_job",
     "harness.execution.experiment",
     "harness.execution.task",
     "harness.execution.training_job",
@@ -91,6 +99,28 @@ def test_planning_and_reading_import_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_a_report_with_its_references_imports_no_torch(tmp_path: Path) -> None:
+    """References are made in this process, as `run` makes them, and shown by another."""
+    study, store = find_studies("ablation_calr_ms")[0], DirectoryStore(tmp_path)
+    store_run(tmp_path, expand(study, get_preset("tiny"), 1)[0], 0.5)
+    for job in missing_references([study], "tiny", store, 1).jobs(tmp_path, None):
+        assert run_job(dict(job.document), lambda report: None)["status"] == "done"
+    script = (
+        "import sys\n"
+        "from harness.components.discovery import component\n"
+        "from harness.components.preset import get_preset\n"
+        "from harness.stores.directory.store import DirectoryStore\n"
+        "from harness.study.catalogue import find_studies\n"
+        "component('reports.references')\n"
+        "report = component('reports.report')\n"
+        "asked = report.Asked(get_preset('tiny'), 1, references=True)\n"
+        f"section = report.section(find_studies('ablation_calr_ms')[0], DirectoryStore({str(tmp_path)!r}), asked)\n"
+        "print([row.name for row in section.table.blocks[-1]], sorted({'torch', 'sacred'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True)
+    assert done.stdout == "['untrained', 'parameters', 'random'] []\n", done.stderr
 
 
 def test_the_top_level_is_the_architecture() -> None:

@@ -32,7 +32,7 @@ FORMATS = {
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds required.  [default: the preset's]")
 @click.option("--where", metavar="EXPR", help="Only runs that match EXPR, such as \"train.epochs > 10\".")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="markdown", show_default=True)
-@click.option("--references", is_flag=True, help="Add rows for predictors that need no training.")
+@click.option("--references", is_flag=True, help="Add rows for predictors that need no training; `run` makes them.")
 @click.option("--compare", is_flag=True, help="Add comparisons with the paper's numbers and statements.")
 @click.option("--strict", is_flag=True, help="Report nothing, and exit 1, when anything is missing.")
 @click.option("--figures/--no-figures", default=True, help="Draw figures: in the html page, and as files with --out.")
@@ -79,6 +79,9 @@ def command(
         )
         for study in _told(chosen)
     ]
+    for section in sections:
+        if section.table.lacking:
+            click.echo(section.table.lacking, err=True)
     if strict:
         report.require_complete(sections, opened.name)
     if out is None:

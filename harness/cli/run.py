@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli._references import make_references
 from harness.cli._request import WithUpdates, request_options
 from harness.cli._resources import resource_options
 from harness.cli._signals import on_signals
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     help="Seconds to wait for an unreachable database before giving up.",
 )
 @weights_option
+@click.option("--no-references", is_flag=True, help="Do not make the references that reports show beside the rows.")
 def command(
     asked: Asked,
     store: Places,
@@ -74,6 +76,7 @@ def command(
     offline: bool,
     outage_wait: float,
     mirror_weights_max: float,
+    no_references: bool,
 ) -> int:
     """Run every trial of the studies that is not stored yet.
 
@@ -81,7 +84,7 @@ def command(
     `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if trials failed, or if the database was unreachable
     for too long. Ctrl-C stops cleanly, a second one at once; the same command continues with the missing trials,
     each from its last checkpoint. Any number of these commands, on any number of machines, may work on the same
-    studies.
+    studies. After the trials it makes the studies' references, in seconds: the rows that `report --references` shows.
     """
     from harness.execution.assignment import Assignment
     from harness.execution.executors.executor import Stopping, make
@@ -126,10 +129,15 @@ def command(
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
         place.check_writable()
         session.run()
+        made = None
+        if not no_references and not session.gave_up:
+            made = make_references(asked, place.reader, places, slots.device, stopping, executor)
         left = None if session.gave_up else place.sync(stopping)
     status = _conclude(session.plan, {key for key, _ in session.attempted}, session.errors, received)
     if profile:
         _tell_profiles(store.directory, begun)
+    if made:
+        click.echo(made)
     if left:
         click.echo(left, err=True)
     if session.gave_up:

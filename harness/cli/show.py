@@ -9,6 +9,7 @@ import click
 
 from harness.cli._store_option import store_option
 from harness.stores.places import Places
+from harness.stores.stored import without_curves
 
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
@@ -27,7 +28,7 @@ def command(run: str, store: Places) -> None:
     for heading, lines in {
         f"run {found.id}": _heading(found, opened.name),
         "configuration": _flat(found.trial["config"]),
-        "result": _flat({key: value for key, value in (found.result or {}).items() if key != "observed"}),
+        "result": _flat(without_curves(found.result or {})),
         "further rankings": _rankings(found),
         "cost": _flat(found.cost or {}),
         "metrics": _metrics(opened.metrics(found)),

@@ -18,9 +18,11 @@ from harness import environment
 from harness.components.dataset import fingerprint
 from harness.documents import one_line
 from harness.errors import DataError, Unreachable
+from harness.execution import reference_job
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered
 from harness.execution.ranking_job import rank
+from harness.execution.references import KIND
 from harness.execution.states import Kind
 from harness.execution.task import Report, Task, failed
 from harness.execution.training_job import train
@@ -52,12 +54,15 @@ def warm_up() -> Iterator[None]:
 
 
 def run_job(document: Mapping[str, Any], progress: Report) -> dict[str, Any]:
-    """Run one job, in a process of its own; the document is an `Assignment`.
+    """Run one job, in a process of its own; the document is an `Assignment`, or that of a reference
+    (`harness.execution.references`).
 
     Returns {"status", "run_id", "key"}; the status is one of `Answered`. "done" comes with "result" and "cost"
     ("already": done by another process before), "failed" with one line of "error". Raises only what `progress`
     raises.
     """
+    if document["kind"] == KIND:
+        return reference_job.make(document, progress)
     reply: dict[str, Any] = {"run_id": None, "key": None}
     try:
         with terminable():

@@ -15,6 +15,8 @@ from typing import Any
 
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
 from harness.stores import collector
+from harness.stores.schema import OBSERVED, PredictionsDocument
+from harness.stores.shapes import require
 from harness.stores.stored import Problem, Status, StoredRun
 
 LISTED = 20
@@ -120,6 +122,7 @@ class Store(ABC):
                 continue
             try:
                 document = json.loads(self.read(run, name))
+                require(PredictionsDocument, document, f"{self.name}: {run.id}/{name}: does not hold predictions")
                 if (document["images"], document["batch_size"]) == (wanted["images"], wanted["batch_size"]):
                     found |= {int(number): accuracy for number, accuracy in document["accuracies"].items()}
             except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -154,7 +157,7 @@ def _differences(one: StoredRun, other: StoredRun) -> list[str]:
         if mine[key] != its[key]
     ]
     if one.own_ranking == other.own_ranking and one.result and other.result:
-        ours, theirs = (run.result.get("observed", {}) for run in (one, other) if run.result)
+        ours, theirs = (run.result.get(OBSERVED, {}) for run in (one, other) if run.result)
         for name in sorted(ours.keys() & theirs.keys()):
             points, others = dict(map(tuple, ours[name])), dict(map(tuple, theirs[name]))
             steps = [step for step in points.keys() & others.keys() if points[step] != others[step]]

@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.documents import Word
 from harness.owner import is_alive
+from harness.stores.schema import OBSERVED
 
 
 class Status(Word):
@@ -120,4 +121,4 @@ def newest_result(summary: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def without_curves(result: Mapping[str, Any]) -> dict[str, Any]:
     """A run's result in the form of a ranking's result: without what was observed during training."""
-    return {key: value for key, value in result.items() if key != "observed"}
+    return {key: value for key, value in result.items() if key != OBSERVED}

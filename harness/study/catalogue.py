@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.components.discovery import load_file, study_files
-from harness.errors import NameCollision, UnknownName, UserError
+from harness.errors import InvalidConfiguration, NameCollision, UnknownName, UserError
+from harness.study.metrics import check_metrics
 from harness.study.study import Study
 
 
@@ -46,11 +47,20 @@ def all_studies() -> list[Study]:
 
 
 def studies_in(file: Path) -> list[Study]:
-    """The studies of one file. Raises `BrokenComponent` if it cannot be imported, `UserError` if it holds none."""
+    """The studies of one file.
+
+    Raises `BrokenComponent` if it cannot be imported, `UserError` if it holds none, and `InvalidConfiguration` if one
+    names a metric that no run has.
+    """
     module = load_file(file)
     bound = [module.study] if hasattr(module, "study") else getattr(module, "studies", None)
     if not isinstance(bound, list | tuple) or not bound or not all(isinstance(one, Study) for one in bound):
         raise UserError(f"{file} holds no study: it must bind `study` to a harness.study.Study, or `studies` to a list")
+    for study in bound:
+        try:
+            check_metrics(study)
+        except InvalidConfiguration as error:
+            raise InvalidConfiguration(f"{file}: {error}") from error
     return list(bound)
 
 

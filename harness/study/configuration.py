@@ -31,6 +31,7 @@ from harness.components.registries import (
 from harness.components.registry import Registry
 from harness.components.space import NetworkSettings
 from harness.errors import UnknownName
+from harness.stores import shapes
 from harness.study.reader import Component, as_component, as_type, hints, read, require
 
 T = TypeVar("T")
@@ -162,7 +163,7 @@ class Ranking:
     @property
     def left_out(self) -> tuple[str, ...]:
         """The results that are not requested."""
-        return () if self.top1 else ("top1", "top1_accuracy")
+        return shapes.left_out(self)
 
     def __post_init__(self) -> None:
         require(self.images is None or self.images >= 1, f"rank.images must be at least 1, not {self.images}")

@@ -23,7 +23,10 @@ from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
 from harness.seeds import make_rng
 from harness.stores.checkpoints import Checkpoint
+from harness.stores.schema import OBSERVED, UNRANKED
+from harness.stores.shapes import needing
 from harness.study.configuration import RunConfig
+from harness.study.references import REFERENCES
 from harness.training.cost import Meter
 from harness.training.observers.curves import Observers
 from harness.training.profiling import phase
@@ -39,12 +42,6 @@ from harness.training.stages.rank import (
 from harness.training.stages.retrain import retrain
 from harness.training.stages.train import Progress, Supernets, build_supernets, train
 from harness.training.state import Points, TrialState
-
-REFERENCES = {
-    "parameters": "the number of parameters as the prediction",
-    "untrained": "the supernet with its initial weights",
-    "random": "random numbers",
-}
 
 
 @dataclass(frozen=True)
@@ -104,8 +101,8 @@ def run_trial(
             predictions = predict(supernets, ranked, dataset, config.rank, meter, watch.ranking, known=known, keep=keep)
     except Diverged as error:
         meter.stage("train")
-        return Outcome(_diverged(error) | {"observed": observer.points}, meter.json(), {}, None)
-    result = _result(config, predictions, supernets, benchmark) | {"observed": observer.points}
+        return Outcome(_diverged(error) | {OBSERVED: observer.points}, meter.json(), {}, None)
+    result = _result(config, predictions, supernets, benchmark) | {OBSERVED: observer.points}
     return Outcome(result, meter.json(), predictions, supernets)
 
 
@@ -138,8 +135,8 @@ def retrain_trial(
             networks, accuracy = retrain(config, architecture, dataset, meter, report, state)
     except Diverged as error:
         meter.stage("train")
-        return Outcome(_diverged(error) | found | {"retrained_accuracy": None, "observed": {}}, meter.json(), {}, None)
-    result = _UNRANKED | found | {"retrained_accuracy": accuracy, "observed": {}}
+        return Outcome(_diverged(error) | found | {"retrained_accuracy": None, OBSERVED: {}}, meter.json(), {}, None)
+    result = {**UNRANKED, **found, "retrained_accuracy": accuracy, OBSERVED: {}}
     return Outcome(result, meter.json(), {}, networks)
 
 
@@ -208,12 +205,12 @@ def _ranked(config: RunConfig, benchmark: Benchmark) -> list[Architecture]:
 def _result(config: RunConfig, predictions: Predictions, supernets: Supernets, benchmark: Benchmark) -> dict[str, Any]:
     judgement = judge(predictions, supernets, benchmark, config.dataset, config.rank)
     return {
+        **UNRANKED,  # for the order of its keys
         "kendall_tau": finite(judgement.kendall_tau),
         "selected": judgement.selected,
         "top1": judgement.top1 and list(judgement.top1),
         "top1_accuracy": judgement.top1_accuracy,
         "ranked": len(predictions),
-        "diverged": None,
         **_fairness(judgement),
     }
 
@@ -222,21 +219,9 @@ def _fairness(judgement: Judgement) -> dict[str, float | None]:
     """CB and C³, if requested."""
     if judgement.neutral_complexity_bias is None:
         return {}
-    names = ("complexity_bias", "neutral_complexity_bias", "complexity_convergence")
-    return {name: finite(getattr(judgement, name)) for name in names}
-
-
-_UNRANKED = {
-    "kendall_tau": None,
-    "selected": 0,
-    "top1": None,
-    "top1_accuracy": None,
-    "ranked": 0,
-    "diverged": None,
-}
-"""The result of a run that ranked nothing."""
+    return {name: finite(getattr(judgement, name)) for name in needing("top_share")}
 
 
 def _diverged(error: Diverged) -> dict[str, Any]:
     """The result of a run that diverged. The loss is text, because it is not a finite number."""
-    return _UNRANKED | {"diverged": {"step": error.step, "loss": str(error.loss)}}
+    return {**UNRANKED, "diverged": {"step": error.step, "loss": str(error.loss)}}

@@ -31,7 +31,7 @@ from harness.study.study import Request
 from harness.truth.table import Table
 from tests.conftest import TOY
 from tests.mongod import Mongod
-from tests.stored_runs import forge, store_run
+from tests.stored_runs import forge, judged, store_run
 from tests.toy import user_folder
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[2]
@@ -461,7 +461,7 @@ def test_a_further_ranking_is_known_without_its_table(
     config, folder = other.trial.config.json(), Path("runs") / run.id
     if mirrored:
         assert main(["store", "sync", "--mongo", mongo]) == 0
-    write_ranking(folder, other.trial.ranking_key, config, {"kendall_tau": 0.75}, {}, predictions_document(config, {}))
+    write_ranking(folder, other.trial.ranking_key, config, judged(0.75), {}, predictions_document(config, {}))
     if mirrored:
         assert main(["store", "sync", "--mongo", mongo]) == 0
     capsys.readouterr()

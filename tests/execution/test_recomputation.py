@@ -19,6 +19,7 @@ from harness.stores.directory.run_directory import (
 )
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.trial import Trial
+from tests.stored_runs import judged
 from tests.toy import toy_config
 
 RANK = {"images": 50, "candidates": 4, "bins": 3}
@@ -59,10 +60,10 @@ def test_a_metric_whose_computation_changed_is_computed_anew_only_when_asked(sto
     before = only_run(store)
     assert before.own_ranking and before.result
     # As an older version judged it: without most of the metrics, and wrongly.
-    judge(store, before, {"kendall_tau": -1.0})
-    assert only_run(store).rankings[before.own_ranking] == {"kendall_tau": -1.0}
+    judge(store, before, judged(-1.0))
+    assert only_run(store).rankings[before.own_ranking] == judged(-1.0)
     assert do(trial(), store, "rank")["already"] is True
-    assert only_run(store).rankings[before.own_ranking] == {"kendall_tau": -1.0}
+    assert only_run(store).rankings[before.own_ranking] == judged(-1.0)
     answer = do(trial(), store, "rank", again=True)
     assert (answer["status"], answer["already"]) == ("done", False)
     after = only_run(store)

@@ -1,17 +1,34 @@
-"""Reference rows: computed once, kept in the store, recomputed when what they depend on changes."""
+"""Reference rows: made by `run`, kept in the store, read by reports, made again when what they depend on changes."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pymongo.database import Database
 
+from harness.cli import main
 from harness.components.discovery import component
-from harness.components.preset import Preset
+from harness.components.preset import Preset, get_preset
+from harness.environment import PROJECT
+from harness.execution.job import run_job
+from harness.execution.references import missing_references
 from harness.stores.directory.store import DirectoryStore
+from harness.stores.merged import MergedStore
+from harness.stores.mongo.store import MongoStore
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
 from harness.study.layout import Column, Row
+from harness.study.references import references_of
 from harness.study.study import Study
+from tests.stored_runs import store_run
 
 TOY = Preset(
     "toy",
@@ -27,14 +44,36 @@ STUDY = Study(
     [Column("τ", "kendall_tau"), Column("Top-1", "top1_accuracy", digits=1), Column("Passes", "passes")],
     group="Method",
 )
+MINE = """
+from harness.study import Column, Row, Study
+
+toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "train.epochs": 1, "train.batch_size": 20,
+       "network.width": 2, "rank.images": 50, "rank.bins": 3}
+study = Study("mine", "Mine", [Row({"Method": "SPOS"}, toy)],
+              [Column("τ", "kendall_tau"), Column("Top-1 (%)", "top1_accuracy", digits=2)])
+"""
+RUN = ["run", "mine.py", "--preset", "tiny", "--seeds", "2"]
+REPORT = ["report", "mine.py", "--preset", "tiny", "--seeds", "2", "--references"]
 
 
-def references(store: Path, preset: Preset = TOY) -> list[Any]:
-    rows = component("reports.tables").build(STUDY, preset, DirectoryStore(store), references=True).blocks[-1]
-    return list(rows)
+def make(store: Path, preset: Preset = TOY, study: Study = STUDY) -> int:
+    """Make the missing references as their jobs do; return how many there were."""
+    missing = missing_references([study], preset, DirectoryStore(store))
+    answers = [run_job(dict(job.document), lambda report: None) for job in missing.jobs(store, None)]
+    assert all(answer["status"] == "done" for answer in answers) and missing.left() == 0
+    return len(missing.references)
+
+
+def table(store: Path, preset: Preset = TOY, study: Study = STUDY) -> Any:
+    return component("reports.tables").build(study, preset, DirectoryStore(store), references=True)
+
+
+def references(store: Path, preset: Preset = TOY, study: Study = STUDY) -> list[Any]:
+    return [row for block in table(store, preset, study).blocks for row in block if row.source == "reference"]
 
 
 def test_untrained_parameters_and_random_are_judged_as_runs_are(toy_project: Path, tmp_path: Path) -> None:
+    assert make(tmp_path) == 6
     rows = references(tmp_path)
     assert [(row.name, row.labels) for row in rows] == [
         ("untrained", (None, "Untrained supernet")),
@@ -52,18 +91,114 @@ def test_untrained_parameters_and_random_are_judged_as_runs_are(toy_project: Pat
     assert not any(value.best for row in rows for value in row.values)
 
 
-def test_a_second_report_reads_them_from_the_store(
-    toy_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_reads_them_and_makes_none(toy_project: Path, tmp_path: Path) -> None:
+    empty = table(tmp_path)
+    assert not (tmp_path / "references").exists() and all(row.name is None for block in empty.blocks for row in block)
+    assert "6 of 6 references of one are not stored" in empty.lacking
+    assert f"python -m harness run one --preset toy --store {tmp_path}" in empty.lacking
+    make(tmp_path)
     first = references(tmp_path)
     files = sorted((tmp_path / "references").iterdir())
     assert len(files) == 6 and all(file.suffix == ".json" for file in files)
-    stamps = [file.stat().st_mtime_ns for file in files]
-    assert references(tmp_path) == first
-    assert [file.stat().st_mtime_ns for file in files] == stamps
-    # A damaged one is computed again; a store with references only has no runs and no problems.
-    files[0].write_text('{"half')
-    assert references(tmp_path) == first
+    assert make(tmp_path) == 0
+    # A damaged one is named as missing and made again; a store with references only has no runs and no problems.
+    for damage in ('{"half', '{"reference": "random", "cell": {}, "result": {"kendall_tau": "high"}}'):
+        files[0].write_text(damage)
+        assert references(tmp_path) == [] and "1 of 6 references" in table(tmp_path).lacking
+        assert make(tmp_path) == 1 and references(tmp_path) == first
     assert files[0].read_text().startswith('{\n "reference"')
     store = DirectoryStore(tmp_path)
     assert (store.runs(), store.problems) == ([], [])
+
+
+def test_rows_that_differ_in_their_networks_have_references_of_their_own(toy_project: Path, tmp_path: Path) -> None:
+    rows = [Row({"Method": f"{width}", "CaLR": True}, {"network.width": width, "train.epochs": 1}) for width in (2, 4)]
+    study = Study("two", "Two", [*rows, Row({"Method": "Best", "CaLR": False}, source="truth")], STUDY.columns)
+    asked = references_of(study, TOY, list, 1)
+    assert [(one.name, one.group, one.trial.config.network.width) for one in asked[::3]] == [
+        ("untrained", (("network.width", 2),), 2),
+        ("untrained", (("network.width", 4),), 4),
+    ]
+    make(tmp_path, study=study)
+    found = [row.labels[0] for row in references(tmp_path, study=study)]
+    assert found[0] == "Untrained supernet (network.width=2)" and found[5] == "Random numbers (network.width=4)"
+    # An override leaves out the rows that it contradicts, and their references with them.
+    assert {one.trial.config.network.width for one in references_of(study, TOY, list, 1, {"network.width": 4})} == {4}
+
+
+def test_a_database_and_a_directory_both_get_them(
+    toy_project: Path, tmp_path: Path, mongo_database: Database[dict[str, Any]]
+) -> None:
+    make(tmp_path)
+    database = MongoStore(mongo_database)
+    both = MergedStore(DirectoryStore(tmp_path), database)
+    assert not missing_references([STUDY], TOY, both)
+    found = component("reports.tables").build(STUDY, TOY, database, references=True)
+    assert found.lacking is None and list(found.blocks[-1]) == references(tmp_path)
+
+
+@pytest.fixture
+def mine(toy_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The toy's folder with a study of its own, whose two trials are stored in a folder of the test."""
+    (toy_project / "mine.py").write_text(MINE)
+    monkeypatch.setenv("HARNESS_STORE", str(tmp_path / "store"))
+    for request in expand(find_studies("mine.py")[0], get_preset("tiny"), 2):
+        store_run(tmp_path / "store", request, 0.5)
+    return toy_project
+
+
+def rows_of(printed: str) -> dict[str, list[str]]:
+    lines = [line.strip("| \n").split("|") for line in printed.splitlines() if line.startswith("|")]
+    return {line[0].strip(): [value.strip() for value in line[1:]] for line in lines}
+
+
+def test_run_makes_them_and_the_report_shows_the_toys_own_truth(
+    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*RUN, "--no-references"]) == 0
+    assert not (tmp_path / "store" / "references").exists()
+    capsys.readouterr()
+    assert main(REPORT) == 0
+    printed = capsys.readouterr()
+    assert "Untrained" not in printed.out
+    command = f"python -m harness run mine --preset tiny --seeds 2 --store {tmp_path / 'store'}"
+    assert printed.err == f"6 of 6 references of mine are not stored; this makes them: {command}\n"
+    assert main([*REPORT, "--strict"]) == 1
+    capsys.readouterr()
+    assert main(RUN) == 0
+    ended = capsys.readouterr().out.splitlines()
+    assert ended[-2:] == ["2 of 2 trials done, 0 of them now", "6 references made"]
+    assert main(RUN) == 0
+    assert capsys.readouterr().out.splitlines() == ["2 of 2 trials done, 0 of them now"]
+    assert main(REPORT) == 0
+    rows = rows_of(capsys.readouterr().out)
+    # The toy's two largest networks have 42 and 46 of 60 right; no accuracy is another space's.
+    assert rows["Number of parameters"][1].startswith("70.00")
+    assert all(float(rows[name][1].split()[0]) <= 76.67 for name in ("Untrained supernet", "Random numbers"))
+
+
+def kept(store: Path) -> Mapping[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted((store / "references").iterdir())}
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_stopped_while_it_makes_them_goes_on(how: signal.Signals, mine: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    command = [sys.executable, "-m", "harness", *RUN, "--jobs", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    process = subprocess.Popen(command, cwd=mine, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    until = time.monotonic() + 60
+    while not list(store.glob("references/*.json")) and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.005)
+    os.killpg(process.pid, how)
+    assert process.wait() in (-how, 128 + how)
+    early = kept(store)
+    assert early
+    assert main(RUN) == 0
+    whole = kept(store)
+    assert len(whole) == 6 and early.items() <= whole.items()
+    # Those of a run that was not killed are the same bytes.
+    missing = missing_references(find_studies("mine.py"), "tiny", DirectoryStore(tmp_path / "other"), 2)
+    for job in missing.jobs(tmp_path / "other", None):
+        run_job(dict(job.document), lambda report: None)
+    assert kept(tmp_path / "other") == whole

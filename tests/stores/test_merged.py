@@ -11,6 +11,7 @@ import pytest
 from harness.stores.directory.run_directory import declare_invalid, write_ranking
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.merged import MergedStore
+from tests.stored_runs import NO_PREDICTIONS
 
 from .conftest import RESULT, trial
 
@@ -43,7 +44,7 @@ def test_a_run_declared_invalid_in_the_mirror_does_not_count(mirrored: tuple[Mer
 def test_rankings_that_only_the_mirror_has_count_after_the_runs_own(mirrored: tuple[MergedStore, Path]) -> None:
     store, copy = mirrored
     one = trial()
-    write_ranking(copy, "f" * 16, one.config.json(), RESULT, {}, {"accuracies": {}})
+    write_ranking(copy, "f" * 16, one.config.json(), RESULT, {}, NO_PREDICTIONS)
     found = store.done(one.key)
     assert found is not None and list(found.rankings) == [one.ranking_key, "f" * 16]
     assert found.own_ranking == one.ranking_key

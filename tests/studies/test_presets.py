@@ -26,6 +26,7 @@ from harness.metrics import kendall_tau
 from harness.seeds import make_rng
 from harness.stores.directory.run_directory import predictions_document, write_ranking
 from harness.stores.directory.store import DirectoryStore
+from harness.stores.schema import UNRANKED
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
@@ -399,7 +400,7 @@ def test_one_run_answers_for_every_data_set_that_judges_it(imported: ImportedBen
     opened = DirectoryStore(tmp_path / "runs")
     for number, request in enumerate(others):
         config = request.trial.config.json()
-        judged = {"kendall_tau": 0.6 + number / 10, "selected": 327, "top1": None, "top1_accuracy": None, "ranked": 0}
+        judged = {**UNRANKED, "kendall_tau": 0.6 + number / 10, "selected": 327}
         write_ranking(
             opened.path_of(run), request.trial.ranking_key, config, judged, {}, predictions_document(config, {})
         )

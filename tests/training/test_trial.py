@@ -12,8 +12,9 @@ import pytest
 from harness.components.registries import SPACES
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.study.configuration import RunConfig
+from harness.study.references import REFERENCES
 from harness.training.stages.train import Progress
-from harness.training.trial import REFERENCES, Outcome, Watch, rank_again, run_reference, run_trial
+from harness.training.trial import Outcome, Watch, rank_again, run_reference, run_trial
 from harness.truth.table import Table
 from tests.toy import toy_config
 

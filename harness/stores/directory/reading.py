@@ -20,10 +20,21 @@ from harness.stores.directory.run_directory import (
     RANKINGS,
     RESULT,
     RUN,
-    SCHEMA,
     TRIAL,
     WEIGHTS,
 )
+from harness.stores.schema import (
+    SCHEMA,
+    AbsentDocument,
+    CompletionDocument,
+    InvalidDocument,
+    PredictionsDocument,
+    RankingDocument,
+    ResultDocument,
+    RunDocument,
+    TrialDocument,
+)
+from harness.stores.shapes import problem
 from harness.stores.stored import OPEN, Problem, Status, without_curves
 
 SMALL = 1 << 20
@@ -63,13 +74,13 @@ def summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
 
 
 def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
-    trial = read_small(path / TRIAL, schema=True)
+    trial = read_small(path / TRIAL, TrialDocument)
     if trial["run_id"] != path.name or trial["key"][:16] != path.name[:16]:
         raise Damaged(path / TRIAL, f"is about run {trial['run_id']}, not about {path.name}")
     if hashlib.sha256(canonical(trial["identity"]).encode()).hexdigest() != trial["key"]:
         raise Damaged(path / TRIAL, "has another identity than its key says")
     complete = (path / COMPLETION).exists()  # checked first: a run that completes meanwhile is read as running
-    run = read_small(path / RUN) if (path / RUN).exists() else {}
+    run = read_small(path / RUN, RunDocument) if (path / RUN).exists() else {}
     result = cost = None
     rankings: dict[str, dict[str, Any]] = {}
     further: dict[str, dict[str, Any]] = {}
@@ -77,7 +88,7 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
     recorded = ENDED.get(run.get("status", ""), OPEN)
     if complete:
         verify(path)
-        document = read_small(path / RESULT, schema=True)
+        document = read_small(path / RESULT, ResultDocument)
         result, cost = document["result"], document["cost"]
         recorded = Status.DONE.value
         if "ranking" in trial:  # otherwise the ground truth that it was judged by is unknown
@@ -103,7 +114,7 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
         "start_time": run.get("start_time"),
         "stop_time": run.get("stop_time"),
         "fail_trace": run.get("fail_trace"),
-        "invalid": read_small(path / INVALID, schema=True)["reason"] if (path / INVALID).exists() else None,
+        "invalid": read_small(path / INVALID, InvalidDocument)["reason"] if (path / INVALID).exists() else None,
     }
 
 
@@ -118,7 +129,7 @@ def read_verified(path: Path, name: str) -> bytes:
     except OSError as error:
         raise Damaged(file, str(error)) from error
     if (path / COMPLETION).exists():
-        expected = read_small(path / COMPLETION, schema=True)["files"].get(name)
+        expected = read_small(path / COMPLETION, CompletionDocument)["files"].get(name)
         if expected not in (None, hashlib.sha256(content).hexdigest()):
             raise Damaged(file, "has another checksum than the completion record says")
     return content
@@ -126,7 +137,7 @@ def read_verified(path: Path, name: str) -> bytes:
 
 def verify(path: Path) -> None:
     """Compare a directory with its completion record. Raises `Damaged`."""
-    record = read_small(path / COMPLETION, schema=True)
+    record = read_small(path / COMPLETION, CompletionDocument)
     for name in (TRIAL, RUN, METRICS, RESULT, PREDICTIONS):
         if name not in record["files"]:
             raise Damaged(path / COMPLETION, f"does not list {name}")
@@ -151,7 +162,7 @@ def absent_files(path: Path, record: Mapping[str, Any]) -> set[str]:
     """The files of the completion record that were left out on purpose: only weights can be."""
     if not (path / ABSENT).exists():
         return set()
-    declared = read_small(path / ABSENT, schema=True)["files"]
+    declared = read_small(path / ABSENT, AbsentDocument)["files"]
     return {WEIGHTS} if declared.get(WEIGHTS, "") == record["files"].get(WEIGHTS) else set()
 
 
@@ -162,12 +173,10 @@ def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, An
         if file.name.startswith(".") or file.name.endswith(f".{PREDICTIONS}"):
             continue
         try:
-            document = read_small(file, schema=True)
+            document = read_small(file, RankingDocument)
             for name, checksum in document["files"].items():
                 if _checksum(file.with_name(name)) != checksum:
                     raise Damaged(file.with_name(name), "has another checksum than its ranking says")
-            if not isinstance(document["result"], dict):
-                raise TypeError("its result is no object")
             found[file.stem] = document
         except Damaged as error:
             problems.append(Problem(str(error.path), error.reason))
@@ -176,8 +185,11 @@ def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, An
     return found
 
 
-def read_small(path: Path, schema: bool = False) -> dict[str, Any]:
-    """Read a JSON object. Raises `Damaged` if it is missing, incomplete, or of a newer schema."""
+def read_small(path: Path, kind: Any = None) -> dict[str, Any]:
+    """Read a JSON object, of that type of `harness.stores.schema` if one is given.
+
+    Raises `Damaged` if it is missing, incomplete, of a newer schema, or not of the type. Unknown keys are kept.
+    """
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -188,9 +200,17 @@ def read_small(path: Path, schema: bool = False) -> dict[str, Any]:
         raise Damaged(path, f"is not whole JSON: {error}") from error
     if not isinstance(document, dict):
         raise Damaged(path, "holds no JSON object")
-    if schema:
-        _check_schema(path, document)
+    if kind is not None:
+        if "schema" in kind.__required_keys__:
+            _check_schema(path, document)
+        if (wrong := problem(kind, document)) is not None:
+            raise Damaged(path, wrong)
     return document
+
+
+def check_predictions(path: Path) -> None:
+    """Raise `Damaged` unless the file holds predictions. Readers of runs do not need them, and so do not read them."""
+    read_small(path, PredictionsDocument)
 
 
 def _check_schema(path: Path, document: Mapping[str, Any]) -> None:

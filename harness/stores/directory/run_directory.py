@@ -1,7 +1,7 @@
 """The write side of one run: its directory, from creation to the completion record.
 
 A run counts as done only if `completion.json`, written last, exists and agrees with the files beside it.
-The names and contents of the files are defined only here.
+The names of the files are defined only here, their contents in `harness.stores.schema`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,10 @@ from harness.errors import DataError, UserError
 from harness.files import make_durable, sha256, write, write_json
 from harness.owner import this_process
 from harness.stores.directory.curves import to_columns
+from harness.stores.schema import SCHEMA
 
 if TYPE_CHECKING:
     from harness.study.trial import Trial
-
-SCHEMA = 2
-"""Schema of all our files. Older ones are read; a newer one is refused, and the message says so.
-
-1: run ids without the suffix that distinguishes the attempts of two machines. 2: with it.
-"""
 
 TRIAL, CONFIG, RUN, INFO, LOG = "cell.json", "config.json", "run.json", "info.json", "cout.txt"
 METRICS, POINTS = "metrics.json", "metrics.jsonl"

@@ -24,6 +24,7 @@ from harness.stores.directory.run_directory import (
 )
 from harness.stores.mongo.snapshot import COMPLETE, is_addition, look
 from harness.stores.mongo.store import MongoStore, is_there
+from harness.stores.schema import CompletionDocument, Versioned
 
 Entries = Mapping[str, Mapping[str, Any]]
 """What the database knows about a run's files, by name."""
@@ -55,7 +56,7 @@ def is_whole(folder: Path) -> bool:
     """Whether a directory holds a complete run with every file unchanged, weights included."""
     try:
         summarise(folder, [])
-        return not _wrong(folder, read_small(folder / COMPLETION, schema=True)["files"])
+        return not _wrong(folder, read_small(folder / COMPLETION, CompletionDocument)["files"])
     except DataError:
         return False
 
@@ -130,7 +131,7 @@ def _wrong(folder: Path, record: Mapping[str, str]) -> list[str]:
 
 def _is_readable(path: Path) -> bool:
     try:
-        return bool(read_small(path, schema=True))
+        return bool(read_small(path, Versioned))
     except DataError:
         return False
 

@@ -24,7 +24,7 @@ from pymongo.errors import DuplicateKeyError
 
 from harness.errors import DataError
 from harness.stores.directory.reading import Damaged
-from harness.stores.directory.run_directory import INVALID, RANKINGS, SCHEMA, SOURCES, TRIAL, WEIGHTS
+from harness.stores.directory.run_directory import INVALID, RANKINGS, SOURCES, TRIAL, WEIGHTS
 from harness.stores.mongo import gridfs
 from harness.stores.mongo.connection import translated
 from harness.stores.mongo.indexes import prepare
@@ -40,6 +40,7 @@ from harness.stores.mongo.snapshot import (
     revision,
     take,
 )
+from harness.stores.schema import SCHEMA
 
 __all__ = ["project", "revision"]
 

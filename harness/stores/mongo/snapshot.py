@@ -32,6 +32,7 @@ from harness.stores.directory.run_directory import (
     WEIGHTS,
     read_points,
 )
+from harness.stores.schema import CompletionDocument
 from harness.stores.stored import Problem, Status, stored_run
 
 OPEN, ENDED, COMPLETE = 0, 1, 2
@@ -148,7 +149,7 @@ def take(path: Path) -> Snapshot:
     problems: list[Problem] = []
     summary = summarise(path, problems)
     complete = state.phase == COMPLETE
-    completion = read_small(path / COMPLETION, schema=True) if complete else None
+    completion = read_small(path / COMPLETION, CompletionDocument) if complete else None
     run = read_small(path / RUN) if RUN in found else {}
     growing = state.phase == OPEN and stored_run(summary).status is Status.RUNNING
     pieces: dict[str, Piece] = {}

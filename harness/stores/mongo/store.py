@@ -20,10 +20,12 @@ from pymongo.database import Database
 from harness.documents import utc_text
 from harness.errors import DataError, HarnessError, UnknownName, UserError
 from harness.stores.directory.curves import by_metric, from_columns
-from harness.stores.directory.run_directory import COMPLETION, INVALID, METRICS, POINTS, SCHEMA
+from harness.stores.directory.run_directory import COMPLETION, INVALID, METRICS, POINTS
 from harness.stores.mongo import gridfs
 from harness.stores.mongo.connection import address, translated
 from harness.stores.mongo.snapshot import phase_of
+from harness.stores.schema import SCHEMA, Summary
+from harness.stores.shapes import problem
 from harness.stores.store import Metrics, Store
 from harness.stores.stored import Problem, StoredRun, stored_run
 
@@ -205,6 +207,8 @@ def _run(own: Mapping[str, Any]) -> StoredRun:
     summary = json.loads(own["summary"])
     if summary["id"] != own["run_id"]:
         raise DataError(f"is about run {summary['id']}")
+    if (wrong := problem(Summary, summary)) is not None:
+        raise DataError(f"its summary: {wrong}")
     return stored_run(summary | {"invalid": own["invalid"]})
 
 

@@ -20,9 +20,10 @@ from harness.errors import DataError, UserError
 from harness.files import make_durable, sha256, write
 from harness.owner import describe
 from harness.stores.claims.lease import Claims
-from harness.stores.directory.reading import Damaged, absent_files, read_small, summarise
+from harness.stores.directory.reading import Damaged, absent_files, check_predictions, read_small, summarise
 from harness.stores.directory.run_directory import COMPLETION, METRICS, POINTS, PREDICTIONS, RANKINGS, read_points
 from harness.stores.directory.store import DirectoryStore
+from harness.stores.schema import CompletionDocument
 from harness.stores.store import Store, supersede
 from harness.stores.stored import Problem, StoredRun
 
@@ -109,7 +110,7 @@ def examine(path: Path) -> list[Problem]:
         summarise(path, found)
     except Damaged as error:
         found.append(Problem(str(error.path), error.reason))
-    found += _wrong_checksums(path)
+    found += _wrong_checksums(path) or _wrong_predictions(path)
     try:
         read_points(path / POINTS)
     except (ValueError, OSError) as error:
@@ -139,13 +140,25 @@ def unreadable(store: Store, run: StoredRun) -> Iterator[tuple[str, str]]:
             yield name, str(error)
 
 
+def _wrong_predictions(path: Path) -> list[Problem]:
+    """The files of predictions that do not hold what they should, in a run whose files are those of its record."""
+    found = []
+    for file in (path / PREDICTIONS, *sorted((path / RANKINGS).glob(f"*.{PREDICTIONS}"))):
+        try:
+            if file.exists():
+                check_predictions(file)
+        except Damaged as error:
+            found.append(Problem(str(error.path), error.reason))
+    return found
+
+
 def _wrong_checksums(path: Path) -> list[Problem]:
     """The wrong files among those that the completion record names, weights included."""
     found = []
     try:
         if not (path / COMPLETION).exists():
             return []
-        record = read_small(path / COMPLETION, schema=True)
+        record = read_small(path / COMPLETION, CompletionDocument)
         for name, checksum in record["files"].items():
             file = path / name
             if not file.exists():
@@ -205,7 +218,7 @@ def _is_right(path: Path, name: str, content: bytes) -> bool:
             record = path / f"{name.removesuffix(f'.{PREDICTIONS}')}.json"
             expected = read_small(record)["files"][Path(name).name]
         else:
-            expected = read_small(path / COMPLETION, schema=True)["files"][name]
+            expected = read_small(path / COMPLETION, CompletionDocument)["files"][name]
         return bool(hashlib.sha256(content).hexdigest() == expected)
     except (Damaged, ValueError, KeyError, TypeError, AttributeError, OSError):
         return False

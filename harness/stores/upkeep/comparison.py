@@ -16,7 +16,7 @@ from harness.documents import flatten
 from harness.errors import DataError
 from harness.stores.directory.run_directory import COMPLETION, RUN, WEIGHTS
 from harness.stores.store import Store
-from harness.stores.stored import Status, StoredRun
+from harness.stores.stored import Status, StoredRun, without_curves
 
 OUTCOME = ("result", "rankings", "metrics", "predictions", "weights")
 """The sections that are deterministic: equal trials are equal in them."""
@@ -94,9 +94,7 @@ def _result(one: StoredRun, other: StoredRun) -> list[Difference]:
     """A run that has no result differs from one that has."""
     if one.result is None or other.result is None:
         return [] if one.result is other.result else [Difference("result", one.status.value, other.status.value)]
-    ours, theirs = (
-        {key: value for key, value in run.result.items() if key != "observed"} for run in (one, other) if run.result
-    )
+    ours, theirs = (without_curves(run.result) for run in (one, other) if run.result)
     return [
         Difference(key, _text(ours, key), _text(theirs, key))
         for key in dict.fromkeys([*ours, *theirs])

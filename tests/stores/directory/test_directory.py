@@ -19,6 +19,8 @@ from harness.errors import InvalidConfiguration, UnknownName, UserError
 from harness.files import sha256, write_json
 from harness.stores.directory.run_directory import declare_invalid, write_ranking
 from harness.stores.directory.store import DirectoryStore, StoredRun
+from harness.stores.stored import without_curves
+from tests.stored_runs import NO_PREDICTIONS, judged
 from tests.stores.conftest import RESULT, trial
 
 Make = Callable[..., Path]
@@ -109,7 +111,7 @@ def test_the_newer_done_run_counts(store: DirectoryStore, make_run: Make) -> Non
 @pytest.mark.parametrize(
     ("older", "newer", "reason"),
     [
-        ({}, {"kendall_tau": 0.25}, "ranking"),
+        ({}, judged(0.25), "ranking"),
         ({"observed": {"kendall_tau": [[1, 0.1], [2, 0.2]]}}, {"observed": {"kendall_tau": [[2, 0.3]]}}, "step 2"),
     ],
 )
@@ -127,10 +129,10 @@ def test_what_was_recomputed_is_the_result_and_contradicts_nothing(store: Direct
     observed = {"observed": {"kendall_tau": [[1, 0.25]]}}
     older, newer = make_run(result=observed), make_run(result=observed)
     for path in (older, newer):
-        write_ranking(path, further, config, {"kendall_tau": 0.1}, {}, {})
+        write_ranking(path, further, config, judged(0.1), {}, NO_PREDICTIONS)
     # Only the run that counts is recomputed.
-    write_ranking(newer, further, config, {"kendall_tau": 0.2}, {}, {})
-    write_ranking(newer, own, config, {"kendall_tau": 0.75, "selected": 3}, {}, {})
+    write_ranking(newer, further, config, judged(0.2), {}, NO_PREDICTIONS)
+    write_ranking(newer, own, config, without_curves(RESULT) | {"kendall_tau": 0.75}, {}, NO_PREDICTIONS)
     first, second = store.runs()
     assert first.superseded and first.result == RESULT | observed
     assert second.result == RESULT | {"kendall_tau": 0.75} | observed and second.own_ranking == own
@@ -142,8 +144,8 @@ def test_a_run_that_contradicts_from_the_start_does_so_when_it_was_recomputed(
     store: DirectoryStore, make_run: Make
 ) -> None:
     make_run()
-    newer = make_run(result={"kendall_tau": 0.25})
-    write_ranking(newer, trial().ranking_key, trial().config.json(), {"kendall_tau": 0.5}, {}, {})
+    newer = make_run(result=judged(0.25))
+    write_ranking(newer, trial().ranking_key, trial().config.json(), judged(0.5), {}, NO_PREDICTIONS)
     store.runs()
     (problem,) = store.problems
     assert "0.25" in problem.reason and "are runs of one trial, but ranking" in problem.reason
@@ -152,12 +154,12 @@ def test_a_run_that_contradicts_from_the_start_does_so_when_it_was_recomputed(
 def test_further_rankings_are_read(store: DirectoryStore, make_run: Make) -> None:
     path = make_run()
     config = trial(rank={"candidates": 5}).config.json()
-    own = {"images": None, "batch_size": 256, "accuracies": {"9": 1.0}}
-    write_ranking(path, "0123456789abcdef", config, {"kendall_tau": 0.75}, {}, own)
+    own = {"schema": 2, "images": None, "batch_size": 256, "accuracies": {"9": 1.0}}
+    write_ranking(path, "0123456789abcdef", config, judged(0.75), {}, own)
     elsewhere = own | {"images": 3, "accuracies": {"8": 2.0}}
-    write_ranking(path, "fedcba9876543210", config, {"kendall_tau": 0.5}, {}, elsewhere)
+    write_ranking(path, "fedcba9876543210", config, judged(0.5), {}, elsewhere)
     run = only(store)
-    assert run.rankings["0123456789abcdef"] == {"kendall_tau": 0.75} and len(run.rankings) == 3
+    assert run.rankings["0123456789abcdef"] == judged(0.75) and len(run.rankings) == 3
     assert store.predictions(run) == {3: 50.0, 7: 12.5, 9: 1.0}  # those on the same images
 
 
@@ -165,7 +167,7 @@ def test_a_damaged_ranking_is_skipped_and_its_run_is_not(store: DirectoryStore, 
     path = make_run()
     config = trial().config.json()
     for key in ("0" * 16, "1" * 16, "2" * 16):
-        write_ranking(path, key, config, {}, {}, {"images": None, "batch_size": 256, "accuracies": {}})
+        write_ranking(path, key, config, judged(None), {}, NO_PREDICTIONS)
     (path / "rankings" / f"{'0' * 16}.json").write_text('{"schema": 1, "res')
     (path / "rankings" / f"{'1' * 16}.predictions.json").write_text("{}")
     (path / "rankings" / f"{'2' * 16}.json").write_text('{"schema": 1}')
@@ -193,7 +195,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "no schema": ("cell.json", lambda file: edit(file, lambda d: {**d, "schema": None}), "does not say its schema"),
     "another's trial": ("cell.json", lambda file: edit(file, lambda d: d | {"run_id": "x-1"}), "about run x-1"),
     "another identity": ("cell.json", lambda file: edit(file, lambda d: d | {"identity": {}}), "another identity"),
-    "fields missing": ("cell.json", lambda file: file.write_text('{"schema": 1}'), "KeyError"),
+    "fields missing": ("cell.json", lambda file: file.write_text('{"schema": 1}'), "is missing"),
     "half-written run": ("run.json", truncate, "not whole JSON"),
     "truncated predictions": ("predictions.json", truncate, "bytes instead of"),
     "truncated weights": ("weights.pt", truncate, "bytes instead of"),

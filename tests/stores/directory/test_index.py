@@ -33,6 +33,7 @@ from harness.stores.directory.run_directory import (
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import supersede
 from harness.stores.stored import Problem, StoredRun, stored_run
+from tests.stored_runs import NO_PREDICTIONS, judged
 from tests.stores.conftest import RESULT as OUTCOME
 from tests.stores.conftest import finish, trial
 
@@ -56,7 +57,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         one = trial(seed)
         directory = store.create(one, "tiny", {})
         if status == "done":
-            finish(directory, one, OUTCOME | {"kendall_tau": tau})
+            finish(directory, one, OUTCOME | judged(tau))
         elif status != "open":
             directory.write(RUN, {"status": status, "fail_trace": ["ValueError\n"]})
         made.append(directory.path)
@@ -125,7 +126,7 @@ def test_reading_with_the_index_is_reading_without(stock: list[Path], plan: list
             elif kind == "delete":
                 shutil.rmtree(run, ignore_errors=True)
             elif kind == "rank" and run.exists():
-                write_ranking(run, "aa", {"rank": {}, "benchmark": ""}, {"kendall_tau": more[0]}, {}, {})
+                write_ranking(run, "aa", {"rank": {}, "benchmark": ""}, judged(more[0]), {}, NO_PREDICTIONS)
             elif kind == "invalidate" and run.exists():
                 declare_invalid(run, str(more[0]))
             elif kind == "spoil":
@@ -217,7 +218,7 @@ def test_what_has_not_ended_or_is_damaged_is_read_every_time(
     for _ in range(2):
         assert [run.status for run in store.runs()] == ["done"]
         assert [problem.reason for problem in store.problems] == ["is missing"]
-    write_ranking(under_way.path, "aa", {"rank": {}, "benchmark": ""}, {"kendall_tau": 0.5}, {}, {})
+    write_ranking(under_way.path, "aa", {"rank": {}, "benchmark": ""}, judged(0.5), {}, NO_PREDICTIONS)
     spoil(under_way.path / RANKINGS / f"aa.{PREDICTIONS}", "append")
     for _ in range(2):
         assert ["aa" in run.rankings for run in store.runs()] == [False]
@@ -228,7 +229,7 @@ def test_a_run_that_is_removed_leaves_the_index(store: DirectoryStore, make_run:
     first, second = make_run(0), make_run(0)
     store.runs()
     shutil.rmtree(first)
-    write_ranking(second, "aa", {"rank": {}, "benchmark": ""}, {"kendall_tau": 0.5}, {}, {})
+    write_ranking(second, "aa", {"rank": {}, "benchmark": ""}, judged(0.5), {}, NO_PREDICTIONS)
     assert [run.id for run in store.runs()] == [second.name]
     assert [*json.loads((store.path / INDEX / shard_of(second)).read_text())["runs"]] == [second.name]
 
@@ -236,7 +237,7 @@ def test_a_run_that_is_removed_leaves_the_index(store: DirectoryStore, make_run:
 def test_a_shard_of_another_version_or_store_is_made_again(
     store: DirectoryStore, make_run: Callable[..., Path], tmp_path: Path
 ) -> None:
-    path = make_run(0, {"kendall_tau": 0.25})
+    path = make_run(0, judged(0.25))
     runs = store.runs()
     shard = store.path / INDEX / shard_of(path)
     good = shard.read_bytes()

@@ -39,7 +39,7 @@ from harness.stores.mongo.projection import project, revision
 from harness.stores.mongo.snapshot import INLINE
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import unsynced
-from tests.stored_runs import STOPPED
+from tests.stored_runs import STOPPED, judged
 from tests.stores.conftest import RESULT, TIME, finish, trial
 
 Make = Callable[..., Path]
@@ -73,8 +73,8 @@ def give_to(directory: RunDirectory, owner: dict[str, Any]) -> None:
 
 def rank(path: Path, key: str, tau: float = 0.75, predictions: int = 1) -> None:
     accuracies = {str(number): 12.5 for number in range(predictions)}
-    own = {"images": None, "batch_size": 256, "accuracies": accuracies}
-    write_ranking(path, key, trial().config.json(), {"kendall_tau": tau}, {}, own)
+    own = {"schema": 2, "images": None, "batch_size": 256, "accuracies": accuracies}
+    write_ranking(path, key, trial().config.json(), judged(tau), {}, own)
 
 
 def test_a_document_is_what_sacreds_tools_need(make_run: Make, mongo_database: Mongo) -> None:
@@ -189,7 +189,7 @@ def test_a_recomputed_result_is_mirrored_whatever_another_copy_has(
     for folder in (path, copy) if mirrored_first else (copy, path):
         project(folder, mongo_database)
     (here,), (run,) = DirectoryStore(path.parent).runs(), MongoStore(mongo_database).runs()
-    assert run.result == here.result == RESULT | {"kendall_tau": 0.75}
+    assert run.result == here.result == RESULT | judged(0.75)
     assert list(run.rankings) == [trial().ranking_key, "0" * 16]
 
 

@@ -31,13 +31,13 @@ from harness.stores.mongo.snapshot import look
 from harness.stores.mongo.store import MongoStore
 from harness.stores.upkeep.archive import export_runs
 from harness.stores.upkeep.importing import import_into_directory
-from tests.stored_runs import forge
+from tests.stored_runs import forge, judged
 from tests.stores.conftest import RESULT, TIME, finish, trial
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]
 
-PREDICTIONS = {"images": None, "batch_size": 256, "accuracies": {"9": 1.0}}
+PREDICTIONS = {"schema": 2, "images": None, "batch_size": 256, "accuracies": {"9": 1.0}}
 
 
 def mirror_all(store: DirectoryStore, database: Mongo) -> MongoStore:
@@ -52,10 +52,10 @@ def contents(path: Path) -> dict[str, bytes]:
 
 def test_both_stores_give_equal_answers(store: DirectoryStore, make_run: Make, mongo_database: Mongo) -> None:
     make_run()
-    newer = make_run(result={"kendall_tau": 0.25})  # differs from the first: a problem
+    newer = make_run(result=judged(0.25))  # differs from the first: a problem
     ranked = make_run(1)
-    write_ranking(ranked, "0123456789abcdef", trial(1).config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
-    write_ranking(ranked, "f" * 16, trial(1).config.json(), {"kendall_tau": 0.5}, {}, PREDICTIONS)
+    write_ranking(ranked, "0123456789abcdef", trial(1).config.json(), judged(0.75), {}, PREDICTIONS)
+    write_ranking(ranked, "f" * 16, trial(1).config.json(), judged(0.5), {}, PREDICTIONS)
     (ranked / "rankings" / f"{'f' * 16}.predictions.json").write_text("{}")  # damaged: another problem
     declare_invalid(make_run(2), "wrong data")
     for seed, end in enumerate(("running", "lost", "FAILED", "INTERRUPTED"), 3):
@@ -92,7 +92,7 @@ def test_both_stores_give_equal_answers(store: DirectoryStore, make_run: Make, m
 
 def test_a_run_comes_back_as_it_was(make_run: Make, tmp_path: Path, mongo_database: Mongo) -> None:
     path = make_run()
-    write_ranking(path, "0123456789abcdef", trial().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    write_ranking(path, "0123456789abcdef", trial().config.json(), judged(0.75), {}, PREDICTIONS)
     project(path, mongo_database)
     database = MongoStore(mongo_database)
     brought = database.fetch(path.name, tmp_path / "elsewhere")
@@ -109,7 +109,7 @@ def test_a_directory_that_is_there_gets_what_only_the_database_has(
     path = make_run()
     copy = tmp_path / "elsewhere" / path.name
     shutil.copytree(path, copy)
-    write_ranking(path, "0123456789abcdef", trial().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    write_ranking(path, "0123456789abcdef", trial().config.json(), judged(0.75), {}, PREDICTIONS)
     project(path, mongo_database)
     database = MongoStore(mongo_database)
     database.invalidate(path.name, "wrong data")
@@ -181,7 +181,7 @@ def test_a_damaged_directory_is_mended_and_keeps_what_was_added(
 ) -> None:
     path = make_run()
     project(path, mongo_database)
-    write_ranking(path, "0123456789abcdef", trial().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    write_ranking(path, "0123456789abcdef", trial().config.json(), judged(0.75), {}, PREDICTIONS)
     before = contents(path)
     (path / name).unlink() if gone else (path / name).write_bytes(before[name][:-4])
     assert not is_whole(path)
@@ -257,6 +257,20 @@ def test_damaged_documents_are_problems(make_run: Make, mongo_database: Mongo) -
     for path, (_, _, reason) in zip(paths, changes, strict=True):
         (found,) = (problem.reason for problem in database.problems if path.name in problem.place)
         assert reason in found
+
+
+def test_a_summary_is_checked_against_the_schema(make_run: Make, mongo_database: Mongo) -> None:
+    path = make_run()
+    project(path, mongo_database)
+    [document] = mongo_database["runs"].find({"harness.run_id": path.name})
+    summary = json.loads(document["harness"]["summary"])
+    summary["result"]["kendall_tau"] = "0.9"
+    del summary["cost"]["wall_seconds"]
+    mongo_database["runs"].update_one({}, {"$set": {"harness.summary": json.dumps(summary)}})
+    database = MongoStore(mongo_database)
+    assert database.runs() == []
+    [problem] = database.problems
+    assert problem.reason == ("its summary: result.kendall_tau is '0.9', not a number; cost.wall_seconds is missing")
 
 
 def test_documents_of_others_are_passed_over(make_run: Make, mongo_database: Mongo) -> None:

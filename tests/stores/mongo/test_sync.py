@@ -15,12 +15,13 @@ from harness.stores.directory.run_directory import TRIAL, declare_invalid, write
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import sync, unsynced
+from tests.stored_runs import judged
 from tests.stores.conftest import RESULT, finish, trial
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]
 
-PREDICTIONS = {"images": None, "batch_size": 256, "accuracies": {"9": 1.0}}
+PREDICTIONS = {"schema": 2, "images": None, "batch_size": 256, "accuracies": {"9": 1.0}}
 
 
 def counts(database: Mongo) -> dict[str, int]:
@@ -41,7 +42,7 @@ def test_every_run_is_brought_once(store: DirectoryStore, make_run: Make, mongo_
     before = counts(mongo_database)
     done = sync(store, mongo_database)
     assert (done.runs, done.projected, counts(mongo_database)) == (4, 0, before)
-    write_ranking(paths[1], "0123456789abcdef", trial().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+    write_ranking(paths[1], "0123456789abcdef", trial().config.json(), judged(0.75), {}, PREDICTIONS)
     assert unsynced(store, mongo_database) == [paths[1].name]
     assert sync(store, mongo_database).projected == 1
     assert MongoStore(mongo_database).runs() == store.runs()
@@ -96,7 +97,7 @@ def test_copies_on_two_machines_come_to_agree(
     other = DirectoryStore(tmp_path / "elsewhere")
     shutil.copytree(store.path, other.path)
     for place, key in ((other, "0" * 16), (store, "1" * 16), (other, "2" * 16)):
-        write_ranking(place.path / path.name, key, trial().config.json(), {"kendall_tau": 0.75}, {}, PREDICTIONS)
+        write_ranking(place.path / path.name, key, trial().config.json(), judged(0.75), {}, PREDICTIONS)
     for place in (store, other):
         sync(place, mongo_database)
     assert unsynced(store, mongo_database) == unsynced(other, mongo_database) == []

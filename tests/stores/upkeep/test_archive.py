@@ -19,6 +19,7 @@ from harness.stores.directory.run_directory import ABSENT, WEIGHTS, declare_inva
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.upkeep.archive import MANIFEST, Manifest, export_runs
 from harness.stores.upkeep.importing import import_into_directory
+from tests.stored_runs import NO_PREDICTIONS, judged
 
 MakeRun = Callable[..., Path]
 Members = list[tuple[tarfile.TarInfo, bytes]]
@@ -36,7 +37,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def ranked(run: Path, tau: float = 0.25) -> None:
     """Add a further ranking."""
-    write_ranking(run, "ab" * 8, {"rank": {}, "benchmark": "x"}, {"kendall_tau": tau}, {}, {"accuracies": {}})
+    write_ranking(run, "ab" * 8, {"rank": {}, "benchmark": "x"}, judged(tau), {}, NO_PREDICTIONS)
 
 
 def repack(source: Path, target: Path, change: Callable[[Members], Iterable[tuple[tarfile.TarInfo, bytes]]]) -> Path:

@@ -33,6 +33,7 @@ from harness.stores.upkeep.cleaning import (
     unfinished,
 )
 from harness.stores.upkeep.mirror_checking import check_mirror
+from tests.stored_runs import NO_PREDICTIONS, judged
 from tests.stores.conftest import trial
 
 MakeRun = Callable[..., Path]
@@ -50,7 +51,7 @@ def repair(findings: Iterable[Finding]) -> list[str | None]:
 
 def ranked(run: Path) -> Path:
     """Add a further ranking; gives its record."""
-    write_ranking(run, "ab" * 8, {"rank": {}, "benchmark": "x"}, {"kendall_tau": 0.25}, {}, {"accuracies": {}})
+    write_ranking(run, "ab" * 8, {"rank": {}, "benchmark": "x"}, judged(0.25), {}, NO_PREDICTIONS)
     return run / "rankings" / f"{'ab' * 8}.json"
 
 
@@ -128,7 +129,7 @@ def test_runs_of_one_trial_that_differ_are_duplicates(store: DirectoryStore, mak
     assert list(check_directory(store)) == []
     make_run()  # the same once more is superseded, and no problem
     assert list(check_directory(store)) == []
-    make_run(result={"kendall_tau": 0.75})
+    make_run(result=judged(0.75))
     kinds = {kind for kind, _, _ in reasons(check_directory(store))}
     assert kinds == {"duplicate"}
     assert "are runs of one trial, but ranking" in next(iter(check_directory(store))).reason
@@ -352,7 +353,7 @@ def test_what_is_left_of_a_run_that_somebody_removed_is_found(
 
 
 def test_a_database_is_checked_by_itself(store: DirectoryStore, make_run: MakeRun, mongo_database: Mongo) -> None:
-    runs = [make_run(0), make_run(1), make_run(1, result={"kendall_tau": 0.75})]
+    runs = [make_run(0), make_run(1), make_run(1, result=judged(0.75))]
     sync(store, mongo_database)
     mirror = MongoStore(mongo_database)
     assert {one.kind for one in check_database(mirror)} == {"duplicate"}

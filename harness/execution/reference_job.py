@@ -1,0 +1,54 @@
+"""Makes references in a training process, and stores each as soon as it is made. Imported in training processes only.
+
+A reference is deterministic and takes seconds: two processes that make the same one store the same document, so it
+needs no claim. Those that are stored when the process is killed are not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.documents import one_line
+from harness.execution.executors.executor import Answered
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.store import Store
+from harness.study.trial import Trial
+from harness.training.trial import run_reference
+
+
+def make(document: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Make the references of one trial. The document is made by `harness.execution.references`."""
+    from harness.execution.job import terminable
+
+    try:
+        with terminable():
+            # One thread: the sums, and so the predictions, do not depend on the number of cores.
+            torch.set_num_threads(1)
+            trial = Trial.from_json(document["trial"])
+            places = _places(document)
+            device = document.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
+            for name, key in document["keys"].items():
+                progress({"event": name})
+                result = run_reference(trial.config, name, device).result
+                for place in places:
+                    place.remember(key, {"reference": name, "cell": trial.json(), "result": result})
+    except KeyboardInterrupt:
+        return {"status": Answered.INTERRUPTED}
+    except (Exception, SystemExit) as error:
+        return {"status": Answered.FAILED, "error": one_line(error)}
+    return {"status": Answered.DONE}
+
+
+def _places(document: Mapping[str, Any]) -> list[Store]:
+    """The directory, and the database if there is one."""
+    places: list[Store] = [DirectoryStore(Path(document["store"]))]
+    if document["mongo"] is not None:
+        from harness.stores.mongo.connection import connect
+        from harness.stores.mongo.store import MongoStore
+
+        places.append(MongoStore(connect(document["mongo"])))
+    return places

@@ -1,0 +1,276 @@
+"""What is stored: every document as a type, with one line of meaning per key. Imports nothing of the house.
+
+This is the one place that says what a result contains. Readers check what they read against these types, the columns
+of `harness.results` and their dtypes derive from them (`harness.stores.shapes`), and so do the metrics that a study may
+show (`harness.study.metrics`): a key that is added to `Result` or `Cost` appears there without another edit.
+
+A class without `total=False` lists the keys that every version has written: a document without one of them is damaged.
+Keys that are not listed here, those of a newer version, are kept as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+
+SCHEMA = 2
+"""Version of all documents of a run. Older ones are read; a newer one is refused, and the message says so.
+
+1: run ids without the suffix that distinguishes the attempts of two machines. 2: with it.
+"""
+
+OBSERVED = "observed"
+"""The key of a result that holds the curves; they are no columns (`harness.results.metrics` reads curves)."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The type of a key's column in `harness.results`, where it is not the stored type."""
+
+    kind: type
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The setting of the section `rank` without which the key is not computed."""
+
+    setting: str
+
+
+Json = dict[str, Any]
+Points = dict[str, list[list[Any]]]
+"""Curves by name: lists of step and value; a value that is not a finite number is None."""
+
+
+class Divergence(TypedDict):
+    """Why a training ended early."""
+
+    step: Annotated[int, "the step whose loss was not finite"]
+    loss: Annotated[str | None, "that loss: not a finite number, and so stored as text", Shown(float)]
+
+
+class Judgement(TypedDict):
+    """The keys of every result."""
+
+    kendall_tau: Annotated[float | None, "Kendall's τ between prediction and truth over the selected architectures"]
+    top1_accuracy: Annotated[float | None, "the true accuracy of the architecture ranked first, in %", Needs("top1")]
+    selected: Annotated[int, "the number of architectures that τ is taken over"]
+    ranked: Annotated[int, "the number of architectures that were ranked"]
+    top1: Annotated[list[int] | None, "the architecture ranked first, one number per decision", Needs("top1")]
+    diverged: Annotated[Divergence | None, "whether training diverged; there is no ranking then"]
+
+
+class Ranked(Judgement, total=False):
+    """The result of one ranking of a run's weights."""
+
+    complexity_bias: Annotated[
+        float | None, "CB: the share of wrongly ordered pairs whose larger one is ranked too low", Needs("top_share")
+    ]
+    neutral_complexity_bias: Annotated[
+        float | None, "CB of a predictor whose errors do not depend on size", Needs("top_share")
+    ]
+    complexity_convergence: Annotated[
+        float | None, "C³: Kendall's τ between complexity and predicted over true accuracy", Needs("top_share")
+    ]
+
+
+class Result(Ranked, total=False):
+    """The result of a run: deterministic, the same bytes wherever and however the trial ran."""
+
+    retrained_accuracy: Annotated[float | None, "the test accuracy of the retrained architecture, in %"]
+    observed: Annotated[Points, "the curves observed during training"]
+
+
+class Measured(TypedDict):
+    """The key of every cost."""
+
+    wall_seconds: Annotated[float, "seconds from start to end, over all attempts"]
+
+
+class Cost(Measured, total=False):
+    """The cost of a run: measured, never compared."""
+
+    passes: Annotated[int, "forward-backward passes of single paths"]
+    images: Annotated[int, "images in these passes"]
+    evaluations: Annotated[int, "architectures evaluated"]
+    peak_memory_bytes: Annotated[int, "the most memory in use"]
+    stage_seconds: Annotated[dict[str, float], "seconds of each stage: train, observe, rank, retrain"]
+    training_memory_bytes: Annotated[int, "the most memory in use in training steps, without what observing needs"]
+    memory_kind: Annotated[str, "what the memory counts: device allocations, or growth of the process"]
+    device: Annotated[str, "the device that computed"]
+    resumed: Annotated[int, "how many times the trial went on from a checkpoint"]
+    threads: Annotated[int, "the threads of the process"]
+
+
+UNRANKED: Judgement = {
+    "kendall_tau": None,
+    "selected": 0,
+    "top1": None,
+    "top1_accuracy": None,
+    "ranked": 0,
+    "diverged": None,
+}
+"""The result of a run that ranked nothing, in the order in which results are written."""
+
+
+class Versioned(TypedDict):
+    """The key of every document that the harness writes into a run's directory."""
+
+    schema: Annotated[int, "the version of this schema"]
+
+
+class TrialText(TypedDict):
+    """A trial as text (`harness.study.trial.Trial.json`)."""
+
+    config: Annotated[Json, "the configuration"]
+    parent: Annotated[str | None, "the search that the trial starts from: its key and its ranking's"]
+
+
+class Started(Versioned):
+    """The keys of every `cell.json`."""
+
+    key: Annotated[str, "the trial's key: the hash of its identity"]
+    attempt: Annotated[int, "the number of the attempt, from 1 on"]
+    run_id: Annotated[str, "the run's id, and the name of its directory"]
+    cell: Annotated[TrialText, "the trial"]
+    identity: Annotated[Json, "everything that determines the trained weights"]
+    preset: Annotated[str, "the preset that the trial was expanded under"]
+    overrides: Annotated[Json, "the overrides of the command"]
+    owner: Annotated[Json, "the process that made the run"]
+
+
+class TrialDocument(Started, total=False):
+    """`cell.json`: what the run is about, written first."""
+
+    ranking: Annotated[str, "the key of the ranking that is made with the run"]
+
+
+class Recorded(TypedDict):
+    """The key of every `run.json`."""
+
+    status: Annotated[str, "Sacred's status: RUNNING, COMPLETED, INTERRUPTED, FAILED"]
+
+
+class RunDocument(Recorded, total=False):
+    """Our part of `run.json`; the rest is Sacred's."""
+
+    start_time: Annotated[str | None, "when the run began"]
+    stop_time: Annotated[str | None, "when it ended"]
+    heartbeat: Annotated[str | None, "when its process was last heard of"]
+    fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line"]
+
+
+class ResultDocument(Versioned):
+    """`result.json`."""
+
+    result: Annotated[Result, "deterministic"]
+    cost: Annotated[Cost, "measured"]
+
+
+class PredictionsDocument(Versioned):
+    """`predictions.json`, and the predictions of a further ranking."""
+
+    images: Annotated[int | None, "the number of images ranked on; null for all"]
+    batch_size: Annotated[int, "images per batch; batch statistics depend on it"]
+    accuracies: Annotated[dict[str, float | None], "the predicted accuracy by the architecture's number"]
+
+
+class CompletionDocument(Versioned):
+    """`completion.json`, written last: a run without it is not done."""
+
+    metrics: Annotated[dict[str, int], "the number of points of each curve"]
+    files: Annotated[dict[str, str], "the SHA-256 of each file"]
+    sizes: Annotated[dict[str, int], "the size of each file in bytes"]
+
+
+class RankingText(TypedDict):
+    """The configuration of a ranking."""
+
+    rank: Annotated[Json, "the section rank"]
+    benchmark: Annotated[str | None, "the benchmark that judges"]
+
+
+class RankedLater(Versioned):
+    """The keys of every further ranking."""
+
+    result: Annotated[Ranked, "what the ranking gave"]
+    files: Annotated[dict[str, str], "the SHA-256 of the predictions beside it"]
+
+
+class RankingDocument(RankedLater, total=False):
+    """`rankings/KEY.json`: another ranking of the same weights."""
+
+    ranking: Annotated[RankingText, "how it was made"]
+    recomputed: Annotated[bool, "whether it replaces an earlier one"]
+    cost: Annotated[Json, "as in `Cost`; empty where nothing was computed"]
+
+
+class Summarised(TypedDict):
+    """The keys of every summary."""
+
+    id: Annotated[str, "the run's id"]
+    key: Annotated[str, "the trial's key"]
+    attempt: Annotated[int, "the number of the attempt"]
+    cell: Annotated[TrialText, "the trial"]
+    preset: Annotated[str, "the preset"]
+    overrides: Annotated[Json, "the overrides"]
+    recorded: Annotated[str, "how the run ended (done, failed, interrupted), or open if it has not"]
+    owner: Annotated[Json, "the process that made the run"]
+    heartbeat: Annotated[str | None, "when that process was last heard of"]
+    result: Annotated[Result | None, "the result of a done run"]
+    cost: Annotated[Cost | None, "the cost of a done run"]
+    rankings: Annotated[dict[str, Ranked], "what each ranking gave, by its key"]
+    start_time: Annotated[str | None, "when the run began"]
+    stop_time: Annotated[str | None, "when it ended"]
+    fail_trace: Annotated[list[str] | None, "the traceback of a failed run"]
+
+
+class Summary(Summarised, total=False):
+    """All that lists, plans and tables need of a run: in the index of a directory, and in the database."""
+
+    ranking: Annotated[str | None, "the key of the ranking that was made with the run"]
+    asked: Annotated[dict[str, RankingText], "how the further rankings were made"]
+    recomputed: Annotated[list[str], "the keys of rankings that replace earlier ones"]
+    invalid: Annotated[str | None, "why the run must not be counted"]
+
+
+class InvalidDocument(Versioned):
+    """`invalid.json`: the run is kept, and never counted."""
+
+    reason: Annotated[str, "why"]
+
+
+class AbsentDocument(Versioned):
+    """`absent.json`: what was left out when the run was copied."""
+
+    files: Annotated[dict[str, str], "the SHA-256 of each file left out"]
+
+
+class ReferenceDocument(TypedDict):
+    """A reference in `references/KEY.json`, or in the database: the result of a predictor without training."""
+
+    reference: Annotated[str, "which predictor"]
+    cell: Annotated[TrialText, "the trial whose ranking it stands beside"]
+    result: Annotated[Ranked, "what its ranking gave"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A curve that a run may observe, and the setting that asks for it."""
+
+    name: str
+    """Its name; a star stands for what varies: the size of a subnet, the number of a path."""
+    setting: str
+    meaning: str
+    judged: bool = False
+    """Whether the ranking of the run measures it: another ranking gives another curve."""
+
+
+CURVES = (
+    Curve("kendall_tau", "observe.kendall_tau_every", "Kendall's τ over the selected architectures", judged=True),
+    Curve("valid_loss_*", "observe.subnets_every", "validation loss of a small, medium, large subnet", judged=True),
+    Curve("valid_accuracy_*", "observe.subnets_every", "validation accuracy of these subnets, in %", judged=True),
+    Curve("gradient_spread", "observe.spread", "mean standard deviation of gradients over an epoch's steps"),
+    Curve("momentum_spread", "observe.spread", "the same of momentum buffers"),
+    Curve("mgcs_*", "observe.gradient_similarity", "similarity of a path's first-layer gradient to the first path's"),
+)

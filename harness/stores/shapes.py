@@ -1,0 +1,227 @@
+"""Checks documents against the types of `harness.stores.schema`, and derives columns from them.
+
+A document is checked as it is read: ten thousand runs are read at once, so the checks of a type are made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from harness.errors import DataError
+from harness.stores.schema import CURVES, OBSERVED, Cost, Curve, Needs, Result, Shown
+
+Check = Callable[[Any], Sequence[tuple[str, str]]]
+"""Returns what is wrong with a value: dotted places within it (empty for itself) and reasons."""
+
+WORDS = {
+    float: "a number",
+    int: "a whole number",
+    str: "text",
+    bool: "true or false",
+    NoneType: "null",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def problem(kind: Any, document: Any) -> str | None:
+    """What is wrong with a document of that type, for the reader; None if nothing is. Unknown keys are no problem."""
+    wrong = _check(kind)(document)
+    return "; ".join(f"{place} {reason}" if place else reason for place, reason in wrong) or None
+
+
+def require(kind: Any, document: Any, what: str) -> None:
+    """Raise `DataError` if the document is not of that type; the message begins with `what`."""
+    if (wrong := problem(kind, document)) is not None:
+        raise DataError(f"{what}: {wrong}")
+
+
+def described(kind: Any) -> dict[str, str]:
+    """The meaning of every key, in order."""
+    return {key: get_args(hint)[1] for key, hint in _keys(kind)}
+
+
+def columns(kind: Any) -> dict[str, type]:
+    """The columns of a document of that type and their types: nested keys are joined by underscores.
+
+    A section that may be null also has a column that says whether it is there. Curves have none, and keys that differ
+    from run to run (the stages of `stage_seconds`) have theirs where they occur.
+    """
+    return {name: shown for name, shown, _ in _columns(kind)}
+
+
+def column_meanings(kind: Any) -> dict[str, str]:
+    """The meaning of every column; a star stands for keys that differ from run to run."""
+    found = {name: meaning for name, _, meaning in _columns(kind)}
+    return found | {f"{key}_*": text for key, text in described(kind).items() if key in open_sections()}
+
+
+def _columns(kind: Any) -> Iterator[tuple[str, type, str]]:
+    """Name, type and meaning of every column."""
+    for key, hint in _keys(kind):
+        plain, meaning, *notes = get_args(hint)
+        choices = [one for one in _choices(plain) if one is not NoneType]
+        if is_typeddict(choices[0]):
+            if len(choices) < len(_choices(plain)):
+                yield key, bool, meaning
+            yield from ((f"{key}_{inner}", shown, text) for inner, shown, text in _columns(choices[0]))
+        elif get_origin(choices[0]) is not dict:
+            shown = next((note.kind for note in notes if isinstance(note, Shown)), None)
+            yield key, shown or (choices[0] if choices[0] in (float, int, str, bool) else object), meaning
+
+
+def flat(kind: Any, document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document of that type with each section that may be null as two: whether it is there, and its keys.
+
+    Curves are left out. The rest, keys that the type does not know included, stays as it is.
+    """
+    sections = _sections(kind)
+    found: dict[str, Any] = {}
+    for key, value in document.items():
+        if key in sections:
+            found[key] = value is not None
+            found |= {f"{key}_{inner}": item for inner, item in (value or {}).items()}
+        elif key != OBSERVED:
+            found[key] = value
+    return found
+
+
+def needing(setting: str) -> tuple[str, ...]:
+    """The keys of a result that are computed only with that setting of `rank`."""
+    return tuple(key for key, hint in _keys(Result) if Needs(setting) in get_args(hint))
+
+
+def left_out(rank: Any) -> tuple[str, ...]:
+    """The keys of a result that these settings of `rank` do not ask for."""
+    settings = {note.setting for _, hint in _keys(Result) for note in get_args(hint) if isinstance(note, Needs)}
+    absent = {key for setting in settings if getattr(rank, setting) in (None, False) for key in needing(setting)}
+    return tuple(key for key, _ in _keys(Result) if key in absent)
+
+
+def numbers() -> list[str]:
+    """The keys of result and cost that hold one number, as a study's columns name them: dots between nested keys."""
+    return [key for kind in (Result, Cost) for key in _numbers(kind)]
+
+
+def _numbers(kind: Any) -> Iterator[str]:
+    for key, hint in _keys(kind):
+        for one in _choices(get_args(hint)[0]):
+            if is_typeddict(one):
+                yield from (f"{key}.{inner}" for inner in _numbers(one))
+            elif one in (float, int):
+                yield key
+
+
+def open_sections() -> list[str]:
+    """The keys of result and cost whose own keys differ from run to run, such as the seconds of each stage."""
+    kinds = {key: get_args(hint)[0] for kind in (Result, Cost) for key, hint in _keys(kind)}
+    return [key for key, plain in kinds.items() if get_origin(plain) is dict and key != OBSERVED]
+
+
+def curve_of(name: str) -> Curve | None:
+    """The curve of that name."""
+    return next((one for one in CURVES if _matches(one.name, name)), None)
+
+
+def is_judged(name: str) -> bool:
+    """Whether the ranking of a run measures the curve of that name. Unknown curves are measured by the training."""
+    curve = curve_of(name)
+    return curve is not None and curve.judged
+
+
+def _matches(pattern: str, name: str) -> bool:
+    before, star, _ = pattern.partition("*")
+    return name.startswith(before) and len(name) > len(before) if star else name == pattern
+
+
+@lru_cache(maxsize=64)
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _keys(kind: Any) -> Iterator[tuple[str, Any]]:
+    """The keys of a type with their annotations, those of its base classes first."""
+    return iter(_hints(kind).items())
+
+
+@lru_cache(maxsize=64)
+def _sections(kind: Any) -> frozenset[str]:
+    """The keys whose value is a document of its own or null."""
+    hints = {key: _choices(get_args(hint)[0]) for key, hint in _keys(kind)}
+    return frozenset(key for key, kinds in hints.items() if NoneType in kinds and any(map(is_typeddict, kinds)))
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+@lru_cache(maxsize=256)
+def _check(hint: Any) -> Check:
+    """The check of a type."""
+    if get_origin(hint) is Annotated:
+        return _check(get_args(hint)[0])
+    if hint is Any:
+        return lambda value: ()
+    if is_typeddict(hint):
+        return _check_keys(hint)
+    choices = _choices(hint)
+    if len(choices) > 1:
+        return _check_choices(choices)
+    if (outer := get_origin(hint)) in (list, dict):
+        return _check_items(outer, _check(get_args(hint)[-1]))
+    allowed = (float, int) if hint is float else (hint,)
+    return lambda value: () if type(value) in allowed else [_is_not(value, hint)]
+
+
+def _check_keys(kind: Any) -> Check:
+    checks = {key: _check(hint) for key, hint in _keys(kind)}
+    required = sorted(kind.__required_keys__)
+
+    def check(value: Any) -> Sequence[tuple[str, str]]:
+        if type(value) is not dict:
+            return [_is_not(value, dict)]
+        wrong = [(key, "is missing") for key in required if key not in value]
+        for key, inner in checks.items():
+            if key in value and (found := inner(value[key])):
+                wrong += _inside(key, found)
+        return wrong
+
+    return check
+
+
+def _check_choices(choices: tuple[Any, ...]) -> Check:
+    checks = [_check(one) for one in choices if one is not NoneType]
+    optional = NoneType in choices
+
+    def check(value: Any) -> Sequence[tuple[str, str]]:
+        if value is None and optional:
+            return ()
+        wrong = [one(value) for one in checks]
+        return wrong[0] if all(wrong) else ()
+
+    return check
+
+
+def _check_items(outer: Any, item: Check) -> Check:
+    def check(value: Any) -> Sequence[tuple[str, str]]:
+        if type(value) is not outer:
+            return [_is_not(value, outer)]
+        items: Iterable[tuple[Any, Any]] = value.items() if outer is dict else enumerate(value)
+        for key, inner in items:
+            if found := item(inner):
+                return _inside(str(key), found)
+        return ()
+
+    return check
+
+
+def _inside(key: str, wrong: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(f"{key}.{place}" if place else key, reason) for place, reason in wrong]
+
+
+def _is_not(value: Any, kind: type) -> tuple[str, str]:
+    text = repr(value)
+    return "", f"is {text if len(text) <= 40 else f'{text[:37]}…'}, not {WORDS[kind]}"

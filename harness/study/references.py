@@ -1,0 +1,144 @@
+"""References: predictors without training that stand beside a study's rows. Imports no torch.
+
+A reference is judged as the study judges its runs: same space, benchmark, data set, network, ranking and seeds. `run`
+makes them (`harness.execution.references`) and reports read them, both from the list that is made here. A store keeps
+each under a key that covers everything that it depends on, including the ground truth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from harness.components.benchmark import benchmark_for
+from harness.components.preset import Preset
+from harness.documents import canonical
+from harness.stores.schema import ReferenceDocument
+from harness.stores.shapes import problem
+from harness.study.configuration import COMPONENTS
+from harness.study.expansion import dotted, expand_stored
+from harness.study.fingerprints import Recorded
+from harness.study.layout import Row
+from harness.study.study import Study
+from harness.study.trial import Trial
+
+if TYPE_CHECKING:
+    from harness.stores.store import Store
+
+REFERENCES = {
+    "untrained": "the supernet with its initial weights",
+    "parameters": "the number of parameters as the prediction",
+    "random": "random numbers",
+}
+
+VERSION = 1
+"""Must change when the meaning of a reference changes."""
+
+TRAINS = (*COMPONENTS, "search", "retrain")
+"""Sections that affect training, searching and retraining only; references do none of these."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """One reference of a study: a predictor, judged on one data set with one seed."""
+
+    name: str
+    """One of `REFERENCES`."""
+    trial: Trial
+    """Its configuration; nothing of it is trained."""
+    dataset: str
+    seed: int
+    group: tuple[tuple[str, Any], ...]
+    """The settings by which it differs from the references of the study's other rows; empty where all share one."""
+
+    @cached_property
+    def key(self) -> str:
+        """The key that it is stored under. Raises `DataError` if the benchmark cannot be read."""
+        config = self.trial.config
+        truth = benchmark_for(config.benchmark, config.space).accuracies(config.dataset)
+        versions = [VERSION, self.name, self.trial.identity(), self.trial.ranking_key]
+        known_by = [*versions, hashlib.sha256(truth.tobytes()).hexdigest()]
+        return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:32]
+
+    def document(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """What is stored under the key."""
+        return {"reference": self.name, "cell": self.trial.json(), "result": dict(result)}
+
+
+def references_of(
+    study: Study,
+    preset: Preset,
+    runs: Callable[[], Iterable[Recorded]],
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> list[Reference]:
+    """All references of a study, in the order of groups and predictors. Studies that no table judges have none.
+
+    Rows that differ in space, data set, benchmark or network have references of their own. Settings of `rank` count
+    where all rows of a group share them.
+    """
+    overrides = dotted(overrides or {})
+    plain = {key: value for key, value in overrides.items() if key.partition(".")[0] not in TRAINS}
+    found = []
+    for settings, group in _groups(study, overrides):
+        alone = Study("references", "", [Row({"": ""}, settings)], [], space=study.space)
+        for name in REFERENCES:
+            found += [
+                Reference(name, request.trial, request.dataset, request.seed, group)
+                for request in expand_stored(alone, preset, runs, seeds, plain)
+                if request.trial.config.benchmark
+            ]
+    return found
+
+
+def stored_result(store: Store, reference: Reference) -> dict[str, Any] | None:
+    """The reference's result; None if it is not stored, or damaged. Raises what `Reference.key` raises."""
+    document = store.recall(reference.key)
+    if document is None or problem(ReferenceDocument, document) is not None:
+        return None
+    result: dict[str, Any] = document["result"]
+    return result
+
+
+def command_for(study: Study, preset: Preset, seeds: int | None, overrides: Mapping[str, Any], store: str) -> str:
+    """The command that makes the references of a report with these options."""
+    words = ["python", "-m", "harness", "run", study.name, "--preset", preset.name]
+    words += [] if seeds is None else ["--seeds", str(seeds)]
+    words += ["--store", store] if store and "://" not in store and store != "runs" else []
+    values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in overrides.items()}
+    words += ["with", *(f"{key}={value}" for key, value in values.items())] if values else []
+    return shlex.join(words)
+
+
+def _groups(study: Study, overrides: Mapping[str, Any]) -> list[tuple[dict[str, Any], tuple[tuple[str, Any], ...]]]:
+    """The settings that the rows of each group share, and those that distinguish the group from the others.
+
+    Rows that set an overridden key to another value are left out, as in the study's expansion.
+    """
+    settings = [dotted(row.settings) for row in study.rows if row.source == "runs"]
+    kept = [own for own in settings if all(overrides.get(key, value) == value for key, value in own.items())]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for own in kept:
+        groups.setdefault(canonical(_about(own)), []).append(own)
+    everything = [_about(rows[0]) for rows in groups.values()]
+    shared = {key for key in everything[0] if all(one.get(key) == everything[0][key] for one in everything)}
+    found = []
+    for about, rows in zip(everything, groups.values(), strict=True):
+        ranked = {key: value for key, value in rows[0].items() if key.startswith("rank.")}
+        common = {key: value for key, value in ranked.items() if all(own.get(key) == value for own in rows)}
+        found.append(({**about, **common}, tuple((key, about[key]) for key in about if key not in shared)))
+    return found
+
+
+def _about(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that say of which networks, images and truth a row is."""
+    return {
+        key: value
+        for key, value in sorted(settings.items())
+        if key in ("space", "dataset", "benchmark") or key.startswith("network.")
+    }
