@@ -19,23 +19,11 @@ from harness.components.option import added, document
 from harness.components.preset import default_preset
 from harness.components.registries import BENCHMARKS, CLUSTER_RULES, DATASETS, METHODS, SAMPLERS, SCHEDULES, SPACES
 from harness.components.registry import Registry
-from harness.components.space import NetworkSettings
-from harness.errors import UnknownName
+from harness.components.space import Network as Network
+from harness.errors import InvalidConfiguration, UnknownName
 from harness.study.reader import Component, as_component, as_type, hints, read, require
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Network:
-    """The supernet's size; the space defines what width and depth mean."""
-
-    width: int = 16
-    depth: int = 5
-    batch_norm: str = "batch-statistics"
-
-    def __post_init__(self) -> None:
-        NetworkSettings(width=self.width, depth=self.depth, batch_norm=self.batch_norm)  # checks the values
 
 
 @dataclass(frozen=True)
@@ -196,7 +184,7 @@ class Observe:
 
 @dataclass(frozen=True)
 class Retraining:
-    """How the best-ranked architecture is trained as a stand-alone network, at the supernet's width and depth.
+    """How an architecture that was found is trained as a stand-alone network.
 
     The schedule is the default preset's unless one is named.
     """
@@ -209,11 +197,16 @@ class Retraining:
     weight_decay: float = 5e-4
     with_valid: bool = False
     """Whether training also uses the ranking images: for benchmarks whose training set contains both."""
+    network: Any = added(None)
+    """Settings of the network that differ from the supernet's; null for the same."""
+    which: int = added(0)
+    """Which of several found architectures is retrained, counted from 0, the best."""
 
     def __post_init__(self) -> None:
         named = self.schedule if self.schedule.name else replace(self.schedule, name=default_name("schedule.name"))
         built = named.build(SCHEDULES, "retrain.schedule")
         object.__setattr__(self, "schedule", Component(named.name, document(built)))
+        require(self.which >= 0, f"retrain.which must not be negative, not {self.which}")
         for name in ("epochs", "batch_size"):
             require(getattr(self, name) >= 1, f"retrain.{name} must be at least 1, not {getattr(self, name)}")
         require(self.learning_rate > 0, f"retrain.learning_rate must be above 0, not {self.learning_rate}")
@@ -235,7 +228,8 @@ class RunConfig:
     schedule: Component = Component("")
     clusters: Component = Component("")
     sampler: Component = Component("")
-    network: Network = Network()
+    network: Any = None
+    """The settings of the supernet, of the type that the space defines (`Space.Network`)."""
     train: Training = Training()
     optimiser: Optimiser = Optimiser()
     rank: Ranking = Ranking()
@@ -249,6 +243,9 @@ class RunConfig:
         # meaning are equal, as objects and as text.
         for key, kind in hints(RunConfig).items():
             value = getattr(self, key)
+            if key == "network":
+                object.__setattr__(self, key, as_network(self.space, value, key))
+                continue
             if key in NAMES and value == "":
                 value = default_name(key)
             if key in COMPONENTS:
@@ -260,6 +257,10 @@ class RunConfig:
             else:
                 value = as_type(kind, value, key)
             object.__setattr__(self, key, value)
+        if self.retrain is not None and self.retrain.network is not None:
+            whole = _completed(self.space, self.retrain.network, self.network)
+            changed = replace(self.retrain, network=None if whole == self.network else whole)
+            object.__setattr__(self, "retrain", changed)
         for key, registry in NAMES.items():
             if (name := getattr(self, key)) not in registry:
                 raise UnknownName.among(registry.kind, name, registry.names())
@@ -290,6 +291,20 @@ class RunConfig:
     def canonical(self) -> str:
         """Canonical JSON: equal configurations give equal text."""
         return json.dumps(self.json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def as_network(space: str, value: Any, where: str) -> Any:
+    """The settings of a network of that space, from plain JSON types or from values; None for the defaults."""
+    kind = SPACES.get(space).Network
+    if value is not None and not isinstance(value, Mapping) and not isinstance(value, kind | Network):
+        raise InvalidConfiguration(f"{where} must be a set of keys, not {value!r}")
+    return read(kind, {} if value is None else value if isinstance(value, Mapping) else vars(value), where)
+
+
+def _completed(space: str, value: Any, network: Any) -> Any:
+    """The settings of retrained networks: those of the supernet with the given ones in their place."""
+    own = value if isinstance(value, Mapping) else vars(as_network(space, value, "retrain.network"))
+    return as_network(space, {**vars(network), **own}, "retrain.network")
 
 
 def default_name(key: str) -> str:

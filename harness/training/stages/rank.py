@@ -109,10 +109,11 @@ def selected_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking)
 
 def candidate_architectures(space: Space, ranking: Ranking) -> list[Architecture]:
     """The architectures that compete for top-1: all, or a fixed random sample drawn without the ground truth."""
+    if ranking.candidates is None and not ranking.top1 and not space.enumerable:
+        return []
     if ranking.candidates is None or ranking.candidates >= space.size:
         return list(space)
-    chosen = random.Random(derive(0, "top-1 candidates", space.name)).sample(range(space.size), ranking.candidates)
-    return [space.architecture(number) for number in sorted(chosen)]
+    return space.distinct(ranking.candidates, random.Random(derive(0, "top-1 candidates", space.name)))
 
 
 def top_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> list[Architecture]:

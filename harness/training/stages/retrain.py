@@ -41,8 +41,6 @@ def retrain(
     space = SPACES.get(config.space)()
     schedule: Schedule = settings.schedule.build(COMPONENTS["schedule"], "retrain.schedule")
     recipe = StandaloneRecipe(
-        width=config.network.width,
-        depth=config.network.depth,
         epochs=settings.epochs,
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
@@ -50,8 +48,9 @@ def retrain(
         weight_decay=settings.weight_decay,
     )
     seen = with_valid(dataset) if settings.with_valid else dataset
+    factor, network = schedule.bind(space), settings.network or config.network
     training = StandaloneTraining(
-        space, architecture, seen, recipe, derive(config.seed, "retrain"), 1, meter.device, schedule.bind(space)
+        space, architecture, seen, recipe, derive(config.seed, "retrain"), 1, meter.device, factor, network
     )
     if keeper is not None:
         keeper.start(training)

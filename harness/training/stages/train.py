@@ -19,7 +19,7 @@ from harness.components.method import Method, Part
 from harness.components.registries import SPACES
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
-from harness.components.space import Architecture, NetworkSettings, Space
+from harness.components.space import Architecture, Space, network_settings
 from harness.data.loader import DeviceLoader
 from harness.errors import Diverged
 from harness.seeds import derive, make_rng
@@ -142,10 +142,8 @@ def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | 
     space = SPACES.get(config.space)()
     method: Method = config.method.build(COMPONENTS["method"], "method")
     parts = method.parts(space, make_rng(config.seed, "split"))
-    settings = NetworkSettings(
-        width=config.network.width,
-        depth=config.network.depth,
-        batch_norm=config.network.batch_norm,
+    settings = network_settings(
+        config.network,
         classes=dataset.classes,
         image_channels=dataset.image_channels,
         image_size=dataset.image_size,
