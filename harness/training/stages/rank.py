@@ -19,6 +19,7 @@ from harness.components.benchmark import Benchmark
 from harness.components.dataset import DataSet
 from harness.components.selection import RULES
 from harness.components.space import Architecture, Space
+from harness.components.supernet import SharedEvaluation
 from harness.data.loader import in_order
 from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
 from harness.seeds import derive
@@ -40,10 +41,9 @@ Logits = Callable[[int, Architecture], torch.Tensor]
 
 
 def evaluation(network: torch.nn.Module, batches: Sequence[torch.Tensor]) -> Logits:
-    """Logits on these batches. A network that can share work between architectures has a method of this name."""
-    shared: Callable[[Sequence[torch.Tensor]], Logits] | None = getattr(network, "evaluation", None)
-    if shared is not None:
-        return shared(batches)
+    """Logits on these batches; a network that can share work between architectures does so."""
+    if isinstance(network, SharedEvaluation):
+        return network.evaluation(batches)
     return lambda number, architecture: network(batches[number], architecture)
 
 
