@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from harness.components.benchmark import open_benchmark
 from harness.components.preset import Preset
-from harness.components.registries import BENCHMARKS
 from harness.documents import canonical
 from harness.study.configuration import COMPONENTS
 from harness.study.expansion import expand
@@ -46,7 +46,7 @@ def reference_rows(
     `ranking` holds the settings for ranking and judging that all rows of the study share.
     """
     # Options of components affect training only, and nothing is trained here.
-    trains = (*COMPONENTS, "retrain")
+    trains = (*COMPONENTS, "search", "retrain")
     plain = {key: value for key, value in (overrides or {}).items() if key.partition(".")[0] not in trains}
     asked = expand(Study("references", "", [Row({"": ""}, ranking)], []), preset, seeds, plain)
     rows = []
@@ -68,8 +68,8 @@ def reference_rows(
 
 def _result(trial: Trial, name: str, store: Store) -> dict[str, Any]:
     config = trial.config
-    truth = BENCHMARKS.get(config.benchmark)().accuracies(config.dataset)
-    known_by = [VERSION, name, trial.identity(), trial.ranking_key, hashlib.sha256(truth.tobytes()).hexdigest()]
+    truth = b"" if config.benchmark is None else open_benchmark(config.benchmark).accuracies(config.dataset).tobytes()
+    known_by = [VERSION, name, trial.identity(), trial.ranking_key, hashlib.sha256(truth).hexdigest()]
     key = hashlib.sha256(canonical(known_by).encode()).hexdigest()[:32]
     # A damaged cache entry is computed again.
     with contextlib.suppress(KeyError, TypeError):

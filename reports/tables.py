@@ -70,7 +70,8 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
     if referred is not None:
         from .references import reference_rows
 
-        ranked = [{key: value for key, value in row.settings.items() if key.startswith("rank.")} for row in study.rows]
+        ranked = [{key: value for key, value in row.settings.items() if _judges(key)} for row in study.rows]
+        ranked = [({"space": study.space} if study.space else {}) | one for one in ranked]
         common = {key: value for key, value in ranked[0].items() if all(one.get(key) == value for one in ranked)}
         asked = findings.seeds, findings.overrides, common
         added = reference_rows(preset, referred, columns, len(labels), group or 0, *asked)
@@ -146,3 +147,8 @@ def _neutral(found: Sequence[Evidence], columns: Sequence[ValueColumn]) -> dict[
                 by_row.setdefault(one.request.row, []).append(column.neutral(one.metrics))
         neutral |= {(row, place): value for row, value in references(by_row).items()}
     return neutral
+
+
+def _judges(key: str) -> bool:
+    """Whether a row's setting decides what an untrained predictor is and how it is judged."""
+    return key in ("space", "benchmark") or key.startswith(("rank.", "network."))

@@ -11,7 +11,7 @@ import itertools
 import random
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, make_dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
@@ -73,7 +73,7 @@ class NetworkSettings(Inputs, Network):
 def network_settings(network: Any, **inputs: int) -> Any:
     """A space's own settings together with `Inputs`: what `supernet` and `standalone` get, all as attributes."""
     own = {field.name: getattr(network, field.name) for field in fields(network)}
-    kind: Hashable = type(network)
+    kind: Any = type(network)
     return _with_inputs(kind)(**own, **inputs)
 
 

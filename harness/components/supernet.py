@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 
 from harness.components.space import Architecture
 from harness.errors import InvalidConfiguration
@@ -65,12 +65,13 @@ class Compiled(Protocol):
         """Compile, once, before training."""
 
 
-def offered(network: Any, ability: type[A], wanted_by: str) -> A:
+def offered(network: Any, ability: Callable[..., A], wanted_by: str) -> A:
     """The network as one that has the ability. Raises `InvalidConfiguration` if it lacks it."""
-    if isinstance(network, ability):
-        return network
-    methods = [name for name in vars(ability) if not name.startswith("_")]
+    kind: Any = ability  # a protocol is no concrete class
+    if isinstance(network, kind):
+        return cast(A, network)
+    methods = [name for name in vars(kind) if not name.startswith("_")]
     raise InvalidConfiguration(
-        f"{wanted_by} needs a supernet with the method {', '.join(methods)} ({ability.__name__} of "
+        f"{wanted_by} needs a supernet with the method {', '.join(methods)} ({kind.__name__} of "
         f"harness.components.supernet); {type(network).__name__} has none"
     )

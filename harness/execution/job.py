@@ -21,10 +21,11 @@ import torch
 
 from harness import environment
 from harness.components.dataset import fingerprint
+from harness.components.space import Architecture
 from harness.documents import one_line, utc_now, without_nan
 from harness.errors import DataError, HarnessError, UnknownName, Unreachable
 from harness.execution.assignment import Assignment
-from harness.execution.experiment import Report, numbered, sacred_run, seed_globals, throttled
+from harness.execution.experiment import Report, predicted, sacred_run, seed_globals, throttled
 from harness.execution.states import state_of
 from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, raise_interruption, reason_of
 from harness.stores.checkpoints import Checkpoint
@@ -36,7 +37,6 @@ from harness.stores.directory.run_directory import (
     RANKINGS,
     WEIGHTS,
     RunDirectory,
-    predictions_document,
     write_ranking,
 )
 from harness.stores.directory.store import StoredRun
@@ -182,6 +182,16 @@ def _parents_ranking(trial: Trial, job: Assignment) -> dict[str, Any] | None:
     return ranking
 
 
+def _to_retrain(trial: Trial, ranking: dict[str, Any]) -> Architecture:
+    """The architecture that the trial retrains, of those that the stage before has found."""
+    which = trial.config.retrain.which if trial.config.retrain else 0
+    if (found := best_found(ranking, which)) is not None:
+        return found
+    if ranking.get("found"):
+        raise DataError(f"the search has found {len(ranking['found'])} architectures; retrain.which is {which}")
+    raise DataError("the search has found nothing to retrain: it diverged")
+
+
 def _train(
     trial: Trial,
     directory: RunDirectory,
@@ -203,9 +213,7 @@ def _train(
             with output_to(directory.path / LOG) as log:
                 try:
                     observers = [observer] if mirror is None else [observer, mirror]
-                    found = None if ranking is None else best_found(ranking)
-                    if ranking is not None and found is None:
-                        raise DataError("the search has found nothing to retrain: it diverged")
+                    found = None if ranking is None else _to_retrain(trial, ranking)
                     with asked_first(checkpoint.request_stop):
                         outcome = sacred_run(
                             trial, directory, observers, log, device, job.threads, progress, checkpoint, found
@@ -314,7 +322,7 @@ def _rank(
         with output_to(log):
             seed_globals(trial.config.seed)
             if run.result is not None and run.result["diverged"]:
-                result, cost, found = run.rankings[next(iter(run.rankings))], {}, {}
+                result, cost, found = run.rankings[next(iter(run.rankings))], {}, None
             else:
                 known = job.directory.predictions(run, config["rank"])
                 outcome = rank_again(
@@ -323,13 +331,14 @@ def _rank(
                     known,
                     job.computes_on,
                     Watch(ranking=throttled(progress)),
+                    _methods_findings(run),
                 )
-                result, found = outcome.result, numbered(trial, outcome)
+                result, found = outcome.result, outcome
                 cost = outcome.cost | {"threads": job.threads}
             unchanged = run.rankings.get(key) == without_nan(result)
             if not unchanged:
                 lease.confirm()
-                write_ranking(folder, key, config, result, cost, predictions_document(config, found))
+                write_ranking(folder, key, config, result, cost, predicted(trial, found))
     except ClaimLost as error:
         return {"status": "elsewhere", "error": str(error)}
     except (Exception, SystemExit) as error:
@@ -340,6 +349,12 @@ def _rank(
     if not log.stat().st_size:
         log.unlink()
     return {"status": "done", "result": result, "cost": cost, "already": unchanged}
+
+
+def _methods_findings(run: StoredRun) -> list[dict[str, Any]]:
+    """What the method itself found when the run was trained: no ranking of its weights can find it again."""
+    own = (run.result or {}).get("found") or []
+    return [one for one in own if one["score"] is None]
 
 
 @contextlib.contextmanager

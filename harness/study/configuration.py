@@ -15,9 +15,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from harness.components.benchmark import is_benchmark
 from harness.components.option import added, document
 from harness.components.preset import default_preset
-from harness.components.registries import BENCHMARKS, CLUSTER_RULES, DATASETS, METHODS, SAMPLERS, SCHEDULES, SPACES
+from harness.components.registries import (
+    BENCHMARKS,
+    CLUSTER_RULES,
+    DATASETS,
+    METHODS,
+    SAMPLERS,
+    SCHEDULES,
+    SEARCHES,
+    SPACES,
+)
 from harness.components.registry import Registry
 from harness.components.space import Network as Network
 from harness.errors import InvalidConfiguration, UnknownName
@@ -223,7 +233,8 @@ class RunConfig:
 
     space: str = ""
     dataset: str = ""
-    benchmark: str = ""
+    benchmark: str | None = ""
+    """The table of truth, by its name or file (`.npz`); None where there is none."""
     method: Component = Component("")
     schedule: Component = Component("")
     clusters: Component = Component("")
@@ -234,6 +245,8 @@ class RunConfig:
     optimiser: Optimiser = Optimiser()
     rank: Ranking = Ranking()
     observe: Observe = Observe()
+    search: Component | None = added(None)
+    """How architectures are searched with the trained supernets; None for no search but that of `rank`."""
     retrain: Retraining | None = added(None)
     """Not None in a trial that starts from the search of the same configuration without `retrain`."""
     seed: int = 0
@@ -252,6 +265,9 @@ class RunConfig:
                 component = as_component(value, key)
                 component = component if component.name else replace(component, name=default_name(f"{key}.name"))
                 value = Component(component.name, document(component.build(COMPONENTS[key], key)))
+            elif key == "search" and value is not None:
+                component = as_component(value, key)
+                value = Component(component.name, document(component.build(SEARCHES, key)))
             elif dataclasses.is_dataclass(value) and isinstance(value, kind):
                 value = read(type(value), vars(value), key)
             else:
@@ -262,7 +278,10 @@ class RunConfig:
             changed = replace(self.retrain, network=None if whole == self.network else whole)
             object.__setattr__(self, "retrain", changed)
         for key, registry in NAMES.items():
-            if (name := getattr(self, key)) not in registry:
+            name = getattr(self, key)
+            if key == "benchmark" and (name is None or is_benchmark(name)):
+                continue
+            if name not in registry:
                 raise UnknownName.among(registry.kind, name, registry.names())
 
     @classmethod
@@ -284,6 +303,8 @@ class RunConfig:
         plain: dict[str, Any] = json.loads(json.dumps(document(self)))
         for key in COMPONENTS:
             plain[key] = _flat(plain[key])
+        if "search" in plain:
+            plain["search"] = _flat(plain["search"])
         if "retrain" in plain:
             plain["retrain"]["schedule"] = _flat(plain["retrain"]["schedule"])
         return plain

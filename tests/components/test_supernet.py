@@ -62,7 +62,7 @@ def test_second_derivatives_exist_within_the_context_only() -> None:
     network, x, architecture = supernet(), torch.randn(8, 3, 8, 8), (3, 2, 3, 1, 3, 2)
     parameter = network.blocks[0].convolutions["0_3"].convolution.weight
 
-    def curvature() -> torch.Tensor:
+    def curvature() -> Any:
         loss = network(x, architecture).square().mean()
         (gradient,) = torch.autograd.grad(loss, parameter, create_graph=True)
         (second,) = torch.autograd.grad(gradient.square().sum(), parameter)

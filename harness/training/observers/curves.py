@@ -41,7 +41,7 @@ class Observers:
 
     config: RunConfig
     dataset: DataSet
-    benchmark: Benchmark
+    benchmark: Benchmark | None
     meter: Meter
     metric: Callable[[str, int, float], None]
     points: dict[str, list[list[float | int | None]]] = field(default_factory=dict)
@@ -62,6 +62,7 @@ class Observers:
 
     def _observe_tau(self, supernets: Supernets, progress: Progress) -> None:
         """Kendall's τ on the selected architectures."""
+        assert self.benchmark is not None, "τ without a table of truth"  # a plan refuses that
         self.meter.stage("train")
         selected = selected_architectures(self.benchmark, self.config.dataset, self.config.rank)
         own = [architecture for architecture in selected if supernets.part_of(architecture) == progress.part]

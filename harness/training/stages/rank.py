@@ -135,12 +135,13 @@ def top_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> l
 class Judgement:
     """How good a ranking is."""
 
-    kendall_tau: float
+    kendall_tau: float | None
+    """None without a table of truth."""
     selected: int
     top1: Architecture | None
     """The best-ranked architecture; None if not requested."""
     top1_accuracy: float | None
-    """Its stand-alone accuracy, looked up."""
+    """Its stand-alone accuracy, looked up; None without a table of truth."""
     complexity_bias: float | None = None
     """CB; this and the next two are None if not requested."""
     neutral_complexity_bias: float | None = None
@@ -152,15 +153,19 @@ class Judgement:
 def judge(
     predictions: Mapping[Architecture, float],
     supernets: Supernets,
-    benchmark: Benchmark,
+    benchmark: Benchmark | None,
     dataset: str,
     ranking: Ranking,
 ) -> Judgement:
     """Compare predictions of supernets that were trained on `dataset` with the ground truth.
 
     Top-1: the best-ranked of each supernet's candidates (ties to the lowest number), of these the one
-    with the best looked-up accuracy, as the paper does for several sub-supernets.
+    with the best looked-up accuracy, as the paper does for several sub-supernets. Without a table of truth, it is the
+    one with the best predicted accuracy.
     """
+    if benchmark is None:
+        best = _winners(predictions, supernets, ranking) if ranking.top1 else []
+        return Judgement(None, 0, max(best, key=lambda one: predictions[one]) if best else None, None)
     space = benchmark.space
     selected = selected_architectures(benchmark, dataset, ranking)
     truth = benchmark.accuracies(ranking.truth_of(dataset))
@@ -177,10 +182,17 @@ def judge(
         )
     if not ranking.top1:
         return judgement
+    winner = max(_winners(predictions, supernets, ranking), key=lambda one: truth[space.index(one)])
+    return replace(judgement, top1=winner, top1_accuracy=float(truth[space.index(winner)]))
+
+
+def _winners(
+    predictions: Mapping[Architecture, float], supernets: Supernets, ranking: Ranking
+) -> list[Architecture]:
+    """The best-ranked of each supernet's candidates; ties go to the lowest number."""
     winners: dict[int, Architecture] = {}
-    for architecture in candidate_architectures(space, ranking):
+    for architecture in candidate_architectures(supernets.space, ranking):
         part = supernets.part_of(architecture)
         if part not in winners or predictions[architecture] > predictions[winners[part]]:
             winners[part] = architecture
-    best = max(winners.values(), key=lambda architecture: truth[space.index(architecture)])
-    return replace(judgement, top1=best, top1_accuracy=float(truth[space.index(best)]))
+    return list(winners.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,13 @@ def with_valid(dataset: DataSet) -> DataSet:
     return replace(dataset, train=both)
 
 
-def best_found(ranking: dict[str, object]) -> Architecture | None:
-    """The best-ranked architecture of a stored search; None if it diverged or top-1 was not requested."""
+def best_found(ranking: dict[str, Any], which: int = 0) -> Architecture | None:
+    """What the stored stage before has found: by a search, by the method, or else the best-ranked architecture.
+
+    `which` counts from the best. None if the stage diverged, found fewer, or top-1 was not requested.
+    """
+    if ranking.get("found") is not None:
+        found = [one["architecture"] for one in ranking["found"]]
+        return tuple(found[which]) if which < len(found) else None
     top1 = ranking.get("top1")
     return tuple(int(choice) for choice in top1) if isinstance(top1, list) else None
