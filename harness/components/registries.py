@@ -30,6 +30,10 @@ SCHEDULES: Registry[Any] = Registry("learning-rate schedule", _discover)
 CLUSTER_RULES: Registry[Any] = Registry("cluster rule", _discover)
 SAMPLERS: Registry[Any] = Registry("sampler", _discover)
 SEARCHES: Registry[Any] = Registry("search", _discover)
+METRICS: Registry[Any] = Registry("metric", _discover)
+"""Functions of predicted accuracies, true accuracies and complexity of some architectures that return a number."""
+OBSERVATIONS: Registry[Any] = Registry("observation", _discover)
+"""Functions of the supernets and the progress of training that return numbers by name; see `observers/curves.py`."""
 PRESETS: Registry[Any] = Registry("preset", _discover)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
@@ -42,6 +46,8 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "cluster-rules": CLUSTER_RULES,
     "samplers": SAMPLERS,
     "searches": SEARCHES,
+    "metrics": METRICS,
+    "observations": OBSERVATIONS,
     "presets": PRESETS,
 }
 """All registries, by the word that the command line uses."""

@@ -34,6 +34,9 @@ from harness.study.overrides import Filter, matching
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
 
+RESULTS = ("kendall_tau", "selected", "top1", "top1_accuracy", "ranked", "diverged", "found", "scored", "observed")
+"""The keys of a result that no registered metric may have."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -210,13 +213,17 @@ def _check_ranking(config: RunConfig) -> None:
     counts = space.complexity_counts
     if config.rank.complexity not in counts:
         raise InvalidConfiguration(f"rank.complexity is {config.rank.complexity!r}; allowed: {', '.join(counts)}")
+    if taken := [name for name in config.rank.metrics if name in RESULTS]:
+        raise InvalidConfiguration(f"rank.metrics: {', '.join(taken)} is a key of every result; register another name")
     if config.rank.candidates is None and config.rank.top1 and not space.enumerable:
         raise InvalidConfiguration(
             f"{space.name} has {short(space.size)} architectures, too many to rank all: set rank.candidates to a "
             "number, or rank.top1 to false"
         )
     if config.benchmark is None:
-        for key, asked in (("rank.top_share", config.rank.top_share), ("rank.truth", config.rank.truth)):
+        rank = config.rank
+        needs = {"rank.top_share": rank.top_share, "rank.truth": rank.truth, "rank.metrics": rank.metrics or None}
+        for key, asked in needs.items():
             if asked is not None:
                 raise InvalidConfiguration(f"{key} needs a table of truth, and benchmark is null")
         if config.observe.kendall_tau_every:

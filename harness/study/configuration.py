@@ -23,6 +23,8 @@ from harness.components.registries import (
     CLUSTER_RULES,
     DATASETS,
     METHODS,
+    METRICS,
+    OBSERVATIONS,
     SAMPLERS,
     SCHEDULES,
     SEARCHES,
@@ -123,6 +125,10 @@ class Ranking:
     """The number of these in a fixed random sample; null for all of them."""
     complexity: str = "parameters"
     """How the complexity in CB and C³ is counted: one of the space's counts."""
+    calibration: int = added(0)
+    """Training batches that set the statistics of batch normalisation for each architecture; 0 for none."""
+    metrics: tuple[str, ...] = added(())
+    """Registered metrics over the architectures that Kendall's τ is taken over; each is a key of the result."""
 
     def truth_of(self, dataset: str) -> str:
         """The data set whose truth judges a supernet that was trained on `dataset`."""
@@ -149,6 +155,9 @@ class Ranking:
             f"rank.selection is {self.selection!r}; allowed: equal-width, equal-count",
         )
         require(self.bins >= 2, f"rank.bins must be at least 2, not {self.bins}")
+        require(self.calibration >= 0, f"rank.calibration must not be negative, not {self.calibration}")
+        for name in self.metrics:
+            METRICS.get(name)
         require(
             self.top_share is None or 0 < self.top_share <= 1,
             f"rank.top_share must be above 0 and at most 1, or null, not {self.top_share}",
@@ -171,11 +180,16 @@ class Observe:
     """How much gradients and momentum buffers vary over the steps of each epoch; see `training/observers/spread.py`."""
     gradient_similarity: bool = False
     """Cosines between the first layer's gradients of a step's paths; see `training/observers/similarity.py`."""
+    own: tuple[str, ...] = added(())
+    """Registered observations, each made after every epoch."""
 
     def __post_init__(self) -> None:
         for name in ("kendall_tau_every", "subnets_every"):
             every = getattr(self, name)
             require(every >= 0, f"observe.{name} must not be negative, not {every}")
+        for name in self.own:
+            OBSERVATIONS.get(name)
+        object.__setattr__(self, "own", tuple(sorted(set(self.own))))
 
     def union(self, other: Observe) -> Observe:
         """The smallest setting that includes both: τ every 2 epochs and τ every 3 epochs give τ every epoch."""
@@ -184,6 +198,7 @@ class Observe:
             subnets_every=math.gcd(self.subnets_every, other.subnets_every),
             spread=self.spread or other.spread,
             gradient_similarity=self.gradient_similarity or other.gradient_similarity,
+            own=self.own + other.own,
         )
 
     @property

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.components.benchmark import fingerprint
-from harness.components.registries import DATASETS, SEARCHES, SPACES
+from harness.components.registries import DATASETS, METRICS, OBSERVATIONS, SEARCHES, SPACES
 from harness.components.registry import Registry
 from harness.documents import canonical
 from harness.environment import ENGINE, PROJECT
@@ -110,6 +110,8 @@ class Trial:
         """The source files of the trial's components, by a name made of folder and file."""
         named = {key: (registry, getattr(self.config, key).name) for key, registry in COMPONENTS.items()}
         named |= {"space": (SPACES, self.config.space), "dataset": (DATASETS, self.config.dataset)}
+        named |= {f"metric {name}": (METRICS, name) for name in self.config.rank.metrics}
+        named |= {f"observation {name}": (OBSERVATIONS, name) for name in self.config.observe.own}
         if self.config.search is not None:
             named["search"] = (SEARCHES, self.config.search.name)
         if self.config.retrain is not None:
@@ -170,6 +172,8 @@ class Trial:
             known_by.append("no top-1")
         if rank.top_share is not None:
             known_by.append({"share": rank.top_share, "sample": rank.top_sample, "by": rank.complexity})
+        if rank.metrics:
+            known_by.append({"metrics": {name: version(METRICS, name) for name in rank.metrics}})
         if config.search is not None:
             known_by.append({"search": config.json()["search"], "version": version(SEARCHES, config.search.name)})
         return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:16]

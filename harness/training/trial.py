@@ -252,6 +252,7 @@ def _result(
         "ranked": len(predictions),
         "diverged": None,
         **_fairness(judgement),
+        **{name: finite(value) for name, value in judgement.own.items()},
     }
 
 

@@ -187,6 +187,8 @@ def predictions_document(
         "batch_size": config["rank"]["batch_size"],
         "accuracies": _by_number(accuracies),
     }
+    if config["rank"].get("calibration"):
+        document["calibration"] = config["rank"]["calibration"]
     if rough:
         document["rough"] = {str(images): _by_number(scores) for images, scores in sorted(rough.items())}
     return document

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from harness.components.benchmark import Benchmark
 from harness.components.dataset import DataSet
+from harness.components.registries import OBSERVATIONS
 from harness.components.space import Architecture, Space
 from harness.data.loader import in_order
 from harness.documents import finite
@@ -59,6 +60,8 @@ class Observers:
         if _is_due(observe.subnets_every, progress):
             self._observe_subnets(supernets, progress)
         self._observe_steps(progress)
+        for name in observe.own:
+            self._observe_own(name, supernets, progress)
 
     def _observe_tau(self, supernets: Supernets, progress: Progress) -> None:
         """Kendall's τ on the selected architectures."""
@@ -115,6 +118,15 @@ class Observers:
             for name, by_epoch in self._measured.items():
                 if values := by_epoch.pop(progress.epoch, None):
                     self._point(name, progress.epoch * progress.parts, statistics.fmean(values))
+
+    def _observe_own(self, name: str, supernets: Supernets, progress: Progress) -> None:
+        """A registered observation: a function of the supernets, the progress and the data set, numbers by name."""
+        self.meter.stage("train")
+        with undisturbed(supernets), torch.no_grad():
+            found = OBSERVATIONS.get(name)(supernets, progress, self.dataset)
+        for key, value in found.items():
+            self._point(key, progress.part * progress.epochs + progress.epoch, float(value))
+        self.meter.stage("observe")
 
     def _point(self, name: str, step: int, value: float) -> None:
         self.points.setdefault(name, []).append([step, finite(value)])

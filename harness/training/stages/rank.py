@@ -6,20 +6,24 @@ representative, so a prediction does not depend on which other architectures wer
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from harness.components.benchmark import Benchmark
 from harness.components.dataset import DataSet
+from harness.components.registries import METRICS
 from harness.components.selection import RULES
 from harness.components.space import Architecture, Space
-from harness.components.supernet import SharedEvaluation
+from harness.components.supernet import Calibrated, SharedEvaluation, offered
 from harness.data.loader import in_order
 from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
 from harness.seeds import derive
@@ -47,6 +51,15 @@ def evaluation(network: torch.nn.Module, batches: Sequence[torch.Tensor]) -> Log
     return lambda number, architecture: network(batches[number], architecture)
 
 
+def calibrated(
+    network: torch.nn.Module, architecture: Architecture, batches: Sequence[torch.Tensor]
+) -> contextlib.AbstractContextManager[object]:
+    """Context in which the architecture has statistics of these images; nothing happens without images."""
+    if not batches:
+        return contextlib.nullcontext()
+    return offered(network, Calibrated, "rank.calibration").calibrated(architecture, batches)
+
+
 @torch.no_grad()
 @during("evaluate")
 def predict(
@@ -67,6 +80,8 @@ def predict(
     """
     split = dataset.valid.head(ranking.images)
     batches = list(in_order(split, dataset, ranking.batch_size, meter.device))
+    train = in_order(dataset.train, dataset, ranking.batch_size, meter.device) if ranking.calibration else ()
+    seen = [images for images, _ in itertools.islice(train, ranking.calibration)]
     groups: dict[tuple[int, Architecture], list[Architecture]] = {}
     for architecture in architectures:
         key = supernets.part_of(architecture), supernets.space.function_class(architecture)
@@ -91,7 +106,8 @@ def predict(
         number, representative = key
         if number not in logits:
             logits = {number: evaluation(supernets.networks[number], [images for images, _ in batches])}
-        guesses = [logits[number](place, representative).argmax(1) for place in range(len(batches))]
+        with calibrated(supernets.networks[number], representative, seen):
+            guesses = [logits[number](place, representative).argmax(1) for place in range(len(batches))]
         hits = [(guess == labels).sum() for guess, (_, labels) in zip(guesses, batches, strict=True)]
         correct[key] = torch.stack(hits).sum()
         meter.evaluations += 1
@@ -148,6 +164,8 @@ class Judgement:
     """The CB of errors that are independent of size."""
     complexity_convergence: float | None = None
     """C³."""
+    own: Mapping[str, float] = field(default_factory=dict)
+    """Registered metrics, by name."""
 
 
 def judge(
@@ -170,7 +188,8 @@ def judge(
     selected = selected_architectures(benchmark, dataset, ranking)
     truth = benchmark.accuracies(ranking.truth_of(dataset))
     tau = kendall_tau([predictions[a] for a in selected], np.array([truth[space.index(a)] for a in selected]))
-    judgement = Judgement(tau, len(selected), None, None)
+    own = _measured(selected, predictions, benchmark, truth, ranking) if ranking.metrics else {}
+    judgement = Judgement(tau, len(selected), None, None, own=own)
     if top := top_architectures(benchmark, dataset, ranking):
         guessed, true = [predictions[a] for a in top], [float(truth[space.index(a)]) for a in top]
         complexity = [float(space.complexity(a, ranking.complexity)) for a in top]
@@ -184,6 +203,21 @@ def judge(
         return judgement
     winner = max(_winners(predictions, supernets, ranking), key=lambda one: truth[space.index(one)])
     return replace(judgement, top1=winner, top1_accuracy=float(truth[space.index(winner)]))
+
+
+def _measured(
+    selected: Sequence[Architecture],
+    predictions: Mapping[Architecture, float],
+    benchmark: Benchmark,
+    truth: npt.NDArray[np.float64],
+    ranking: Ranking,
+) -> dict[str, float]:
+    """The registered metrics that are requested."""
+    space = benchmark.space
+    guessed = np.array([predictions[a] for a in selected])
+    true = np.array([truth[space.index(a)] for a in selected])
+    complexity = np.array([float(space.complexity(a, ranking.complexity)) for a in selected])
+    return {name: float(METRICS.get(name)(guessed, true, complexity)) for name in ranking.metrics}
 
 
 def _winners(
