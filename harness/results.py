@@ -197,8 +197,10 @@ def _configured() -> dict[str, type]:
     for key, kind in get_type_hints(RunConfig).items():
         if any(map(dataclasses.is_dataclass, get_args(kind))):
             continue  # a section that only some configurations have
+        if key == "network":  # that of the default space; others may have settings of their own
+            kind = type(RunConfig().network)
         if not dataclasses.is_dataclass(kind):
-            kinds[key] = kind
+            kinds[key] = next(iter(get_args(kind)), kind)
             continue
         hints = get_type_hints(kind)
         # Options differ from component to component; every component has a name.

@@ -51,19 +51,19 @@ class ByOperation(ClusterRule):
 @CLUSTER_RULES.register("first-layer")
 @dataclass(frozen=True)
 class ByFirstLayer(ClusterRule):
-    """By the operation of the first searchable layer (the paper's rule for macro spaces)."""
+    """By the choices of the first searchable layer (the paper's rule for macro spaces)."""
 
     def bind(self, space: Space, fixed: Fixed, rng: random.Random) -> Clustering:
-        return _by_decisions(space, (_open_decisions(space, fixed)[0],))
+        return _by_decisions(space, _open_layers(space, fixed)[0])
 
 
 @CLUSTER_RULES.register("last-layer")
 @dataclass(frozen=True)
 class ByLastLayer(ClusterRule):
-    """By the operation of the last searchable layer."""
+    """By the choices of the last searchable layer."""
 
     def bind(self, space: Space, fixed: Fixed, rng: random.Random) -> Clustering:
-        return _by_decisions(space, (_open_decisions(space, fixed)[-1],))
+        return _by_decisions(space, _open_layers(space, fixed)[-1])
 
 
 @CLUSTER_RULES.register("random")
@@ -89,6 +89,15 @@ def _open_decisions(space: Space, fixed: Fixed) -> list[int]:
     if not free:
         raise InvalidConfiguration(f"{space.name} has no free decision to cluster by")
     return free
+
+
+def _open_layers(space: Space, fixed: Fixed) -> list[tuple[int, ...]]:
+    """The layers that are not fixed, from input to output, each with its open decisions."""
+    free = set(_open_decisions(space, fixed))
+    layers = [tuple(decision for decision in layer if decision in free) for layer in space.layers]
+    if not any(layers):
+        raise InvalidConfiguration(f"{space.name} has no layer with a free decision to cluster by")
+    return [layer for layer in layers if layer]
 
 
 def _by_decisions(space: Space, decisions: tuple[int, ...]) -> Clustering:

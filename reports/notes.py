@@ -10,6 +10,15 @@ from harness.study.layout import Column
 from .evidence import Evidence, Findings
 from .values import ValueColumn, row_name, shown
 
+NEED_TRUTH = (
+    "kendall_tau",
+    "top1_accuracy",
+    "complexity_bias",
+    "neutral_complexity_bias",
+    "complexity_convergence",
+)
+"""The metrics that need a table of truth."""
+
 
 def title(text: str, paper: str) -> str:
     """A title, with the part of the paper that it reproduces."""
@@ -28,8 +37,7 @@ def scale(findings: Findings, spread: str = "Mean ± sample standard deviation o
         ", ".join(findings.preset.datasets),
         f"{seeds} seed{'s' * (seeds > 1)}",
         f"{_span(epochs := [config.train.epochs for config in configs])} epoch{'s' * (max(epochs) > 1)}",
-        f"width {_span([config.network.width for config in configs])}",
-        f"depth {_span([config.network.depth for config in configs])}",
+        *_sizes([config.network for config in configs]),
     ]
     retrained = [config.retrain.epochs for config in configs if config.retrain is not None]
     if retrained:
@@ -56,7 +64,7 @@ def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
         ]
         reason = one.reason
         if one.run and one.state == "done":
-            reason = f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} undefined (run {one.run.id})"
+            reason = _undefined(lacking, [c.label for c in columns if c.metric in NEED_TRUTH], one)
         if one.state != "done" or lacking:
             reasons.setdefault((row, dataset, reason), []).append(one.request.seed)
     lines = []
@@ -75,6 +83,19 @@ def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
         # A reason that many rows share is printed once: before any run, all forty rows of a table are missing.
         lines.append(f"{those[0]}, {which}: {text}" if len(those) == 1 else f"{text}, {which}: {'; '.join(those)}")
     return lines
+
+
+def _undefined(lacking: Sequence[str], need_truth: Sequence[str], one: Evidence) -> str:
+    """Why a done run has no value for these columns."""
+    untold = [label for label in lacking if one.request.trial.config.benchmark is None and label in need_truth]
+    reasons = []
+    if untold:
+        has = "has" if len(untold) == 1 else "have"
+        reasons.append(f"{', '.join(untold)} {has} no value, because there is no table of truth")
+    if others := [label for label in lacking if label not in untold]:
+        run = one.run.id if one.run else ""
+        reasons.append(f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} undefined (run {run})")
+    return "; ".join(reasons)
 
 
 def column_notes(asked: Sequence[Column], columns: Sequence[ValueColumn], found: Sequence[Evidence]) -> list[str]:
@@ -134,6 +155,13 @@ def _neutral(column: ValueColumn, found: Sequence[Evidence]) -> str:
 
 def _settings(overrides: Mapping[str, Any]) -> str:
     return f"with {' '.join(f'{key}={value}' for key, value in sorted(overrides.items()))}" if overrides else ""
+
+
+def _sizes(networks: Sequence[Any]) -> list[str]:
+    """The whole numbers among the settings of the networks, those that all of them have."""
+    names = [name for name, value in vars(networks[0]).items() if isinstance(value, int)]
+    shared = [name for name in names if all(hasattr(network, name) for network in networks)]
+    return [f"{name} {_span([getattr(network, name) for network in networks])}" for name in shared]
 
 
 def _span(numbers: Sequence[int]) -> str:

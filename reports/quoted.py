@@ -71,7 +71,7 @@ def _quoted(study: Study, row: Row, column: ValueColumn, dataset: str) -> Value:
 
 def _truth(row: Row, column: ValueColumn, requests: Sequence[Request], missing: list[str]) -> Value:
     config = next((one.trial.config for one in requests if one.dataset == column.dataset), None)
-    if config is None or row.metrics.get(column.metric, column.metric) not in BEST_KNOWN:
+    if config is None or config.benchmark is None or row.metrics.get(column.metric, column.metric) not in BEST_KNOWN:
         return Value((), column.digits)
     try:
         benchmark = benchmark_for(config.benchmark, config.space)

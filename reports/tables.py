@@ -145,3 +145,8 @@ def _neutral(found: Sequence[Evidence], columns: Sequence[ValueColumn]) -> dict[
                 by_row.setdefault(one.request.row, []).append(column.neutral(one.metrics))
         neutral |= {(row, place): value for row, value in references(by_row).items()}
     return neutral
+
+
+def _judges(key: str) -> bool:
+    """Whether a row's setting decides what an untrained predictor is and how it is judged."""
+    return key in ("space", "benchmark") or key.startswith(("rank.", "network."))

@@ -1,5 +1,6 @@
 """Settings and columns that the paper's studies share. Not a study: its name begins with an underscore."""
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,7 +46,9 @@ def decay_ratios(requests: Sequence[Request], variants: Mapping[str, Mapping[str
     space: Any = SPACES.get(requests[0].trial.config.space)()
     schedules = [request.trial.config.schedule for request in requests]
     common = next((schedule.options for schedule in schedules if schedule.name == "calr"), {})
-    by_size = {space.complexity(architecture): architecture for architecture in space}
+    # A space that cannot be listed is shown by its ends and a fixed sample.
+    shown = space if space.enumerable else [*space.extremes()[1::2], *space.distinct(200, random.Random(0))]
+    by_size = {space.complexity(architecture): architecture for architecture in shown}
     sizes = sorted(by_size)
     series = []
     for label, options in variants.items():

@@ -20,6 +20,7 @@ import pytest
 
 from harness.cli import group, main
 from harness.components.preset import get_preset, presets_of
+from harness.components.registries import SEARCHES
 from harness.errors import UserError
 from harness.query import translate
 from harness.results import frame
@@ -89,19 +90,34 @@ def test_the_examples_run_and_stand_in_tables_and_data_frames(
     assert main(build) == 0
     asked = ["--preset", "tiny", "--seeds", "1"]
     # Together, since a process that computes takes seconds to start.
-    assert main(["run", "mine", "chain_methods", *asked]) == 0
+    assert main(["run", "mine", "chain_methods", "tower_search", *asked]) == 0
     capsys.readouterr()
     for study, rows in {"mine": ("spos", "two-paths"), "chain_methods": ("SPOS", "SPOS, warm-up", "Two paths")}.items():
         assert main(["report", study, *asked]) == 0
         table = capsys.readouterr().out
         for row in rows:
             assert re.search(rf"^\| {row} +\| +\**-?\d\.\d{{3}}", table, re.MULTILINE), table
+    assert main(["report", "tower_search", *asked]) == 0
+    table = capsys.readouterr().out
+    assert re.search(r"^\| second +\| +\**\d+\.\d\d", table, re.MULTILINE), table
     (code,) = blocks((DOCS / "results.md").read_text(), "python")
     found: dict[str, Any] = {}
     exec(code, found)
     # SPOS is one trial in `mine` and in the paper's table, which has that row already.
     assert len(found["df"]) == len(found["means"]) == 1
     assert set(found["losses"].columns) == {"run_id", "step", "value"} and len(found["guesses"]) > 1
+
+
+def test_the_example_of_a_search_finds_something(project: Path) -> None:
+    from harness.training.trial import run_trial
+
+    (study,) = find_studies("tower_search")
+    (config, *_) = (request.trial.start for request in expand(study, get_preset("tiny", "tower"), 1))
+    assert config is not None
+    limits = {"parameters": [200, 300]}
+    changed = {**config.config.json(), "search": {"name": "climbing", "steps": 3, "limits": limits}}
+    result = run_trial(RunConfig.from_json(changed)).result
+    assert len(result["found"]) == 1 and result["scored"]["32"] >= 2 and result["scored"]["0"] == 1
 
 
 def test_a_trial_runs_without_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -335,7 +351,11 @@ def _keys() -> Iterator[tuple[str, str]]:
     """Every configuration key and option of our components, with its default as a document writes it."""
     for section in dataclasses.fields(RunConfig):
         value = Retraining() if section.name == "retrain" else getattr(RunConfig(), section.name)
-        if section.name in COMPONENTS:
+        if section.name == "search":
+            for name in [name for name, entry in SEARCHES.items() if entry.file.is_relative_to(ROOT)]:
+                for option in dataclasses.fields(SEARCHES.get(name)):
+                    yield f"search.{option.name}", "{}" if option.name == "limits" else _shown(option.default)
+        elif section.name in COMPONENTS:
             yield f"{section.name}.name", default_name(f"{section.name}.name")
             registry = COMPONENTS[section.name]
             for name in [name for name, entry in registry.items() if entry.file.is_relative_to(ROOT)]:

@@ -64,6 +64,13 @@ class Method(ABC):
         """Make one update of the weights; returns the paths' losses (detached, one value per path)."""
         return training.descend(batch, self.paths(training), step)
 
+    def found(self, training: SupernetTraining) -> Sequence[Architecture]:
+        """What the method itself has found with a supernet that is now trained, the best first; empty for nothing.
+
+        Not asked for where the configuration has a search.
+        """
+        return ()
+
     def data_order(self, epoch: int) -> Sequence[int] | None:
         """The samples of an epoch in order; None for a random permutation."""
         return None

@@ -31,6 +31,11 @@ CLUSTER_RULES: Registry[Any] = Registry("cluster rule", _discover)
 SAMPLERS: Registry[Any] = Registry("sampler", _discover)
 ORDERS: Registry[Any] = Registry("order of samples", _discover)
 AUGMENTATIONS: Registry[Any] = Registry("augmentation", _discover)
+SEARCHES: Registry[Any] = Registry("search", _discover)
+METRICS: Registry[Any] = Registry("metric", _discover)
+"""Functions of predicted accuracies, true accuracies and complexity of some architectures that return a number."""
+OBSERVATIONS: Registry[Any] = Registry("observation", _discover)
+"""Functions of the supernets and the progress of training that return numbers by name; see `observers/curves.py`."""
 PRESETS: Registry[Any] = Registry("preset", _discover)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
@@ -44,6 +49,9 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "samplers": SAMPLERS,
     "orders": ORDERS,
     "augmentations": AUGMENTATIONS,
+    "searches": SEARCHES,
+    "metrics": METRICS,
+    "observations": OBSERVATIONS,
     "presets": PRESETS,
 }
 """All registries, by the word that the command line uses."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields, make_dataclass, replace
+from functools import cached_property, lru_cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import InvalidConfiguration
 
@@ -27,37 +28,69 @@ Architecture = tuple[int, ...]
 Fixed = Mapping[int, int]
 """Decisions that a part of the space holds constant, with their choices."""
 
-BATCH_NORMS = {
-    "batch-statistics": "no affine parameters, statistics of the current batch, in training and evaluation",
-    "benchmark": "as the benchmark's supernet: cells as in batch-statistics, all else affine with running statistics",
-    "tracked": "affine with running statistics everywhere, as in stand-alone networks",
-}
+FEW = 10**6
+"""Spaces of at most so many architectures may be enumerated unless they say otherwise."""
 
 
 @dataclass(frozen=True)
-class NetworkSettings:
-    """The size of a network, shared by supernets and stand-alone networks of every space.
+class Network:
+    """The settings of a network that the space defines; this is the default, for spaces that define none.
 
-    The space defines what `width` and `depth` mean (for example channels of the first stage, and
-    cells per stage). `copies` networks that differ only in their weights run as one stacked network,
-    with the channels of their images side by side.
+    The space says what `width`, `depth` and `batch_norm` mean (for example channels of the first stage, and cells per
+    stage).
     """
 
     width: int = 16
     depth: int = 5
+    batch_norm: str = "batch-statistics"
+
+    def __post_init__(self) -> None:
+        at_least_one(self, ("width", "depth"))
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the engine adds to the settings of a network: what goes in and what comes out.
+
+    `copies` networks that differ only in their weights run as one stacked network, with the channels of their images
+    side by side.
+    """
+
     classes: int = 10
     image_channels: int = 3
     image_size: int = 32
-    batch_norm: str = "batch-statistics"
     copies: int = 1
 
+
+@dataclass(frozen=True)
+class NetworkSettings(Inputs, Network):
+    """The default settings of a network, with what the engine adds."""
+
     def __post_init__(self) -> None:
-        for name in ("width", "depth", "classes", "image_channels", "image_size", "copies"):
-            if getattr(self, name) < 1:
-                raise InvalidConfiguration(f"network.{name} must be at least 1, not {getattr(self, name)}")
-        if self.batch_norm not in BATCH_NORMS:
-            allowed = "; ".join(f"{name!r} ({meaning})" for name, meaning in BATCH_NORMS.items())
-            raise InvalidConfiguration(f"network.batch_norm is {self.batch_norm!r}; allowed: {allowed}")
+        at_least_one(self, ("width", "depth", "classes", "image_channels", "image_size", "copies"))
+
+
+def network_settings(network: Any, **inputs: int) -> Any:
+    """A space's own settings together with `Inputs`: what `supernet` and `standalone` get, all as attributes."""
+    own = {field.name: getattr(network, field.name) for field in fields(network)}
+    kind: Any = type(network)
+    return _with_inputs(kind)(**own, **inputs)
+
+
+@lru_cache(maxsize=64)
+def _with_inputs(kind: Any) -> type:
+    if kind is Network:
+        return NetworkSettings
+    if clash := {field.name for field in fields(kind)} & {field.name for field in fields(Inputs)}:
+        raise InvalidConfiguration(f"{kind.__name__} defines {', '.join(sorted(clash))}, which the engine adds")
+    return make_dataclass(f"{kind.__name__}Settings", (), bases=(Inputs, kind), frozen=True)
+
+
+def at_least_one(settings: Any, names: Sequence[str]) -> None:
+    """Raise `InvalidConfiguration` for a setting below 1."""
+    for name in names:
+        if getattr(settings, name) < 1:
+            raise InvalidConfiguration(f"network.{name} must be at least 1, not {getattr(settings, name)}")
 
 
 @dataclass(frozen=True)
@@ -79,10 +112,26 @@ class Space(ABC):
     complexity_counts: tuple[str, ...] = ("parameters", "flops")
     """The ways of counting that `complexity` accepts."""
 
+    Network: type = Network
+    """The type of the network's settings: a frozen dataclass, read from the section `network` of a configuration."""
+
     @cached_property
     def size(self) -> int:
         """How many architectures the space holds."""
         return prod(self.choices)
+
+    @cached_property
+    def enumerable(self) -> bool:
+        """Whether all architectures may be listed one by one. A space may say so itself, by a class attribute."""
+        return self.size <= FEW
+
+    @cached_property
+    def layers(self) -> tuple[tuple[int, ...], ...]:
+        """The decisions that belong together, from input to output: by default each is a layer of its own.
+
+        A decision about the whole network (its depth, for example) is in no layer.
+        """
+        return tuple((decision,) for decision in range(len(self.choices)))
 
     def check(self, architecture: Architecture) -> Architecture:
         """The architecture itself, if it belongs to this space. Otherwise raises `InvalidConfiguration`."""
@@ -116,7 +165,11 @@ class Space(ABC):
         return tuple(reversed(digits))
 
     def __iter__(self) -> Iterator[Architecture]:
-        """All architectures, in order of their numbers."""
+        """All architectures, in order of their numbers. Raises `InvalidConfiguration` unless `enumerable`."""
+        if not self.enumerable:
+            raise InvalidConfiguration(
+                f"{self.name} has {short(self.size)} architectures, which nothing can list one by one"
+            )
         return itertools.product(*(range(count) for count in self.choices))
 
     def sample(self, rng: random.Random, fixed: Mapping[int, int] | None = None) -> Architecture:
@@ -126,6 +179,30 @@ class Space(ABC):
             fixed[decision] if decision in fixed else rng.randrange(count)
             for decision, count in enumerate(self.choices)
         )
+
+    def distinct(self, count: int, rng: random.Random) -> list[Architecture]:
+        """`count` different architectures, drawn uniformly, in order of their numbers."""
+        if count > self.size:
+            raise InvalidConfiguration(f"{self.name} has {self.size} architectures, not {count}")
+        if self.size <= sys.maxsize:
+            return [self.architecture(number) for number in sorted(rng.sample(range(self.size), count))]
+        drawn: set[Architecture] = set()
+        while len(drawn) < count:
+            drawn.add(tuple(rng.randrange(choices) for choices in self.choices))
+        return sorted(drawn)
+
+    def mutate(self, architecture: Architecture, rng: random.Random, probability: float) -> Architecture:
+        """An architecture in which each decision has another choice with that probability."""
+        changed = list(self.check(architecture))
+        for decision, count in enumerate(self.choices):
+            if count > 1 and rng.random() < probability:
+                changed[decision] = (changed[decision] + rng.randrange(1, count)) % count
+        return tuple(changed)
+
+    def crossover(self, one: Architecture, other: Architecture, rng: random.Random) -> Architecture:
+        """An architecture with each decision from one of the two, drawn uniformly."""
+        pairs = zip(self.check(one), self.check(other), strict=True)
+        return tuple(mine if rng.random() < 0.5 else its for mine, its in pairs)
 
     def neighbour(self, architecture: Architecture, changes: int, rng: random.Random) -> Architecture:
         """An architecture that differs in exactly `changes` decisions, drawn uniformly."""
@@ -158,13 +235,17 @@ class Space(ABC):
         self.check(architecture)
         return True
 
+    def canonical(self, architecture: Architecture) -> Architecture:
+        """The representative of the architectures that differ only in decisions that do not matter given others."""
+        return self.check(architecture)
+
     def function_class(self, architecture: Architecture) -> Architecture:
         """The representative of the architectures that are the same function of the supernet's weights."""
-        return self.check(architecture)
+        return self.canonical(architecture)
 
     def network_class(self, architecture: Architecture) -> Architecture:
         """The representative of the architectures whose stand-alone networks are the same in training."""
-        return self.check(architecture)
+        return self.canonical(architecture)
 
     @abstractmethod
     def parse(self, text: str) -> Architecture:
@@ -182,27 +263,55 @@ class Space(ABC):
     def complexity(self, architecture: Architecture, count: str = "parameters") -> int:
         """How large the stand-alone network is at the space's own published size.
 
-        `count` is one of `complexity_counts`: "parameters" and "flops" (multiply-adds) for every space.
+        `count` is one of `complexity_counts`: "parameters" and "flops" (multiply-adds) for every space. A space that
+        can count at any size takes `settings`, a third argument: the settings that `standalone` gets, or None.
         """
+
+    def extremes(self, count: str = "parameters") -> tuple[int, Architecture, int, Architecture]:
+        """The least count with its architecture, and the greatest with its own (the lowest number if several have it).
+
+        A space that is not `enumerable` must define this: raises `InvalidConfiguration` otherwise.
+        """
+        if not self.enumerable:
+            raise InvalidConfiguration(
+                f"the least and the greatest {count} of {self.name} are unknown: it has {short(self.size)} "
+                f"architectures, so its class must define extremes(count)"
+            )
+        if count not in self._extremes:
+            counts = [(self.complexity(architecture, count), architecture) for architecture in self]
+            (least, smallest), (greatest, largest) = (end(counts, key=lambda one: one[0]) for end in (min, max))
+            self._extremes[count] = least, smallest, greatest, largest
+        return self._extremes[count]
 
     def complexity_range(self, count: str = "parameters") -> tuple[int, int]:
         """The smallest and the largest complexity in the space (C_min and C_max of Eq. 5 and 6)."""
-        if count not in self._ranges:
-            counts = [self.complexity(architecture, count) for architecture in self]
-            self._ranges[count] = min(counts), max(counts)
-        return self._ranges[count]
+        least, _, greatest, _ = self.extremes(count)
+        return least, greatest
 
     @cached_property
-    def _ranges(self) -> dict[str, tuple[int, int]]:
+    def _extremes(self) -> dict[str, tuple[int, Architecture, int, Architecture]]:
         return {}
 
-    @abstractmethod
-    def supernet(self, settings: NetworkSettings) -> torch.nn.Module:
-        """The supernet: a module whose `forward(images, architecture)` returns logits."""
+    def alone(self, network: Any) -> Any:
+        """The settings of a stand-alone network, for the supernet's: the default ones track statistics of batches."""
+        return replace(network, batch_norm="tracked") if isinstance(network, Network) else network
 
     @abstractmethod
-    def standalone(self, architecture: Architecture, settings: NetworkSettings) -> torch.nn.Module:
+    def supernet(self, settings: Any) -> torch.nn.Module:
+        """The supernet: a module whose `forward(images, architecture)` returns logits.
+
+        `settings` has the fields of `Network` and of `Inputs`. `harness.components.supernet` lists what a supernet
+        may offer beside.
+        """
+
+    @abstractmethod
+    def standalone(self, architecture: Architecture, settings: Any) -> torch.nn.Module:
         """The architecture as a stand-alone network: `forward(images)` returns logits.
 
         With `settings.copies` above 1: the logits' second dimension is the copy.
         """
+
+
+def short(size: int) -> str:
+    """A number of architectures for readers: in full, or as a power of ten where that is too long."""
+    return f"{size:,}" if size < 10**9 else f"10^{len(str(size)) - 1}"

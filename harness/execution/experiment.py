@@ -27,6 +27,7 @@ from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDire
 from harness.stores.sacred import SETTINGS, Experiment, RunObserver
 from harness.study.trial import Trial
 from harness.training.profiling import during
+from harness.training.stages.rank import Predictions
 from harness.training.stages.train import Progress
 from harness.training.trial import Outcome, Watch, retrain_trial, run_trial
 
@@ -110,7 +111,7 @@ def sacred_run(
 @during("logging")
 def _store_outcome(trial: Trial, directory: RunDirectory, outcome: Outcome) -> None:
     directory.write_result(outcome.result, outcome.cost)
-    directory.write(PREDICTIONS, predictions_document(trial.config.json(), numbered(trial, outcome)))
+    directory.write(PREDICTIONS, predicted(trial, outcome))
     if outcome.supernets is not None:
         states = [
             {name: tensor.cpu() for name, tensor in network.state_dict().items()}
@@ -120,10 +121,15 @@ def _store_outcome(trial: Trial, directory: RunDirectory, outcome: Outcome) -> N
             directory.write_weights(lambda file: torch.save(states, file))
 
 
-def numbered(trial: Trial, outcome: Outcome) -> dict[int, float]:
-    """The predictions by architecture number."""
+def predicted(trial: Trial, outcome: Outcome | None) -> dict[str, Any]:
+    """The predictions of an outcome as stored, by architecture number; empty for None."""
     space = SPACES.get(trial.config.space)()
-    return {space.index(architecture): accuracy for architecture, accuracy in outcome.predictions.items()}
+
+    def numbered(predictions: Predictions) -> dict[int, float]:
+        return {space.index(architecture): accuracy for architecture, accuracy in predictions.items()}
+
+    rough = {} if outcome is None else {images: numbered(scores) for images, scores in outcome.rough.items()}
+    return predictions_document(trial.config.json(), numbered(outcome.predictions) if outcome else {}, rough)
 
 
 def seed_globals(seed: int) -> None:

@@ -11,16 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.components.benchmark import benchmark_for
+from harness.components.benchmark import benchmark_for, open_benchmark
 from harness.components.clustering import ClusterRule
 from harness.components.dataset import fingerprint
 from harness.components.method import Method
 from harness.components.preset import Preset, get_preset
-from harness.components.registries import BENCHMARKS, DATASETS, SPACES
+from harness.components.registries import DATASETS, SEARCHES, SPACES
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
+from harness.components.search import Search
 from harness.components.selection import RULES
-from harness.components.space import Space
+from harness.components.space import Space, short
 from harness.documents import canonical
 from harness.errors import InvalidConfiguration
 from harness.execution.states import Kind, Work, stand
@@ -32,6 +33,9 @@ from harness.study.fingerprints import are_here, can_be_judged
 from harness.study.overrides import Filter, matching
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
+
+RESULTS = ("kendall_tau", "selected", "top1", "top1_accuracy", "ranked", "diverged", "found", "scored", "observed")
+"""The keys of a result that no registered metric may have."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +139,8 @@ def _parents(requests: Sequence[Request]) -> list[Request]:
 def require_inputs(trials: Iterable[Trial]) -> None:
     """Raise `DataError` unless images and ground truth of these trials are present and correct."""
     needed = {(trial.config.dataset, trial.config.benchmark) for trial in trials}
-    for benchmark in sorted({benchmark for _, benchmark in needed}):
-        BENCHMARKS.get(benchmark)()
+    for benchmark in sorted({benchmark for _, benchmark in needed if benchmark is not None}):
+        open_benchmark(benchmark)
     for dataset in sorted({dataset for dataset, _ in needed}):
         fingerprint(dataset)
 
@@ -183,17 +187,16 @@ class _Checks:
         try:
             if self._is_new({**document, "seed": 0}):
                 self._check_components(config)
-            if self._is_new([document[key] for key in ("space", "dataset", "benchmark", "rank")]):
+            if self._is_new([document[key] for key in ("space", "dataset", "benchmark", "rank", "observe")]):
                 _check_ranking(config)
         except InvalidConfiguration as error:
             raise InvalidConfiguration(f"{label}: {error}") from error
 
     def _check_components(self, config: RunConfig) -> None:
-        if config.retrain is not None and not config.rank.top1:
-            raise InvalidConfiguration("the best-ranked architecture cannot be retrained where rank.top1 is false")
         # One instance for all trials, because it caches slow results.
         space = self.spaces.setdefault(config.space, SPACES.get(config.space)())
         method: Method = config.method.build(COMPONENTS["method"], "method")
+        _check_search(config, method, space)
         schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
         rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
         sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
@@ -209,12 +212,44 @@ class _Checks:
         return not known
 
 
+def _check_search(config: RunConfig, method: Method, space: Space) -> None:
+    """Reject a search that cannot be made, and a retraining of something that no stage finds."""
+    if config.search is not None:
+        search: Search = config.search.build(SEARCHES, "search")
+        search.check(space)
+        if config.retrain is not None and config.retrain.which >= search.keep:
+            raise InvalidConfiguration(
+                f"retrain.which is {config.retrain.which}, but the search keeps {search.keep} (search.keep), from 0 on"
+            )
+    elif config.retrain is not None and type(method).found is Method.found:
+        if not config.rank.top1:
+            raise InvalidConfiguration("the best-ranked architecture cannot be retrained where rank.top1 is false")
+        if config.retrain.which:
+            raise InvalidConfiguration(f"retrain.which is {config.retrain.which}, but a ranking has only one best")
+
+
 def _check_ranking(config: RunConfig) -> None:
     """Reject a trial whose ranking could not be measured, before it is trained; as far as can be known here."""
-    counts = SPACES.get(config.space)().complexity_counts
+    space = SPACES.get(config.space)()
+    counts = space.complexity_counts
     if config.rank.complexity not in counts:
         raise InvalidConfiguration(f"rank.complexity is {config.rank.complexity!r}; allowed: {', '.join(counts)}")
-    if can_be_judged(config.benchmark):
+    if taken := [name for name in config.rank.metrics if name in RESULTS]:
+        raise InvalidConfiguration(f"rank.metrics: {', '.join(taken)} is a key of every result; register another name")
+    if config.rank.candidates is None and config.rank.top1 and not space.enumerable:
+        raise InvalidConfiguration(
+            f"{space.name} has {short(space.size)} architectures, too many to rank all: set rank.candidates to a "
+            "number, or rank.top1 to false"
+        )
+    if config.benchmark is None:
+        rank = config.rank
+        needs = {"rank.top_share": rank.top_share, "rank.truth": rank.truth, "rank.metrics": rank.metrics or None}
+        for key, asked in needs.items():
+            if asked is not None:
+                raise InvalidConfiguration(f"{key} needs a table of truth, and benchmark is null")
+        if config.observe.kendall_tau_every:
+            raise InvalidConfiguration("observe.kendall_tau_every needs a table of truth, and benchmark is null")
+    elif can_be_judged(config.benchmark):
         benchmark = benchmark_for(config.benchmark, config.space)
         benchmark.accuracies(config.rank.truth_of(config.dataset))
         RULES[config.rank.selection](benchmark.accuracies(config.rank.selects_on(config.dataset)), config.rank.bins)

@@ -13,13 +13,13 @@ import torch
 from harness.documents import without_nan
 from harness.errors import DataError, HarnessError, UnknownName
 from harness.execution.executors.executor import Answered
-from harness.execution.experiment import numbered, seed_globals, throttled
+from harness.execution.experiment import predicted, seed_globals, throttled
 from harness.execution.states import Kind, claim_key
 from harness.execution.task import Task, failed
 from harness.interruption import LOST, interrupt_main
 from harness.stores.claims.lease import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
-from harness.stores.directory.run_directory import RANKINGS, WEIGHTS, predictions_document, write_ranking
+from harness.stores.directory.run_directory import RANKINGS, WEIGHTS, write_ranking
 from harness.stores.opened import Opened
 from harness.stores.stored import StoredRun
 from harness.training.trial import Watch, rank_again
@@ -72,7 +72,7 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
         with output_to(log):
             seed_globals(trial.config.seed)
             if run.result is not None and run.result["diverged"]:
-                result, cost, found = run.rankings[next(iter(run.rankings))], {}, {}
+                result, cost, found = run.rankings[next(iter(run.rankings))], {}, None
             else:
                 outcome = rank_again(
                     trial.config,
@@ -80,13 +80,14 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
                     directory.predictions(run, config["rank"]),
                     task.device,
                     Watch(ranking=throttled(task.progress)),
+                    _methods_findings(run),
                 )
-                result, found = outcome.result, numbered(trial, outcome)
+                result, found = outcome.result, outcome
                 cost = outcome.cost | {"threads": task.assignment.threads}
             unchanged = run.rankings.get(key) == without_nan(result)
             if not unchanged:
                 lease.confirm()
-                write_ranking(folder, key, config, result, cost, predictions_document(config, found))
+                write_ranking(folder, key, config, result, cost, predicted(trial, found))
     except ClaimLost as error:
         return {"status": Answered.ELSEWHERE, "error": str(error)}
     except (Exception, SystemExit) as error:
@@ -97,3 +98,9 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
     if not log.stat().st_size:
         log.unlink()
     return {"status": Answered.DONE, "result": result, "cost": cost, "already": unchanged}
+
+
+def _methods_findings(run: StoredRun) -> list[dict[str, Any]]:
+    """What the method itself found when the run was trained: no ranking of its weights can find it again."""
+    own = (run.result or {}).get("found") or []
+    return [one for one in own if one["score"] is None]

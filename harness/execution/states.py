@@ -123,4 +123,4 @@ def stand(label: str, requests: list[Request], attempts: list[StoredRun]) -> Wor
 def _ranks_the_same(run: StoredRun, trial: Trial) -> bool:
     """Whether a run was to be ranked as the trial requests now."""
     now = trial.config.json()
-    return all(run.trial["config"][key] == now[key] for key in ("rank", "benchmark"))
+    return all(run.trial["config"].get(key) == now.get(key) for key in ("rank", "benchmark", "search"))

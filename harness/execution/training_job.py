@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harness.components.space import Architecture
 from harness.documents import utc_now
 from harness.errors import DataError, Unreachable
 from harness.execution.executors.executor import Answered
@@ -24,6 +25,7 @@ from harness.stores.directory.log import drop_drawings, output_to
 from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.run_directory import LOG, RunDirectory
 from harness.stores.opened import Opened
+from harness.study.trial import Trial
 from harness.training.stages.retrain import best_found
 
 if TYPE_CHECKING:
@@ -120,9 +122,7 @@ class _Training:
         with output_to(self.directory.path / LOG) as log:
             try:
                 observers = [self.observer] if self.mirror is None else [self.observer, self.mirror]
-                found = None if self.ranking is None else best_found(self.ranking)
-                if self.ranking is not None and found is None:
-                    raise DataError("the search has found nothing to retrain: it diverged")
+                found = None if self.ranking is None else _to_retrain(self.task.trial, self.ranking)
                 task, threads = self.task, self.task.assignment.threads
                 with asked_first(self.checkpoint.request_stop):
                     outcome = sacred_run(
@@ -200,3 +200,13 @@ def _mirror_slowly(directory: RunDirectory, opened: Opened) -> None:
         with contextlib.suppress(Unreachable):
             project(directory.path, opened.database, opened.weights_max)
             return
+
+
+def _to_retrain(trial: Trial, ranking: dict[str, Any]) -> Architecture:
+    """The architecture that the trial retrains, of those that the stage before has found."""
+    which = trial.config.retrain.which if trial.config.retrain else 0
+    if (found := best_found(ranking, which)) is not None:
+        return found
+    if ranking.get("found"):
+        raise DataError(f"the search has found {len(ranking['found'])} architectures; retrain.which is {which}")
+    raise DataError("the search has found nothing to retrain: it diverged")

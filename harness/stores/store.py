@@ -123,7 +123,8 @@ class Store(ABC):
             try:
                 document = json.loads(self.read(run, name))
                 require(PredictionsDocument, document, f"{self.name}: {run.id}/{name}: does not hold predictions")
-                if (document["images"], document["batch_size"]) == (wanted["images"], wanted["batch_size"]):
+                same = (document["images"], document["batch_size"]) == (wanted["images"], wanted["batch_size"])
+                if same and document.get("calibration", 0) == wanted.get("calibration", 0):
                     found |= {int(number): accuracy for number, accuracy in document["accuracies"].items()}
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise DataError(f"{self.name}: {run.id}/{name}: does not hold predictions: {error}") from error

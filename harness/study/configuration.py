@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from harness.components.benchmark import is_benchmark
 from harness.components.option import added, document
 from harness.components.preset import default_preset
 from harness.components.registries import (
@@ -23,14 +24,17 @@ from harness.components.registries import (
     CLUSTER_RULES,
     DATASETS,
     METHODS,
+    METRICS,
+    OBSERVATIONS,
     ORDERS,
     SAMPLERS,
     SCHEDULES,
+    SEARCHES,
     SPACES,
 )
 from harness.components.registry import Registry
-from harness.components.space import NetworkSettings
-from harness.errors import UnknownName
+from harness.components.space import Network as Network
+from harness.errors import InvalidConfiguration, UnknownName
 from harness.stores import shapes
 from harness.study.reader import Component, as_component, as_type, hints, read, require
 
@@ -43,18 +47,6 @@ SHUFFLED = Component("shuffled")
 def complete(components: tuple[Component, ...], registry: Registry[Any], where: str) -> tuple[Component, ...]:
     """The components with all their options, checked."""
     return tuple(Component(one.name, document(one.build(registry, where))) for one in components)
-
-
-@dataclass(frozen=True)
-class Network:
-    """The supernet's size; the space defines what width and depth mean."""
-
-    width: int = 16
-    depth: int = 5
-    batch_norm: str = "batch-statistics"
-
-    def __post_init__(self) -> None:
-        NetworkSettings(width=self.width, depth=self.depth, batch_norm=self.batch_norm)  # checks the values
 
 
 @dataclass(frozen=True)
@@ -151,6 +143,10 @@ class Ranking:
     """The number of these in a fixed random sample; null for all of them."""
     complexity: str = "parameters"
     """How the complexity in CB and C³ is counted: one of the space's counts."""
+    calibration: int = added(0)
+    """Training batches that set the statistics of batch normalisation for each architecture; 0 for none."""
+    metrics: tuple[str, ...] = added(())
+    """Registered metrics over the architectures that Kendall's τ is taken over; each is a key of the result."""
 
     def truth_of(self, dataset: str) -> str:
         """The data set whose truth judges a supernet that was trained on `dataset`."""
@@ -177,6 +173,9 @@ class Ranking:
             f"rank.selection is {self.selection!r}; allowed: equal-width, equal-count",
         )
         require(self.bins >= 2, f"rank.bins must be at least 2, not {self.bins}")
+        require(self.calibration >= 0, f"rank.calibration must not be negative, not {self.calibration}")
+        for name in self.metrics:
+            METRICS.get(name)
         require(
             self.top_share is None or 0 < self.top_share <= 1,
             f"rank.top_share must be above 0 and at most 1, or null, not {self.top_share}",
@@ -199,11 +198,16 @@ class Observe:
     """How much gradients and momentum buffers vary over the steps of each epoch; see `training/observers/spread.py`."""
     gradient_similarity: bool = False
     """Cosines between the first layer's gradients of a step's paths; see `training/observers/similarity.py`."""
+    own: tuple[str, ...] = added(())
+    """Registered observations, each made after every epoch."""
 
     def __post_init__(self) -> None:
         for name in ("kendall_tau_every", "subnets_every"):
             every = getattr(self, name)
             require(every >= 0, f"observe.{name} must not be negative, not {every}")
+        for name in self.own:
+            OBSERVATIONS.get(name)
+        object.__setattr__(self, "own", tuple(sorted(set(self.own))))
 
     def union(self, other: Observe) -> Observe:
         """The smallest setting that includes both: τ every 2 epochs and τ every 3 epochs give τ every epoch."""
@@ -212,6 +216,7 @@ class Observe:
             subnets_every=math.gcd(self.subnets_every, other.subnets_every),
             spread=self.spread or other.spread,
             gradient_similarity=self.gradient_similarity or other.gradient_similarity,
+            own=self.own + other.own,
         )
 
     @property
@@ -222,7 +227,7 @@ class Observe:
 
 @dataclass(frozen=True)
 class Retraining:
-    """How the best-ranked architecture is trained as a stand-alone network, at the supernet's width and depth.
+    """How an architecture that was found is trained as a stand-alone network.
 
     The schedule is the default preset's unless one is named.
     """
@@ -237,11 +242,16 @@ class Retraining:
     """Whether training also uses the ranking images: for benchmarks whose training set contains both."""
     augment: tuple[Component, ...] = added(())
     """As in `train`."""
+    network: Any = added(None)
+    """Settings of the network that differ from the supernet's; null for the same."""
+    which: int = added(0)
+    """Which of several found architectures is retrained, counted from 0, the best."""
 
     def __post_init__(self) -> None:
         named = self.schedule if self.schedule.name else replace(self.schedule, name=default_name("schedule.name"))
         object.__setattr__(self, "schedule", complete((named,), SCHEDULES, "retrain.schedule")[0])
         object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "retrain.augment"))
+        require(self.which >= 0, f"retrain.which must not be negative, not {self.which}")
         for name in ("epochs", "batch_size"):
             require(getattr(self, name) >= 1, f"retrain.{name} must be at least 1, not {getattr(self, name)}")
         require(self.learning_rate > 0, f"retrain.learning_rate must be above 0, not {self.learning_rate}")
@@ -258,16 +268,20 @@ class RunConfig:
 
     space: str = ""
     dataset: str = ""
-    benchmark: str = ""
+    benchmark: str | None = ""
+    """The table of truth, by its name or file (`.npz`); None where there is none."""
     method: Component = Component("")
     schedule: Component = Component("")
     clusters: Component = Component("")
     sampler: Component = Component("")
-    network: Network = Network()
+    network: Any = None
+    """The settings of the supernet, of the type that the space defines (`Space.Network`)."""
     train: Training = Training()
     optimiser: Optimiser = Optimiser()
     rank: Ranking = Ranking()
     observe: Observe = Observe()
+    search: Component | None = added(None)
+    """How architectures are searched with the trained supernets; None for no search but that of `rank`."""
     retrain: Retraining | None = added(None)
     """Not None in a trial that starts from the search of the same configuration without `retrain`."""
     seed: int = 0
@@ -277,19 +291,32 @@ class RunConfig:
         # meaning are equal, as objects and as text.
         for key, kind in hints(RunConfig).items():
             value = getattr(self, key)
+            if key == "network":
+                object.__setattr__(self, key, as_network(self.space, value, key))
+                continue
             if key in NAMES and value == "":
                 value = default_name(key)
             if key in COMPONENTS:
                 component = as_component(value, key)
                 component = component if component.name else replace(component, name=default_name(f"{key}.name"))
                 value = Component(component.name, document(component.build(COMPONENTS[key], key)))
+            elif key == "search" and value is not None:
+                component = as_component(value, key)
+                value = Component(component.name, document(component.build(SEARCHES, key)))
             elif dataclasses.is_dataclass(value) and isinstance(value, kind):
                 value = read(type(value), vars(value), key)
             else:
                 value = as_type(kind, value, key)
             object.__setattr__(self, key, value)
+        if self.retrain is not None and self.retrain.network is not None:
+            whole = _completed(self.space, self.retrain.network, self.network)
+            changed = replace(self.retrain, network=None if whole == self.network else whole)
+            object.__setattr__(self, "retrain", changed)
         for key, registry in NAMES.items():
-            if (name := getattr(self, key)) not in registry:
+            name = getattr(self, key)
+            if key == "benchmark" and (name is None or is_benchmark(name)):
+                continue
+            if name not in registry:
                 raise UnknownName.among(registry.kind, name, registry.names())
 
     @classmethod
@@ -311,6 +338,8 @@ class RunConfig:
         plain: dict[str, Any] = json.loads(json.dumps(document(self)))
         for key in COMPONENTS:
             plain[key] = _flat(plain[key])
+        if "search" in plain:
+            plain["search"] = _flat(plain["search"])
         for section in (plain["train"], plain.get("retrain", {})):
             for key in {"schedule", "order", "augment"} & set(section):
                 value = section[key]
@@ -320,6 +349,20 @@ class RunConfig:
     def canonical(self) -> str:
         """Canonical JSON: equal configurations give equal text."""
         return json.dumps(self.json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def as_network(space: str, value: Any, where: str) -> Any:
+    """The settings of a network of that space, from plain JSON types or from values; None for the defaults."""
+    kind = SPACES.get(space).Network
+    if value is not None and not isinstance(value, Mapping) and not isinstance(value, kind | Network):
+        raise InvalidConfiguration(f"{where} must be a set of keys, not {value!r}")
+    return read(kind, {} if value is None else value if isinstance(value, Mapping) else vars(value), where)
+
+
+def _completed(space: str, value: Any, network: Any) -> Any:
+    """The settings of retrained networks: those of the supernet with the given ones in their place."""
+    own = value if isinstance(value, Mapping) else vars(as_network(space, value, "retrain.network"))
+    return as_network(space, {**vars(network), **own}, "retrain.network")
 
 
 def default_name(key: str) -> str:

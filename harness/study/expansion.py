@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from harness.components.method import Method
 from harness.components.preset import Preset
-from harness.components.registries import SPACES
+from harness.components.registries import SEARCHES, SPACES
 from harness.components.registry import Registry
 from harness.errors import InvalidConfiguration
 from harness.seeds import make_rng
@@ -17,6 +18,9 @@ from harness.study.configuration import COMPONENTS, Retraining, RunConfig, defau
 from harness.study.fingerprints import HERE, Fingerprints, Recorded, are_here, can_be_judged
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
+
+SOME_ROWS = ("network", "search", "retrain")
+"""Sections whose keys hold only in some rows: where the space has such a setting, or the row has such a stage."""
 
 
 def expand(
@@ -34,7 +38,7 @@ def expand(
     """
     overrides = dotted(overrides or {})
     requests = []
-    unused = {key for key in overrides if _component_option(key) or key.startswith("retrain.")}
+    unused = {key for key in overrides if _component_option(key) or key.partition(".")[0] in SOME_ROWS}
     common = {"space": study.space} if study.space else {}
     rows = [
         (number, {**common, **dotted(row.settings)}) for number, row in enumerate(study.rows) if row.source == "runs"
@@ -77,12 +81,19 @@ def _configured(
     places = preset.places(dataset)
     by_dataset = dotted(preset.by_dataset.get(places["dataset"], {}))
     merged = {**places, **dotted(preset.settings), **by_method, **by_dataset, **settings, **overrides}
+    _for_space(document, merged.get("space", document["space"]))
+    network = {field.name for field in dataclasses.fields(SPACES.get(document["space"]).Network)}
     names = {section: merged.get(f"{section}.name", document[section]["name"]) for section in COMPONENTS}
 
     def fits(key: str) -> bool:
         section, _, option = key.partition(".")
-        if section == "retrain" and document.get("retrain") is None:
+        if section in ("retrain", "search") and document.get(section) is None:
             return False
+        if section == "network":  # the preset may be that of another space
+            return option in network
+        if section == "search":
+            option = option.partition(".")[0]
+            return option == "name" or option in _options(SEARCHES, merged["search.name"])
         if key.startswith("retrain.schedule.") and not key.endswith(".name"):
             schedule = merged.get("retrain.schedule.name", default_name("schedule.name"))
             return key.rpartition(".")[2] in _options(COMPONENTS["schedule"], schedule)
@@ -93,9 +104,13 @@ def _configured(
         return fits(key) or (key in settings and f"{key.partition('.')[0]}.name" not in overrides)
 
     if any(key.startswith("retrain.") for key in settings):
-        document["retrain"] = RunConfig(retrain=Retraining()).json()["retrain"]
+        document["retrain"] = RunConfig(retrain=Retraining()).json()["retrain"] | {"network": {}}
     else:  # the preset's settings of retraining are only for rows that retrain
         merged = {key: value for key, value in merged.items() if not key.startswith("retrain.")}
+    if merged.get("search.name") is not None:
+        document["search"] = {"name": merged["search.name"], "limits": {}}
+    else:
+        merged = {key: value for key, value in merged.items() if not key.startswith("search.")}
     apply(document, {key: value for key, value in merged.items() if meant(key)})
     config = RunConfig.from_json({**document, "seed": 0})
     if preset.equal_passes and "train.epochs" not in {**by_method, **settings}:
@@ -141,8 +156,13 @@ def expand_stored(
 
 def _explain(study: Study, overrides: Mapping[str, Any]) -> None:
     """Raise the configuration's own error for an override that is invalid in itself."""
+    settings = {**dotted(study.rows[0].settings), **overrides}
     document = RunConfig(retrain=Retraining()).json()
-    apply(document, {**dotted(study.rows[0].settings), **overrides})
+    document["retrain"]["network"] = {}
+    _for_space(document, str(settings.get("space", study.space or document["space"])))
+    if any(key.startswith("search.") for key in settings):
+        document["search"] = {"limits": {}}
+    apply(document, settings)
     RunConfig.from_json(document)
 
 
@@ -153,7 +173,8 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping):
             flat |= dotted({f"{key}.{inner}": innermost for inner, innermost in value.items()})
         else:
-            flat[f"{key}.name" if key.rpartition(".")[2] in COMPONENTS else key] = value
+            named = key.rpartition(".")[2] in COMPONENTS or key == "search"
+            flat[f"{key}.name" if named else key] = value
     return flat
 
 
@@ -190,6 +211,12 @@ def _share(config: RunConfig) -> int:
     space = SPACES.get(config.space)()
     supernets = len(method.parts(space, make_rng(config.seed, "split")))
     return max(1, round(config.train.epochs / (supernets * method.paths_per_step(space))))
+
+
+def _for_space(document: dict[str, Any], space: str) -> None:
+    """Make the document one of that space, whose network may have settings of its own."""
+    if document["space"] != space:
+        document |= {"space": space, "network": {}}
 
 
 def _component_option(key: str) -> bool:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from harness.components.benchmark import open_benchmark
 from harness.components.dataset import fingerprint as dataset_fingerprint
-from harness.components.registries import BENCHMARKS
 from harness.documents import canonical
 from harness.errors import DataError, UserError
 from harness.study.configuration import Ranking, RunConfig
@@ -66,7 +66,8 @@ class Fingerprints:
             for key, asked in {**own, **run.asked}.items():
                 with contextlib.suppress(UserError, KeyError, TypeError):  # requested by another version: unknown
                     rank = read(Ranking, asked["rank"], "rank")
-                    judged.setdefault(_asked(rank, asked["benchmark"], config["dataset"]), set()).add(key)
+                    request = _asked(rank, asked["benchmark"], config["dataset"], asked.get("search"))
+                    judged.setdefault(request, set()).add(key)
         return cls(
             {name: frozenset(found) for name, found in recorded.items()},
             {name: frozenset(found) for name, found in judged.items()},
@@ -91,7 +92,8 @@ class Fingerprints:
 
         Raises `DataError` if these runs do not agree.
         """
-        known = self.judged.get(_asked(config.rank, config.benchmark, config.dataset), {NOT_HERE})
+        search = config.json().get("search")
+        known = self.judged.get(_asked(config.rank, config.benchmark, config.dataset, search), {NOT_HERE})
         if len(known) > 1:
             raise DataError(f"{error}; the stored runs were judged by {len(known)} versions of it") from error
         return next(iter(known))
@@ -110,17 +112,18 @@ def are_here(dataset: str) -> bool:
     return True
 
 
-def can_be_judged(benchmark: str) -> bool:
-    """Whether the table of a benchmark is present and valid."""
+def can_be_judged(benchmark: str | None) -> bool:
+    """Whether the table of a benchmark is present and valid; so is the want of a table."""
     try:
-        BENCHMARKS.get(benchmark)()
+        if benchmark is not None:
+            open_benchmark(benchmark)
     except DataError:
         return False
     return True
 
 
-def _asked(rank: Ranking, benchmark: str, dataset: str) -> str:
+def _asked(rank: Ranking, benchmark: str | None, dataset: str, search: Any = None) -> str:
     """Everything that a ranking's key covers except the truth itself."""
     asked = {key: value for key, value in vars(rank).items() if key not in KNOWN_BY_MEANING}
     share = None if rank.top_share is None else [rank.top_share, rank.top_sample, rank.complexity]
-    return canonical([asked, benchmark, rank.truth_of(dataset), rank.selects_on(dataset), rank.top1, share])
+    return canonical([asked, benchmark, rank.truth_of(dataset), rank.selects_on(dataset), rank.top1, share, search])

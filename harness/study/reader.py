@@ -77,6 +77,8 @@ def _unknown_key(path: str, key: object, allowed: list[str]) -> UserError:
 
 def as_type(kind: Any, value: Any, where: str) -> Any:
     """`value` as the type `kind`, or an error."""
+    if kind is Any:  # read later, by what else the configuration says
+        return value
     if kind is Component:
         return as_component(value, where)
     if dataclasses.is_dataclass(kind):

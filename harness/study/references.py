@@ -60,7 +60,7 @@ class Reference:
     def key(self) -> str:
         """The key that it is stored under. Raises `DataError` if the benchmark cannot be read."""
         config = self.trial.config
-        truth = benchmark_for(config.benchmark, config.space).accuracies(config.dataset)
+        truth = benchmark_for(str(config.benchmark), config.space).accuracies(config.dataset)
         versions = [VERSION, self.name, self.trial.identity(), self.trial.ranking_key]
         known_by = [*versions, hashlib.sha256(truth.tobytes()).hexdigest()]
         return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:32]

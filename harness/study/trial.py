@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.components.benchmark import fingerprint
-from harness.components.registries import AUGMENTATIONS, BENCHMARKS, DATASETS, ORDERS, SPACES
+from harness.components.registries import AUGMENTATIONS, DATASETS, METRICS, OBSERVATIONS, ORDERS, SEARCHES, SPACES
 from harness.components.registry import Registry
 from harness.documents import canonical
 from harness.environment import ENGINE, PROJECT
@@ -33,8 +33,8 @@ machines. The commit in a run's record repeats the run byte for byte.
 RETRAINING_VERSION = 1
 """The same for retraining."""
 
-MEASURED = ("rank", "benchmark", "observe")
-"""Configuration that says what is measured, not what is trained."""
+MEASURED = ("rank", "benchmark", "observe", "search")
+"""Configuration that says what is measured or searched with trained weights, not what is trained."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,10 @@ class Trial:
         """The source files of the trial's components, by a name made of folder and file."""
         named = {key: (registry, getattr(self.config, key).name) for key, registry in COMPONENTS.items()}
         named |= {"space": (SPACES, self.config.space), "dataset": (DATASETS, self.config.dataset)}
+        named |= {f"metric {name}": (METRICS, name) for name in self.config.rank.metrics}
+        named |= {f"observation {name}": (OBSERVATIONS, name) for name in self.config.observe.own}
+        if self.config.search is not None:
+            named["search"] = (SEARCHES, self.config.search.name)
         if self.config.retrain is not None:
             named["retrain"] = (COMPONENTS["schedule"], self.config.retrain.schedule.name)
         named |= self._of_the_data
@@ -151,7 +155,7 @@ class Trial:
 
     @cached_property
     def ranking_key(self) -> str:
-        """Hash of the ranking's settings and of the truth that judges it: not part of the trial's identity.
+        """Hash of the settings of ranking and search and of the truth that judges: not part of the trial's identity.
 
         A changed table of ground truth gives another key, so no stored judgement outlives its truth.
         If the table is missing, it is the key that the stored runs in `known` have for the same settings: commands
@@ -167,9 +171,11 @@ class Trial:
     def ranking_key_here(self) -> str:
         """The ranking key of results that will be stored. Raises `DataError` if the benchmark cannot be read."""
         config, rank = self.config, self.config.rank
-        load = BENCHMARKS.get(config.benchmark)
         asked = {key: value for key, value in config.json()["rank"].items() if key not in KNOWN_BY_MEANING}
-        truth, selection = (fingerprint(load, on(config.dataset)) for on in (rank.truth_of, rank.selects_on))
+        truth, selection = (
+            None if config.benchmark is None else fingerprint(config.benchmark, on(config.dataset))
+            for on in (rank.truth_of, rank.selects_on)
+        )
         known_by: list[Any] = [asked, config.benchmark, truth]
         # By meaning, and only where it is not the default: rankings that were stored before stay valid.
         if selection != truth:
@@ -178,6 +184,10 @@ class Trial:
             known_by.append("no top-1")
         if rank.top_share is not None:
             known_by.append({"share": rank.top_share, "sample": rank.top_sample, "by": rank.complexity})
+        if rank.metrics:
+            known_by.append({"metrics": {name: version(METRICS, name) for name in rank.metrics}})
+        if config.search is not None:
+            known_by.append({"search": config.json()["search"], "version": version(SEARCHES, config.search.name)})
         return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:16]
 
 

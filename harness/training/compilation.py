@@ -12,6 +12,8 @@ from contextvars import ContextVar
 
 import torch
 
+from harness.components.supernet import Compiled
+
 _wanted: ContextVar[bool] = ContextVar("compiled operations", default=False)
 
 
@@ -27,7 +29,6 @@ def operations_compiled(wanted: bool) -> Iterator[None]:
 
 def compile_if_wanted(network: torch.nn.Module) -> torch.nn.Module:
     """Have the network's operations compiled at their first run, if wanted; returns the same network."""
-    compile_operations = getattr(network, "compile_operations", None)
-    if _wanted.get() and compile_operations is not None:
-        compile_operations()
+    if _wanted.get() and isinstance(network, Compiled):
+        network.compile_operations()
     return network

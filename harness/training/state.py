@@ -89,6 +89,8 @@ class TrialState:
         self.course: Resumable | None = None
         self.predictions: Predictions = {}
         """The ranking's predictions so far."""
+        self.scores: dict[int, Predictions] = {}
+        """The search's scores so far, by their cost."""
 
     def start(self, course: Resumable) -> None:
         self.course = course
@@ -100,6 +102,7 @@ class TrialState:
             course.restore(state["course"], self.meter.device)
             self.observer.restore(state["observer"])
             self.predictions.update(unpacked(state["predictions"]))
+            self.scores.update({cost: unpacked(found) for cost, found in state.get("scores", {}).items()})
             self.points.restore(state["points"])
             set_random_state(state["random"], self.meter.device)
             counted = state["meter"]
@@ -135,6 +138,7 @@ class TrialState:
                     "course": self.course.state(),
                     "observer": self.observer.state(),
                     "predictions": packed(self.predictions),
+                    "scores": {cost: packed(found) for cost, found in self.scores.items()},
                     "points": self.points.state(),
                     "random": random_state(self.meter.device),
                     "meter": self.meter.state(),

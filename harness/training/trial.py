@@ -1,4 +1,4 @@
-"""One trial: a configuration in, a result and its cost out. Train, rank, judge, retrain; and the references.
+"""One trial: a configuration in, a result and its cost out. Train, rank, judge, search; retrain; and the references.
 
 `result` is deterministic: the same configuration gives the same bytes wherever it ran (at equal
 thread counts, on one kind of hardware), and however often it was interrupted and resumed from its
@@ -7,9 +7,9 @@ checkpoint. `cost` is measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 
 from harness.components.benchmark import Benchmark, benchmark_for
 from harness.components.dataset import DataSet
-from harness.components.registries import DATASETS
+from harness.components.registries import DATASETS, SPACES
 from harness.components.space import Architecture
 from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
@@ -40,6 +40,7 @@ from harness.training.stages.rank import (
     top_architectures,
 )
 from harness.training.stages.retrain import retrain
+from harness.training.stages.search import WHOLE, Scorer, Scores, documents, search
 from harness.training.stages.train import Progress, Supernets, build_supernets, train
 from harness.training.state import Points, TrialState
 
@@ -51,7 +52,10 @@ class Outcome:
     result: dict[str, Any]
     cost: dict[str, object]
     predictions: Predictions
+    """Predicted accuracies on all ranking images: of the ranked architectures, and of those that a search scored."""
     supernets: Supernets | None
+    rough: Scores = field(default_factory=dict)
+    """Predicted accuracies on fewer images, by their number: what a search scored at lower costs."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,15 @@ def run_trial(
         with checkpoint.asked_often() if checkpoint else nullcontext():
             supernets = train(config, dataset, meter, report, observer, state)
             predictions = predict(supernets, ranked, dataset, config.rank, meter, watch.ranking, known=known, keep=keep)
+            scorer = Scorer(config, supernets, dataset, meter, watch.ranking, also=predictions)
+            if state:
+                scorer.scores, scorer.keep = state.scores, state.evaluated
+            found = _found(scorer)
     except Diverged as error:
         meter.stage("train")
         return Outcome(_diverged(error) | {OBSERVED: observer.points}, meter.json(), {}, None)
-    result = _result(config, predictions, supernets, benchmark) | {OBSERVED: observer.points}
-    return Outcome(result, meter.json(), predictions, supernets)
+    result = _result(config, predictions, supernets, benchmark) | found | {OBSERVED: observer.points}
+    return _outcome(result, meter, predictions, supernets, scorer)
 
 
 def retrain_trial(
@@ -128,7 +136,8 @@ def retrain_trial(
         points("train_loss", progress.epoch, progress.loss)
         watch.epoch(progress)
 
-    looked_up = benchmark.accuracy(architecture, config.rank.truth_of(config.dataset))
+    truth = config.rank.truth_of(config.dataset)
+    looked_up = None if benchmark is None else benchmark.accuracy(architecture, truth)
     found = {"top1": list(architecture), "top1_accuracy": looked_up}
     try:
         with checkpoint.asked_often() if checkpoint else nullcontext():
@@ -146,25 +155,33 @@ def rank_again(
     known: Mapping[int, float],
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
+    found: Sequence[Mapping[str, Any]] = (),
 ) -> Outcome:
-    """Make the ranking that the configuration requests now, with the stored weights of a run of this trial.
+    """Make the ranking and search that the configuration requests now, with the stored weights of a run of this trial.
 
     `known` are predictions of the same weights on the same images, by architecture number; `weights` is
-    called only if some predictions are missing.
+    called only if some predictions are missing. `found` is what the method itself found when it was trained.
     """
     watch = watch or Watch()
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
-    space = benchmark.space
     supernets = build_supernets(config, dataset, meter.device)
+    space = supernets.space
     ranked = _ranked(config, benchmark)
     missing = [architecture for architecture in ranked if space.index(architecture) not in known]
-    if missing:
+    if missing or config.search is not None:
         for network, state in zip(supernets.networks, weights(), strict=True):
             network.load_state_dict(state)
     new = predict(supernets, missing, dataset, config.rank, meter, watch.ranking)
     predictions = {a: new[a] if a in new else known[space.index(a)] for a in ranked}
-    return Outcome(_result(config, predictions, supernets, benchmark), meter.json(), predictions, supernets)
+    also = {space.architecture(number): accuracy for number, accuracy in known.items()} | predictions
+    scorer = Scorer(config, supernets, dataset, meter, watch.ranking, also=also)
+    result = _result(config, predictions, supernets, benchmark)
+    if config.search is not None:
+        result |= _found(scorer)
+    elif found:
+        result["found"] = [dict(one) for one in found]
+    return _outcome(result, meter, predictions, supernets, scorer)
 
 
 def run_reference(config: RunConfig, reference: str, device: torch.device | str = "cpu") -> Outcome:
@@ -178,21 +195,23 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
     if reference == "untrained":
         predictions = predict(supernets, ranked, dataset, config.rank, meter)
     elif reference == "parameters":
-        predictions = {architecture: float(benchmark.space.complexity(architecture)) for architecture in ranked}
+        predictions = {architecture: float(supernets.space.complexity(architecture)) for architecture in ranked}
     else:
         rng = make_rng(config.seed, "random reference")
         predictions = {architecture: rng.random() for architecture in ranked}
     return Outcome(_result(config, predictions, supernets, benchmark), meter.json(), predictions, supernets)
 
 
-def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark]:
+def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark | None]:
     with phase("data"):
         dataset = DATASETS.get(config.dataset)()
-    return dataset, benchmark_for(config.benchmark, config.space)
+    return dataset, None if config.benchmark is None else benchmark_for(config.benchmark, config.space)
 
 
-def _ranked(config: RunConfig, benchmark: Benchmark) -> list[Architecture]:
-    """Selected and candidate architectures, each once, by number."""
+def _ranked(config: RunConfig, benchmark: Benchmark | None) -> list[Architecture]:
+    """Selected and candidate architectures, each once, by number. Without a table of truth none is selected."""
+    if benchmark is None:
+        return candidate_architectures(SPACES.get(config.space)(), config.rank)
     space = benchmark.space
     wanted = {
         *selected_architectures(benchmark, config.dataset, config.rank),
@@ -202,16 +221,35 @@ def _ranked(config: RunConfig, benchmark: Benchmark) -> list[Architecture]:
     return sorted(wanted, key=space.index)
 
 
-def _result(config: RunConfig, predictions: Predictions, supernets: Supernets, benchmark: Benchmark) -> dict[str, Any]:
+def _found(scorer: Scorer) -> dict[str, Any]:
+    """What was found, for the result: by the search, else by the method itself; empty if neither found anything."""
+    if scorer.config.search is None:
+        own = scorer.supernets.found
+        return {"found": [{"architecture": list(one), "score": None} for one in own]} if own else {}
+    found = documents(search(scorer))
+    return {"found": found, "scored": {str(cost): len(scores) for cost, scores in sorted(scorer.asked.items())}}
+
+
+def _outcome(
+    result: dict[str, Any], meter: Meter, predictions: Predictions, supernets: Supernets, scorer: Scorer
+) -> Outcome:
+    rough = {cost: scores for cost, scores in scorer.asked.items() if cost != WHOLE}
+    return Outcome(result, meter.json(), predictions | scorer.asked.get(WHOLE, {}), supernets, rough)
+
+
+def _result(
+    config: RunConfig, predictions: Predictions, supernets: Supernets, benchmark: Benchmark | None
+) -> dict[str, Any]:
     judgement = judge(predictions, supernets, benchmark, config.dataset, config.rank)
     return {
         **UNRANKED,  # for the order of its keys
-        "kendall_tau": finite(judgement.kendall_tau),
+        "kendall_tau": None if judgement.kendall_tau is None else finite(judgement.kendall_tau),
         "selected": judgement.selected,
         "top1": judgement.top1 and list(judgement.top1),
         "top1_accuracy": judgement.top1_accuracy,
         "ranked": len(predictions),
         **_fairness(judgement),
+        **{name: finite(value) for name, value in judgement.own.items()},
     }
 
 

@@ -6,21 +6,39 @@ Edges in order 1←0, 2←0, 2←1, 3←0, 3←1, 3←2. All cells of the networ
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from harness.components.registries import BENCHMARKS, IMPORTERS, SPACES
-from harness.components.space import Architecture, NetworkSettings, Space, Wiring
+from harness.components.space import Architecture, Network, Space, Wiring
 from harness.errors import InvalidConfiguration
 
 from .cell import EDGES, NODES, NONE, OPERATIONS, live_edges
 from .class_table import stored
-from .counts import COUNTS
+from .counts import AT_ANY_SIZE, COUNTS
 
 if TYPE_CHECKING:
     import torch
 
 _FORM = "|op~0|+|op~0|op~1|+|op~0|op~1|op~2|"
 _STRING = re.compile(re.escape(_FORM).replace("op", "([^|+~]+)"))
+
+BATCH_NORMS = {
+    "batch-statistics": "no affine parameters, statistics of the current batch, in training and evaluation",
+    "benchmark": "as the benchmark's supernet: cells as in batch-statistics, all else affine with running statistics",
+    "tracked": "affine with running statistics everywhere, as in stand-alone networks",
+}
+
+
+@dataclass(frozen=True)
+class CellNetwork(Network):
+    """`width` channels in the first stage, `depth` cells per stage, one of `BATCH_NORMS`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batch_norm not in BATCH_NORMS:
+            allowed = "; ".join(f"{name!r} ({meaning})" for name, meaning in BATCH_NORMS.items())
+            raise InvalidConfiguration(f"network.batch_norm is {self.batch_norm!r}; allowed: {allowed}")
 
 
 BENCHMARKS.register(
@@ -47,6 +65,7 @@ class NasBench201(Space):
     name = "nasbench201"
     choices = (len(OPERATIONS),) * len(EDGES)
     complexity_counts = tuple(COUNTS)
+    Network = CellNetwork
 
     def parse(self, text: str) -> Architecture:
         """The benchmark's string, `|op~0|+|op~0|op~1|+|op~0|op~1|op~2|`, as a tuple."""
@@ -76,13 +95,18 @@ class NasBench201(Space):
         ]
         return Wiring([str(node) for node in range(NODES)], edges)
 
-    def complexity(self, architecture: Architecture, count: str = "parameters") -> int:
-        if count not in COUNTS:
-            raise InvalidConfiguration(f"complexity {count!r} is unknown; allowed: {', '.join(COUNTS)}")
-        return COUNTS[count](self.check(architecture))
+    def complexity(self, architecture: Architecture, count: str = "parameters", settings: Any = None) -> int:
+        known = COUNTS if settings is None else AT_ANY_SIZE
+        if count not in known:
+            raise InvalidConfiguration(f"complexity {count!r} is unknown; allowed: {', '.join(known)}")
+        self.check(architecture)
+        return COUNTS[count](architecture) if settings is None else AT_ANY_SIZE[count](architecture, settings)
 
     def is_connected(self, architecture: Architecture) -> bool:
         return bool(live_edges(self.check(architecture)))
+
+    def canonical(self, architecture: Architecture) -> Architecture:
+        return self.function_class(architecture)
 
     def function_class(self, architecture: Architecture) -> Architecture:
         """One of 7,548 (see `classes.supernet_key`)."""
@@ -92,12 +116,12 @@ class NasBench201(Space):
         """One of 5,044 (see `classes.network_key`)."""
         return stored("network")[self.check(architecture)]
 
-    def supernet(self, settings: NetworkSettings) -> torch.nn.Module:
+    def supernet(self, settings: Any) -> torch.nn.Module:
         from .networks import Supernet
 
         return Supernet(settings)
 
-    def standalone(self, architecture: Architecture, settings: NetworkSettings) -> torch.nn.Module:
+    def standalone(self, architecture: Architecture, settings: Any) -> torch.nn.Module:
         from .networks import StandaloneNetwork
 
         return StandaloneNetwork(self.check(architecture), settings)

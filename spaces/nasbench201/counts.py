@@ -66,3 +66,9 @@ def network_flops(architecture: Architecture, settings: NetworkSettings) -> int:
         total += settings.depth * (n1 + 9 * n3) * channels**2 * size**2
     last = 4 * width
     return total + last * settings.classes + settings.classes
+
+
+AT_ANY_SIZE: dict[str, Callable[[Architecture, NetworkSettings], int]] = {
+    "parameters": network_parameters,
+    "flops": network_flops,
+}

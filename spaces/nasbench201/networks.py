@@ -12,7 +12,8 @@ a supernet without running statistics (the default) is run by `engine`, which co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -103,6 +104,26 @@ class Cell(nn.Module):
         return torch.zeros_like(x) if output is None else output
 
 
+    def forward_mixed(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """All operations of every edge, weighted; `weights` has a vector per edge. Operation none adds nothing."""
+        nodes: list[Tensor] = [x]
+        for node in range(1, NODES):
+            total = torch.zeros_like(x)
+            for edge, (target, source) in enumerate(EDGES):
+                if target == node:
+                    total = total + self._mixed_edge(edge, nodes[source], weights[edge])
+            nodes.append(total)
+        return nodes[-1]
+
+    def _mixed_edge(self, edge: int, x: Tensor, weights: Tensor) -> Tensor:
+        pooled = functional.avg_pool2d(x, 3, 1, padding=1, count_include_pad=False)
+        mixed = weights[SKIP] * x + weights[POOL] * pooled
+        active = torch.relu(x)
+        for operation in KERNELS:
+            mixed = mixed + weights[operation] * self.convolutions[f"{edge}_{operation}"](active)
+        return mixed
+
+
 class Network(nn.Module):
     """The skeleton, with the cells' operations and the kinds of batch normalisation left open."""
 
@@ -133,9 +154,12 @@ class Network(nn.Module):
         self.to(memory_format=torch.channels_last)
 
     def run(self, x: Tensor, architecture: Architecture) -> Tensor:
+        return self._through(x, lambda cell, x: cell(x, architecture))
+
+    def _through(self, x: Tensor, run_cell: Callable[[Cell, Tensor], Tensor]) -> Tensor:
         x = self.stem_norm(self.stem(x.contiguous(memory_format=torch.channels_last)))
         for block in self.blocks:
-            x = block(x, architecture) if isinstance(block, Cell) else block(x)
+            x = run_cell(block, x) if isinstance(block, Cell) else block(x)
         x = torch.relu(self.last_norm(x)).mean((2, 3), keepdim=True)
         logits: Tensor = self.classifier(x).flatten(1)
         return logits if self.copies == 1 else logits.view(len(logits), self.copies, self.classes)
@@ -183,6 +207,22 @@ class Supernet(Network):
             return shared.logits(number, architecture)
 
         return logits
+
+    def forward_mixed(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """Logits with all operations at every edge, weighted: one vector of five weights per edge, for all cells.
+
+        One-hot weights give the path's logits, up to rounding, where batch normalisation is not affine (the default).
+        """
+        return self._through(x, lambda cell, x: cell.forward_mixed(x, weights))
+
+    @contextmanager
+    def twice_differentiable(self) -> Iterator[None]:
+        """Context without `Engine`, whose gradients cannot be differentiated again."""
+        before, self.swift = self.swift, False
+        try:
+            yield
+        finally:
+            self.swift = before
 
     @property
     def engine(self) -> Engine:

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
 from harness.documents import utc_text, without_nan
@@ -144,7 +145,7 @@ def write_ranking(
     write_json(own, predictions)
     document = {
         "schema": SCHEMA,
-        "ranking": {"rank": config["rank"], "benchmark": config["benchmark"]},
+        "ranking": {key: config[key] for key in ("rank", "benchmark", "search") if key in config},
         "recomputed": (folder / f"{key}.json").exists(),
         "result": result,
         "cost": cost,
@@ -165,14 +166,31 @@ def declare_absent(run: Path, files: Mapping[str, str]) -> None:
     write_json(run / ABSENT, {"schema": SCHEMA, "files": dict(files)})
 
 
-def predictions_document(config: Mapping[str, Any], accuracies: Mapping[int, float]) -> dict[str, Any]:
-    """Predicted accuracies by architecture number, with everything besides the weights that they depend on."""
-    return {
+def predictions_document(
+    config: Mapping[str, Any],
+    accuracies: Mapping[int, float],
+    rough: Mapping[int, Mapping[int, float]] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Predicted accuracies by architecture number, with everything besides the weights that they depend on.
+
+    Numbers are text: those of large spaces exceed all integers of other programs. `rough` are accuracies on fewer
+    images, by their number: the scores of a search at lower costs.
+    """
+    document = {
         "schema": SCHEMA,
         "images": config["rank"]["images"],
         "batch_size": config["rank"]["batch_size"],
-        "accuracies": {str(number): accuracies[number] for number in sorted(accuracies)},
+        "accuracies": _by_number(accuracies),
     }
+    if config["rank"].get("calibration"):
+        document["calibration"] = config["rank"]["calibration"]
+    if rough:
+        document["rough"] = {str(images): _by_number(scores) for images, scores in sorted(rough.items())}
+    return document
+
+
+def _by_number(accuracies: Mapping[int, float]) -> dict[str, float]:
+    return {str(number): accuracies[number] for number in sorted(accuracies)}
 
 
 def read_points(path: Path) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ is known once the last supernet reaches that epoch; its step is the number of ep
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,10 +20,12 @@ from torch.nn import functional
 
 from harness.components.benchmark import Benchmark
 from harness.components.dataset import DataSet
-from harness.components.space import Architecture
+from harness.components.registries import OBSERVATIONS
+from harness.components.space import Architecture, Space
 from harness.data.loading import evaluation_batches
 from harness.documents import finite
 from harness.metrics import kendall_tau
+from harness.seeds import derive
 from harness.study.configuration import RunConfig
 from harness.training.cost import Meter
 from harness.training.stages.rank import Predictions, predict, selected_architectures
@@ -39,7 +42,7 @@ class Observers:
 
     config: RunConfig
     dataset: DataSet
-    benchmark: Benchmark
+    benchmark: Benchmark | None
     meter: Meter
     metric: Callable[[str, int, float], None]
     points: dict[str, list[list[float | int | None]]] = field(default_factory=dict)
@@ -57,9 +60,12 @@ class Observers:
         if _is_due(observe.subnets_every, progress):
             self._observe_subnets(supernets, progress)
         self._observe_steps(progress)
+        for name in observe.own:
+            self._observe_own(name, supernets, progress)
 
     def _observe_tau(self, supernets: Supernets, progress: Progress) -> None:
         """Kendall's τ on the selected architectures."""
+        assert self.benchmark is not None, "τ without a table of truth"  # a plan refuses that
         self.meter.stage("train")
         selected = selected_architectures(self.benchmark, self.config.dataset, self.config.rank)
         own = [architecture for architecture in selected if supernets.part_of(architecture) == progress.part]
@@ -79,7 +85,7 @@ class Observers:
     def _observe_subnets(self, supernets: Supernets, progress: Progress) -> None:
         """Validation loss and accuracy of a small, a medium and a large subnet, in the supernet that holds each."""
         self.meter.stage("train")
-        subnets = observed_subnets(self.benchmark, self.config)
+        subnets = observed_subnets(supernets.space, self.benchmark, self.config)
         for size, architecture in subnets.items():
             if supernets.part_of(architecture) != progress.part:
                 continue
@@ -113,6 +119,15 @@ class Observers:
                 if values := by_epoch.pop(progress.epoch, None):
                     self._point(name, progress.epoch * progress.parts, statistics.fmean(values))
 
+    def _observe_own(self, name: str, supernets: Supernets, progress: Progress) -> None:
+        """A registered observation: a function of the supernets, the progress and the data set, numbers by name."""
+        self.meter.stage("train")
+        with undisturbed(supernets), torch.no_grad():
+            found = OBSERVATIONS.get(name)(supernets, progress, self.dataset)
+        for key, value in found.items():
+            self._point(key, progress.part * progress.epochs + progress.epoch, float(value))
+        self.meter.stage("observe")
+
     def _point(self, name: str, step: int, value: float) -> None:
         self.points.setdefault(name, []).append([step, finite(value)])
         self.metric(name, step, value)
@@ -131,13 +146,17 @@ class Observers:
         self._measured = state["measured"]
 
 
-def observed_subnets(benchmark: Benchmark, config: RunConfig) -> dict[str, Architecture]:
+def observed_subnets(space: Space, benchmark: Benchmark | None, config: RunConfig) -> dict[str, Architecture]:
     """One subnet per third of the range of complexity: the one of median accuracy there, by size.
 
     Such subnets differ in accuracy, and a larger one is better as a rule. So a ranking that prefers the smaller
-    one is visibly wrong.
+    one is visibly wrong. Without a table of truth: the smallest, the largest, and the median of a fixed sample.
     """
-    space = benchmark.space
+    if benchmark is None:
+        _, smallest, _, largest = space.extremes()
+        drawn = space.distinct(min(space.size, 101), random.Random(derive(0, "observed subnets", space.name)))
+        drawn.sort(key=lambda architecture: (space.complexity(architecture), architecture))
+        return dict(zip(SIZES, (smallest, drawn[len(drawn) // 2], largest), strict=True))
     truth = benchmark.accuracies(config.rank.truth_of(config.dataset))
     complexity = np.array([space.complexity(architecture) for architecture in space], dtype=np.float64)
     edges = np.linspace(complexity.min(), complexity.max(), len(SIZES) + 1)

@@ -6,20 +6,25 @@ representative, so a prediction does not depend on which other architectures wer
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from harness.components.benchmark import Benchmark
 from harness.components.dataset import DataSet
+from harness.components.registries import METRICS
 from harness.components.selection import RULES
 from harness.components.space import Architecture, Space
-from harness.data.loading import EvaluationBatches
+from harness.components.supernet import Calibrated, SharedEvaluation, offered
+from harness.data.loading import EvaluationBatches, evaluation_batches
 from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
 from harness.seeds import derive
 from harness.study.configuration import Ranking
@@ -40,11 +45,19 @@ Logits = Callable[[int, Architecture], torch.Tensor]
 
 
 def evaluation(network: torch.nn.Module, batches: Sequence[torch.Tensor]) -> Logits:
-    """Logits on these batches. A network that can share work between architectures has a method of this name."""
-    shared: Callable[[Sequence[torch.Tensor]], Logits] | None = getattr(network, "evaluation", None)
-    if shared is not None:
-        return shared(batches)
+    """Logits on these batches; a network that can share work between architectures does so."""
+    if isinstance(network, SharedEvaluation):
+        return network.evaluation(batches)
     return lambda number, architecture: network(batches[number], architecture)
+
+
+def calibrated(
+    network: torch.nn.Module, architecture: Architecture, batches: Sequence[torch.Tensor]
+) -> contextlib.AbstractContextManager[object]:
+    """Context in which the architecture has statistics of these images; nothing happens without images."""
+    if not batches:
+        return contextlib.nullcontext()
+    return offered(network, Calibrated, "rank.calibration").calibrated(architecture, batches)
 
 
 @torch.no_grad()
@@ -67,6 +80,8 @@ def predict(
     """
     split = dataset.valid.head(ranking.images)
     batches = EvaluationBatches(dataset, split, ranking.batch_size, meter.device)
+    train = evaluation_batches(dataset, dataset.train, ranking.batch_size, meter.device) if ranking.calibration else ()
+    seen = [images for images, _ in itertools.islice(train, ranking.calibration)]
     groups: dict[tuple[int, Architecture], list[Architecture]] = {}
     for architecture in architectures:
         key = supernets.part_of(architecture), supernets.space.function_class(architecture)
@@ -91,7 +106,8 @@ def predict(
         number, representative = key
         if number not in logits:
             logits = {number: evaluation(supernets.networks[number], batches.images)}
-        guesses = [logits[number](place, representative).argmax(1) for place in range(len(batches))]
+        with calibrated(supernets.networks[number], representative, seen):
+            guesses = [logits[number](place, representative).argmax(1) for place in range(len(batches))]
         hits = [(guess == labels).sum() for guess, labels in zip(guesses, batches.labels, strict=True)]
         correct[key] = torch.stack(hits).sum()
         meter.evaluations += 1
@@ -109,10 +125,11 @@ def selected_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking)
 
 def candidate_architectures(space: Space, ranking: Ranking) -> list[Architecture]:
     """The architectures that compete for top-1: all, or a fixed random sample drawn without the ground truth."""
+    if ranking.candidates is None and not ranking.top1 and not space.enumerable:
+        return []
     if ranking.candidates is None or ranking.candidates >= space.size:
         return list(space)
-    chosen = random.Random(derive(0, "top-1 candidates", space.name)).sample(range(space.size), ranking.candidates)
-    return [space.architecture(number) for number in sorted(chosen)]
+    return space.distinct(ranking.candidates, random.Random(derive(0, "top-1 candidates", space.name)))
 
 
 def top_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> list[Architecture]:
@@ -134,37 +151,45 @@ def top_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> l
 class Judgement:
     """How good a ranking is."""
 
-    kendall_tau: float
+    kendall_tau: float | None
+    """None without a table of truth."""
     selected: int
     top1: Architecture | None
     """The best-ranked architecture; None if not requested."""
     top1_accuracy: float | None
-    """Its stand-alone accuracy, looked up."""
+    """Its stand-alone accuracy, looked up; None without a table of truth."""
     complexity_bias: float | None = None
     """CB; this and the next two are None if not requested."""
     neutral_complexity_bias: float | None = None
     """The CB of errors that are independent of size."""
     complexity_convergence: float | None = None
     """C³."""
+    own: Mapping[str, float] = field(default_factory=dict)
+    """Registered metrics, by name."""
 
 
 def judge(
     predictions: Mapping[Architecture, float],
     supernets: Supernets,
-    benchmark: Benchmark,
+    benchmark: Benchmark | None,
     dataset: str,
     ranking: Ranking,
 ) -> Judgement:
     """Compare predictions of supernets that were trained on `dataset` with the ground truth.
 
     Top-1: the best-ranked of each supernet's candidates (ties to the lowest number), of these the one
-    with the best looked-up accuracy, as the paper does for several sub-supernets.
+    with the best looked-up accuracy, as the paper does for several sub-supernets. Without a table of truth, it is the
+    one with the best predicted accuracy.
     """
+    if benchmark is None:
+        best = _winners(predictions, supernets, ranking) if ranking.top1 else []
+        return Judgement(None, 0, max(best, key=lambda one: predictions[one]) if best else None, None)
     space = benchmark.space
     selected = selected_architectures(benchmark, dataset, ranking)
     truth = benchmark.accuracies(ranking.truth_of(dataset))
     tau = kendall_tau([predictions[a] for a in selected], np.array([truth[space.index(a)] for a in selected]))
-    judgement = Judgement(tau, len(selected), None, None)
+    own = _measured(selected, predictions, benchmark, truth, ranking) if ranking.metrics else {}
+    judgement = Judgement(tau, len(selected), None, None, own=own)
     if top := top_architectures(benchmark, dataset, ranking):
         guessed, true = [predictions[a] for a in top], [float(truth[space.index(a)]) for a in top]
         complexity = [float(space.complexity(a, ranking.complexity)) for a in top]
@@ -176,10 +201,32 @@ def judge(
         )
     if not ranking.top1:
         return judgement
+    winner = max(_winners(predictions, supernets, ranking), key=lambda one: truth[space.index(one)])
+    return replace(judgement, top1=winner, top1_accuracy=float(truth[space.index(winner)]))
+
+
+def _measured(
+    selected: Sequence[Architecture],
+    predictions: Mapping[Architecture, float],
+    benchmark: Benchmark,
+    truth: npt.NDArray[np.float64],
+    ranking: Ranking,
+) -> dict[str, float]:
+    """The registered metrics that are requested."""
+    space = benchmark.space
+    guessed = np.array([predictions[a] for a in selected])
+    true = np.array([truth[space.index(a)] for a in selected])
+    complexity = np.array([float(space.complexity(a, ranking.complexity)) for a in selected])
+    return {name: float(METRICS.get(name)(guessed, true, complexity)) for name in ranking.metrics}
+
+
+def _winners(
+    predictions: Mapping[Architecture, float], supernets: Supernets, ranking: Ranking
+) -> list[Architecture]:
+    """The best-ranked of each supernet's candidates; ties go to the lowest number."""
     winners: dict[int, Architecture] = {}
-    for architecture in candidate_architectures(space, ranking):
+    for architecture in candidate_architectures(supernets.space, ranking):
         part = supernets.part_of(architecture)
         if part not in winners or predictions[architecture] > predictions[winners[part]]:
             winners[part] = architecture
-    best = max(winners.values(), key=lambda architecture: truth[space.index(architecture)])
-    return replace(judgement, top1=best, top1_accuracy=float(truth[space.index(best)]))
+    return list(winners.values())

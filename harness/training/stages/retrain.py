@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from harness.components.dataset import DataSet, joined
 from harness.components.method import Part
@@ -39,8 +40,6 @@ def retrain(
     space = SPACES.get(config.space)()
     schedule: Schedule = settings.schedule.build(COMPONENTS["schedule"], "retrain.schedule")
     recipe = StandaloneRecipe(
-        width=config.network.width,
-        depth=config.network.depth,
         epochs=settings.epochs,
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
@@ -49,8 +48,8 @@ def retrain(
     )
     seen = with_valid(dataset) if settings.with_valid else dataset
     augment = [one.build(AUGMENTATIONS, "retrain.augment") for one in settings.augment]
-    seed, factor = derive(config.seed, "retrain"), schedule.bind(space)
-    training = StandaloneTraining(space, architecture, seen, recipe, seed, 1, meter.device, factor, augment)
+    seed, factor, network = derive(config.seed, "retrain"), schedule.bind(space), settings.network or config.network
+    training = StandaloneTraining(space, architecture, seen, recipe, seed, 1, meter.device, factor, augment, network)
     if keeper is not None:
         keeper.start(training)
     steps = training.steps_per_epoch
@@ -78,7 +77,13 @@ def with_valid(dataset: DataSet) -> DataSet:
     return replace(dataset, train=joined([dataset.train, dataset.valid]))
 
 
-def best_found(ranking: dict[str, object]) -> Architecture | None:
-    """The best-ranked architecture of a stored search; None if it diverged or top-1 was not requested."""
+def best_found(ranking: dict[str, Any], which: int = 0) -> Architecture | None:
+    """What the stored stage before has found: by a search, by the method, or else the best-ranked architecture.
+
+    `which` counts from the best. None if the stage diverged, found fewer, or top-1 was not requested.
+    """
+    if ranking.get("found") is not None:
+        found = [one["architecture"] for one in ranking["found"]]
+        return tuple(found[which]) if which < len(found) else None
     top1 = ranking.get("top1")
     return tuple(int(choice) for choice in top1) if isinstance(top1, list) else None

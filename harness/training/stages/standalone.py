@@ -18,7 +18,7 @@ from torch.nn import functional
 from harness.components.augmentation import Augmentation
 from harness.components.dataset import DataSet, Split
 from harness.components.schedule import Factor
-from harness.components.space import Architecture, NetworkSettings, Space
+from harness.components.space import Architecture, Network, Space, network_settings
 from harness.data.loading import evaluation_batches, loader_for
 from harness.data.randomness import step_randomness
 from harness.errors import Diverged, InvalidConfiguration
@@ -67,18 +67,20 @@ class StandaloneTraining:
         device: torch.device | str = "cpu",
         factor: Factor | None = None,
         augment: Sequence[Augmentation] = (),
+        network: Any = None,
     ) -> None:
-        """`factor` gives the learning rate relative to the initial one; by default half a cosine wave to zero."""
+        """`factor` gives the learning rate relative to the initial one; by default half a cosine wave to zero.
+
+        `network` holds the space's settings of the network; by default those of the recipe.
+        """
         self.architecture, self.dataset, self.recipe, self.copies = architecture, dataset, recipe, copies
         self.device = torch.device(device)
         self.factor = factor or (lambda architecture, progress: 0.5 * (1 + math.cos(math.pi * progress)))
-        settings = NetworkSettings(
-            width=recipe.width,
-            depth=recipe.depth,
+        settings = network_settings(
+            space.alone(network or _sized(space, recipe)),
             classes=dataset.classes,
             image_channels=dataset.image_channels,
             image_size=dataset.image_size,
-            batch_norm="tracked",
             copies=copies,
         )
         with torch.random.fork_rng(devices=[]):  # modules draw weights when made; those of `initialise` replace them
@@ -138,6 +140,12 @@ class StandaloneTraining:
         self.network.load_state_dict(state["network"])
         self.optimiser.load_state_dict(copy.deepcopy(state["optimiser"]))
         self.losses = [] if state["losses"] is None else list(state["losses"].to(device).unbind())
+
+
+def _sized(space: Space, recipe: StandaloneRecipe) -> Any:
+    """A space's network of the recipe's width and depth; a space with settings of its own has its defaults."""
+    sized = issubclass(space.Network, Network)
+    return space.Network(width=recipe.width, depth=recipe.depth) if sized else space.Network()
 
 
 def train_standalone(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -19,7 +19,7 @@ from harness.components.method import Method, Part
 from harness.components.registries import AUGMENTATIONS, ORDERS, SPACES
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
-from harness.components.space import Architecture, NetworkSettings, Space
+from harness.components.space import Architecture, Space, network_settings
 from harness.data.loading import loader_for
 from harness.data.randomness import step_randomness
 from harness.errors import Diverged
@@ -42,6 +42,8 @@ class Supernets:
     space: Space
     parts: tuple[Part, ...]
     networks: tuple[torch.nn.Module, ...]
+    found: tuple[Architecture, ...] = ()
+    """What the method itself has found."""
 
     def part_of(self, architecture: Architecture) -> int:
         """The number of the supernet that holds the architecture."""
@@ -77,6 +79,8 @@ class Course:
     """Steps done in this part."""
     losses: list[torch.Tensor] = field(default_factory=list)
     """Losses of the steps of the unfinished epoch, one value per path."""
+    found: list[Architecture] = field(default_factory=list)
+    """What the method has found with the finished supernets."""
     _order: tuple[int, Sequence[int] | None] | None = None
 
     def data_order(self, epoch: int) -> Sequence[int] | None:
@@ -102,11 +106,13 @@ class Course:
             "losses": torch.cat(self.losses) if self.losses else None,
             "paths": [len(losses) for losses in self.losses],
             "order": order,
+            "found": [list(architecture) for architecture in self.found],
         }
 
     def restore(self, state: dict[str, Any], device: torch.device) -> None:
         """Resume from a stored state."""
         self.part, self.step = state["part"], state["step"]
+        self.found = [tuple(architecture) for architecture in state.get("found", ())]
         for network, weights in zip(self.supernets.networks, state["finished"], strict=False):
             network.load_state_dict(weights)
         if state["training"] is not None:
@@ -143,10 +149,8 @@ def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | 
     space = SPACES.get(config.space)()
     method: Method = config.method.build(COMPONENTS["method"], "method")
     parts = method.parts(space, make_rng(config.seed, "split"))
-    settings = NetworkSettings(
-        width=config.network.width,
-        depth=config.network.depth,
-        batch_norm=config.network.batch_norm,
+    settings = network_settings(
+        config.network,
         classes=dataset.classes,
         image_channels=dataset.image_channels,
         image_size=dataset.image_size,
@@ -256,11 +260,12 @@ def train(
             report(progress)
             course.losses = []
         loader.close()
+        course.found += map(supernets.space.check, method.found(training))
         course.end_part()
         if keeper is not None:
             keeper.part_done()
     meter.stage("train")
-    return supernets
+    return replace(supernets, found=tuple(course.found))
 
 
 def check_finite(losses: list[torch.Tensor], first_step: int) -> float:

@@ -547,7 +547,7 @@ def test_batch_statistics_are_used_in_evaluation_too() -> None:
 
 def test_an_unknown_batch_normalisation_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidConfiguration) as refusal:
-        NetworkSettings(batch_norm="group")
+        SPACE.Network(batch_norm="group")
     for word in ("network.batch_norm", "'group'", "'batch-statistics'", "'benchmark'", "'tracked'"):
         assert word in str(refusal.value)
 

@@ -185,7 +185,7 @@ def test_observing_changes_nothing_that_is_trained(method: str) -> None:
 def test_observed_subnets_are_of_three_sizes_and_typical(toy_project: Path) -> None:
     real = config()
     benchmark = benchmark_for("digits", "nasbench201")
-    chosen = observed_subnets(benchmark, real)
+    chosen = observed_subnets(benchmark.space, benchmark, real)
     sizes = [benchmark.space.complexity(architecture) for architecture in chosen.values()]
     assert list(chosen) == ["small", "medium", "large"] and sizes == sorted(sizes)
     low, high = benchmark.space.complexity_range()

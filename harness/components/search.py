@@ -1,0 +1,135 @@
+"""Interface of a search: which architectures of a space are found with a trained supernet. Imports no torch.
+
+A search asks for scores and returns what it has found, the best first. It keeps no state: an interrupted search runs
+again from its start, with the same random numbers, and gets the scores that are stored already without computing them.
+Searches are frozen dataclasses whose fields are their options. `keep` and `limits` are options of every search.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from harness.components.space import Architecture, Space
+from harness.errors import InvalidConfiguration
+
+TRIES = 10_000
+"""Consecutive random architectures outside of the limits after which a search gives up."""
+
+
+class Score(Protocol):
+    """Predicts accuracies with the trained supernets. Every score is stored."""
+
+    def __call__(self, architectures: Sequence[Architecture], batches: int | None = None) -> list[float]:
+        """The predicted accuracies in percent, on the first `batches` batches of the ranking images; None for all."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """An architecture that a search has found, with its predicted accuracy on all ranking images."""
+
+    architecture: Architecture
+    score: float
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Ranges that every found architecture must keep: least and greatest value of some counts."""
+
+    space: Space
+    ranges: Mapping[str, tuple[float | None, float | None]]
+
+    def allow(self, architecture: Architecture) -> bool:
+        """Whether all counts of the architecture are within their ranges."""
+        for count, (least, greatest) in self.ranges.items():
+            number = self.space.complexity(architecture, count)
+            if (least is not None and number < least) or (greatest is not None and number > greatest):
+                return False
+        return True
+
+    def sample(self, rng: random.Random) -> Architecture:
+        """A random architecture within the limits. Raises `InvalidConfiguration` if none is found."""
+        for _ in range(TRIES):
+            if self.allow(architecture := self.space.sample(rng)):
+                return architecture
+        raise InvalidConfiguration(f"none of {TRIES:,} random architectures of {self.space.name} is within {self}")
+
+    def distinct(self, count: int, rng: random.Random) -> list[Architecture]:
+        """So many random architectures within the limits, no two of them equal in all that matters.
+
+        Fewer if the space does not seem to hold so many.
+        """
+        drawn: dict[Architecture, Architecture] = {}
+        misses = 0
+        while len(drawn) < count and misses < TRIES:
+            architecture = self.sample(rng)
+            before = len(drawn)
+            drawn.setdefault(self.space.canonical(architecture), architecture)
+            misses = 0 if len(drawn) > before else misses + 1
+        return list(drawn.values())
+
+    def __str__(self) -> str:
+        return "search.limits " + ", ".join(f"{count} {list(ends)}" for count, ends in self.ranges.items())
+
+
+@dataclass(frozen=True)
+class Search(ABC):
+    """How architectures are searched once the supernets are trained."""
+
+    keep: int = 1
+    """How many architectures are found; each can be retrained (`retrain.which`)."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """By count (`parameters`, `flops`, …): least and greatest value, each null for no limit."""
+
+    def __post_init__(self) -> None:
+        if self.keep < 1:
+            raise InvalidConfiguration(f"search.keep must be at least 1, not {self.keep}")
+        for count, ends in self.limits.items():
+            numbers = isinstance(ends, list | tuple) and len(ends) == 2 and all(map(_is_end, ends))
+            if not numbers or (None not in ends and ends[0] > ends[1]):
+                raise InvalidConfiguration(
+                    f"search.limits.{count} must be the least and the greatest value, each a number or null, "
+                    f"not {ends!r}"
+                )
+
+    def limits_in(self, space: Space) -> Limits:
+        """The limits, for that space. Raises `InvalidConfiguration` for a count that it does not have."""
+        for count in self.limits:
+            if count not in space.complexity_counts:
+                allowed = ", ".join(space.complexity_counts)
+                raise InvalidConfiguration(f"search.limits.{count} is not a count of {space.name}; allowed: {allowed}")
+        return Limits(space, {count: (ends[0], ends[1]) for count, ends in self.limits.items()})
+
+    def check(self, space: Space) -> None:
+        """Raise an error with the reason for a space that cannot be searched. Called before anything runs."""
+        self.limits_in(space)
+
+    @abstractmethod
+    def find(self, score: Score, space: Space, rng: random.Random, limits: Limits) -> list[Found]:
+        """The architectures found, best first, at most `keep`; all within the limits."""
+
+
+def best_of(
+    score: Score,
+    architectures: Sequence[Architecture],
+    keep: int,
+    batches: int | None = None,
+    finalists: int | None = None,
+) -> list[Found]:
+    """The `keep` best by their scores on all images; of equal ones the earlier.
+
+    With `batches`, all are first scored on so many batches, and only the `finalists` best of these on all.
+    """
+    if batches is not None:
+        rough = score(architectures, batches)
+        order = sorted(range(len(rough)), key=lambda place: -rough[place])[: max(keep, finalists or keep)]
+        architectures = [architectures[place] for place in sorted(order)]
+    found = [Found(one, value) for one, value in zip(architectures, score(architectures), strict=True)]
+    return sorted(found, key=lambda one: -one.score)[:keep]
+
+
+def _is_end(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))

@@ -1,0 +1,146 @@
+"""Searches: within their limits, at several costs, and refused where they cannot be made."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.components.registries import SEARCHES, SPACES
+from harness.components.search import Limits, best_of
+from harness.components.space import Architecture
+from harness.errors import InvalidConfiguration
+from harness.execution.plan import make_plan
+from harness.study.configuration import RunConfig
+from harness.study.layout import Column, Row
+from harness.study.study import Study
+from harness.study.trial import Trial
+from harness.training.trial import run_trial
+from tests.toy import toy_config, user_folder
+
+SPACE = SPACES.get("nasbench201")()
+
+
+class Asked:
+    """Scores by a fixed rule, and a record of what was asked for."""
+
+    def __init__(self) -> None:
+        self.by_cost: dict[int | None, list[Architecture]] = {}
+
+    def __call__(self, architectures: Sequence[Architecture], batches: int | None = None) -> list[float]:
+        self.by_cost.setdefault(batches, []).extend(architectures)
+        return [float(sum(one) if batches is None else -sum(one)) for one in architectures]
+
+
+def test_a_few_batches_choose_who_is_scored_on_all() -> None:
+    asked = Asked()
+    architectures = [(n, 0, 0, 0, 0, 0) for n in range(5)]
+    found = best_of(asked, architectures, keep=1, batches=2, finalists=3)
+    assert asked.by_cost[2] == architectures and asked.by_cost[None] == architectures[:3]
+    assert [(one.architecture, one.score) for one in found] == [(architectures[2], 2.0)]
+
+
+@pytest.mark.parametrize("name", ["exhaustive", "random", "best-of-n-random"])
+def test_all_that_is_scored_is_within_the_limits(name: str) -> None:
+    options: dict[str, Any] = {"keep": 3, "limits": {"parameters": [None, 150_000], "flops": [8e6, None]}}
+    search = SEARCHES.get(name)(**options | ({"samples": 20} if name == "best-of-n-random" else {}))
+    asked, limits = Asked(), search.limits_in(SPACE)
+    found = search.find(asked, SPACE, random.Random(0), limits)
+    assert len({one.architecture for one in found}) == 3
+    for one in asked.by_cost[None]:
+        assert SPACE.complexity(one) <= 150_000 and SPACE.complexity(one, "flops") >= 8e6
+    expected = {"exhaustive": max(map(sum, asked.by_cost[None])), "random": None, "best-of-n-random": None}[name]
+    assert expected is None or found[0].score == expected
+
+
+def test_limits_that_nothing_keeps_are_an_error() -> None:
+    with pytest.raises(InvalidConfiguration, match=r"none of 10,000 random .*limits parameters \[0, 1\]"):
+        Limits(SPACE, {"parameters": (0, 1)}).sample(random.Random(0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"name": "exhaustive", "keep": 0}, "search.keep must be at least 1"),
+        ({"name": "random", "limits": {"parameters": 5}}, r"search.limits.parameters must be the least and the great"),
+        ({"name": "random", "limits": {"parameters": [5, 4]}}, "search.limits.parameters must be"),
+        ({"name": "exhaustive", "finalists": 3}, "search.finalists needs search.batches"),
+        ({"name": "best-of-n-random", "samples": 1, "keep": 2}, "search.samples must be at least search.keep"),
+        ({"name": "exhaustiv"}, "did you mean 'exhaustive'"),
+        ({"name": "random", "sample": 1}, "no configuration key 'search.sample'"),
+    ],
+)
+def test_bad_settings_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        RunConfig.from_json({"search": wrong})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"search": "random", "search.limits.cost": [0, 1]}, "search.limits.cost is not a count of nasbench201"),
+        ({"search": "random", "retrain.which": 1}, r"retrain.which is 1, but the search keeps 1"),
+        ({"retrain.which": 1}, "a ranking has only one best"),
+        ({"benchmark": None, "rank.top_share": 0.1}, "rank.top_share needs a table of truth"),
+        ({"benchmark": None, "observe.kendall_tau_every": 1}, "observe.kendall_tau_every needs a table of truth"),
+    ],
+)
+def test_a_plan_refuses_what_cannot_be_searched(settings: dict[str, Any], message: str) -> None:
+    study = Study("mine", "Mine", [Row({"": "row"}, settings)], [Column("τ", "kendall_tau")])
+    with pytest.raises(InvalidConfiguration, match=message):
+        make_plan([study], "tiny", [], seeds=1)
+
+
+def test_a_search_is_known_by_the_ranking_not_by_the_trial(toy_project: Path) -> None:
+    plain, searched = toy_config(), toy_config(search={"name": "exhaustive"})
+    assert Trial(plain).key == Trial(searched).key and Trial(plain).ranking_key != Trial(searched).ranking_key
+    assert "search" not in plain.json()
+
+
+def test_an_exhaustive_search_finds_the_best_ranked(toy_project: Path) -> None:
+    """With one supernet and all candidates, today's top-1 and the exhaustive search are one thing."""
+    outcome = run_trial(toy_config(search={"name": "exhaustive", "keep": 2}))
+    space = SPACES.get("toy")()
+    assert outcome.predictions.keys() == set(space)
+    best = tuple(outcome.result["found"][0]["architecture"])
+    assert outcome.predictions[best] == max(outcome.predictions.values())
+    assert outcome.result["scored"] == {"0": len({space.canonical(one) for one in space})}
+
+
+FINDER = """
+from dataclasses import dataclass
+from harness.components.method import Method
+from harness.components.registries import METHODS
+
+@METHODS.register("finder")
+@dataclass(frozen=True)
+class Finder(Method):
+    '''Counts which first choice it trained most, as a differentiable method reads off its parameters.'''
+
+    def paths(self, training):
+        (path,) = [training.source.draw(training.rng)]
+        counts = training.memory.setdefault("counts", [0] * 5)
+        counts[path[0]] += 1
+        return [path]
+
+    def found(self, training):
+        counts = training.memory["counts"]
+        return [(counts.index(max(counts)), 1, 1, 1, 1, 1)]
+"""
+
+
+def test_a_method_says_itself_what_it_has_found_and_that_is_retrained(tmp_path: Path) -> None:
+    from harness.execution.job import run_job
+
+    rows = [Row({"": "row"}, {"method": "finder", "rank.top1": False, "retrain.epochs": 1})]
+    with user_folder(tmp_path, {"methods/finder.py": FINDER}):
+        plan = make_plan([Study("mine", "Mine", rows, [])], "tiny", [], seeds=1)
+        asked = {"kind": "train", "store": "runs", "preset": "tiny", "overrides": {}, "threads": 1, "device": "cpu"}
+        supernet, retrained = (run_job({**asked, "trial": work.trial.json()}, lambda r: None) for work in plan.work)
+    (found,) = supernet["result"]["found"]
+    assert found["score"] is None and found["architecture"][1:] == [1] * 5
+    assert retrained["result"]["top1"] == found["architecture"]
+    assert retrained["result"]["retrained_accuracy"] is not None

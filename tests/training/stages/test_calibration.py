@@ -1,0 +1,55 @@
+"""Batch normalisation calibrated for each architecture before it is ranked, by a supernet that offers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.components.registries import SPACES
+from harness.errors import InvalidConfiguration
+from harness.study.trial import Trial
+from harness.training.trial import run_trial
+from tests.conftest import TOY
+from tests.toy import toy_config, user_folder
+
+CALIBRATED = TOY.replace('"toy"', '"normed"').replace(
+    "class Network(nn.Module):",
+    '''class Network(nn.Module):
+    @contextmanager
+    def calibrated(self, architecture, batches):
+        """The images' mean, for as long as the architecture is evaluated."""
+        before, self.shift = self.shift, torch.cat(list(batches)).mean()
+        yield
+        self.shift = before
+
+    shift = 0.0
+''',
+)
+CALIBRATED = CALIBRATED.replace("import torch\n", "from contextlib import contextmanager\n\nimport torch\n", 1)
+CALIBRATED = CALIBRATED.replace(
+    "        first, second, pooling =", "        x = x - 20 * self.shift\n        first, second, pooling ="
+)
+
+
+@pytest.fixture(scope="module")
+def normed(toy_project: Path) -> Iterator[Path]:
+    with user_folder(toy_project, {"spaces/normed.py": CALIBRATED}):
+        yield toy_project
+
+
+def test_each_architecture_is_evaluated_with_its_own_statistics(normed: Path) -> None:
+    own = {"space": "normed", "dataset": "normed", "benchmark": None}
+    plain, calibrated = (toy_config(**own, rank={"calibration": batches}) for batches in (0, 2))
+    assert Trial(plain).key == Trial(calibrated).key and Trial(plain).ranking_key != Trial(calibrated).ranking_key
+    one, other = run_trial(plain), run_trial(calibrated)
+    assert one.predictions != other.predictions
+    assert one.result["observed"] == other.result["observed"] and other.supernets is not None
+    assert other.supernets.networks[0].shift == 0.0  # afterwards all is as before
+
+
+def test_a_supernet_without_it_is_refused(toy_project: Path) -> None:
+    with pytest.raises(InvalidConfiguration, match=r"rank\.calibration needs a supernet with the method calibrated"):
+        run_trial(toy_config(rank={"calibration": 1}))
+    assert SPACES.get("toy") is not None
