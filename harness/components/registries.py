@@ -29,6 +29,7 @@ IMPORTERS: Registry[Any] = Registry("importer", _discover)
 SCHEDULES: Registry[Any] = Registry("learning-rate schedule", _discover)
 CLUSTER_RULES: Registry[Any] = Registry("cluster rule", _discover)
 SAMPLERS: Registry[Any] = Registry("sampler", _discover)
+OPTIMISERS: Registry[Any] = Registry("optimiser", _discover)
 PRESETS: Registry[Any] = Registry("preset", _discover)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
@@ -40,6 +41,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "schedules": SCHEDULES,
     "cluster-rules": CLUSTER_RULES,
     "samplers": SAMPLERS,
+    "optimisers": OPTIMISERS,
     "presets": PRESETS,
 }
 """All registries, by the word that the command line uses."""

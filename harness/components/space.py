@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import InvalidConfiguration
 
@@ -199,6 +199,13 @@ class Space(ABC):
     @abstractmethod
     def supernet(self, settings: NetworkSettings) -> torch.nn.Module:
         """The supernet: a module whose `forward(images, architecture)` returns logits."""
+
+    def parameter_groups(self, network: torch.nn.Module) -> Sequence[Mapping[str, Any]]:
+        """The supernet's parameters in groups: `params`, `learning_rate_factor` and `weight_decay_factor` (1 each).
+
+        A factor holds for the whole training: 0 decay for biases, a smaller rate for a pretrained stem.
+        """
+        return [{"params": list(network.parameters())}]
 
     @abstractmethod
     def standalone(self, architecture: Architecture, settings: NetworkSettings) -> torch.nn.Module:

@@ -77,7 +77,7 @@ def _configured(
     places = preset.places(dataset)
     by_dataset = dotted(preset.by_dataset.get(places["dataset"], {}))
     merged = {**places, **dotted(preset.settings), **by_method, **by_dataset, **settings, **overrides}
-    names = {section: merged.get(f"{section}.name", document[section]["name"]) for section in COMPONENTS}
+    names = {section: merged.get(f"{section}.name", _name(document, section)) for section in COMPONENTS}
 
     def fits(key: str) -> bool:
         section, _, option = key.partition(".")
@@ -173,7 +173,7 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
                     else f"{section} is a value and has no keys (in {key}); keys beside it: {', '.join(place)}"
                 )
             place = inner
-        if last == "name" and outer and outer[-1] in COMPONENTS and place.get("name") != value:
+        if last == "name" and outer and outer[-1] in COMPONENTS and _name({outer[-1]: place}, outer[-1]) != value:
             place.clear()
         place[last] = value
 
@@ -184,6 +184,11 @@ def _share(config: RunConfig) -> int:
     space = SPACES.get(config.space)()
     supernets = len(method.parts(space, make_rng(config.seed, "split")))
     return max(1, round(config.train.epochs / (supernets * method.paths_per_step(space))))
+
+
+def _name(document: Mapping[str, Any], section: str) -> Any:
+    """The name of a component; that of the default preset where the text leaves it out."""
+    return document[section].get("name") or default_name(f"{section}.name")
 
 
 def _component_option(key: str) -> bool:

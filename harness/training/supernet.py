@@ -90,7 +90,6 @@ class SupernetTraining:
         cluster = one_cluster(self.clustering, paths)
         factors = self.rate_factors(paths, step)
         weighted = len(paths) > 1 and self.factor_depends_on_path
-        scaling = self.momentum.scaling
         similarity = self.similarity if self.similarity and step >= self.similarity.first_step else None
         if not self.network.training:  # train() visits every module, hundreds of them
             self.network.train()
@@ -105,7 +104,7 @@ class SupernetTraining:
             if loss.requires_grad:  # a path that is zero throughout may train nothing
                 loss = loss * factor if weighted else loss
                 with phase("backward"):
-                    (loss if scaling is None else loss * scaling.scale).backward()  # type: ignore[no-untyped-call]
+                    self.momentum.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
             if similarity is not None:
                 similarity.path_done()
         if similarity is not None:

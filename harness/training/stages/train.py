@@ -16,6 +16,7 @@ import torch
 from harness.components.clustering import ClusterRule
 from harness.components.dataset import DataSet
 from harness.components.method import Method, Part
+from harness.components.optimiser import Optimiser
 from harness.components.registries import SPACES
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
@@ -28,7 +29,7 @@ from harness.training.compilation import compile_if_wanted
 from harness.training.cost import Meter
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Spread
-from harness.training.precision import Scaling
+from harness.training.precision import make_scaler
 from harness.training.profiling import phase, step_done
 from harness.training.separation import SeparatedMomentum
 from harness.training.supernet import SupernetTraining
@@ -165,17 +166,17 @@ def prepare(config: RunConfig, supernets: Supernets, steps_per_epoch: int) -> tu
     schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
     rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
     sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
+    optimiser: Optimiser = config.optimiser.build(COMPONENTS["optimiser"], "optimiser")
     factor = schedule.bind(space)
     trainings = []
     for number, (part, network) in enumerate(zip(supernets.parts, supernets.networks, strict=True)):
         clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
         method.check(space, clustering, sampler)
         steps = config.train.epochs * steps_per_epoch
-        parameters = list(network.parameters())
-        momentum = SeparatedMomentum(parameters, config.optimiser)
+        momentum = SeparatedMomentum(space.parameter_groups(network), optimiser)
+        parameters = momentum.parameters
         momentum.spread = Spread(parameters) if config.observe.spread else None
-        if config.train.precision == "float16":
-            momentum.scaling = Scaling(parameters[0].device)
+        momentum.scaler = make_scaler(config.train.precision, parameters[0].device)
         alike = config.observe.gradient_similarity
         trainings.append(
             SupernetTraining(
