@@ -60,6 +60,12 @@ class Training:
     label_smoothing: float = 0.0
     precision: str = added("float32")
     """The number format of the passes: float32, bfloat16 or float16; see `harness.training.precision`."""
+    warmup_epochs: int = added(0)
+    """Epochs over which the learning rate rises linearly to what the schedule says."""
+    warmup_steps: int = added(0)
+    """Steps that are added to these epochs."""
+    least_rate: float = added(0.0)
+    """The learning rate, relative to the initial one, below which no schedule goes."""
 
     def __post_init__(self) -> None:
         require(self.epochs >= 1, f"train.epochs must be at least 1, not {self.epochs}")
@@ -69,6 +75,9 @@ class Training:
             self.weighting in ("algorithm-2", "loss"),
             f"train.weighting is {self.weighting!r}; allowed: algorithm-2, loss",
         )
+        for name in ("warmup_epochs", "warmup_steps"):
+            require(getattr(self, name) >= 0, f"train.{name} must not be negative, not {getattr(self, name)}")
+        require(0 <= self.least_rate <= 1, f"train.least_rate must be from 0 to 1, not {self.least_rate}")
         require(0 <= self.label_smoothing < 1, f"train.label_smoothing must be in [0, 1), not {self.label_smoothing}")
         require(
             self.precision in ("float32", "bfloat16", "float16"),

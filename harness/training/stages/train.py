@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 
 from harness.components.clustering import ClusterRule
 from harness.components.dataset import DataSet
-from harness.components.method import Method, Part
+from harness.components.method import Method, Part, Step, data_order_of
 from harness.components.optimiser import Optimiser
-from harness.components.registries import SPACES
+from harness.components.registries import DATASETS, SPACES
 from harness.components.sampler import Sampler
-from harness.components.schedule import Schedule
+from harness.components.schedule import Schedule, warmed
 from harness.components.space import Architecture, NetworkSettings, Space
-from harness.data.loader import DeviceLoader
-from harness.errors import Diverged
+from harness.data.loader import Batch, DeviceLoader, Loader
+from harness.errors import Diverged, InvalidConfiguration
 from harness.seeds import derive, make_rng
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.training.compilation import compile_if_wanted
@@ -70,7 +71,7 @@ class Course:
 
     supernets: Supernets
     trainings: list[SupernetTraining]
-    source: Callable[[int], Sequence[int] | None]
+    source: Callable[[SupernetTraining, int], Sequence[int] | None]
     """The method's `data_order`."""
     part: int = 0
     step: int = 0
@@ -82,7 +83,7 @@ class Course:
     def data_order(self, epoch: int) -> Sequence[int] | None:
         """The method's data order of the epoch. Requested once per epoch: a second random draw would differ."""
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, self.source(epoch)
+            self._order = epoch, self.source(self.trainings[self.part], epoch)
         return self._order[1]
 
     def end_part(self) -> None:
@@ -99,6 +100,7 @@ class Course:
             "step": self.step,
             "finished": [network.state_dict() for network in self.supernets.networks[: self.part]],
             "training": self.trainings[self.part].state() if self.part < len(self.trainings) else None,
+            "modules": [training.modules_state() for training in self.trainings[: self.part]],
             "losses": torch.cat(self.losses) if self.losses else None,
             "paths": [len(losses) for losses in self.losses],
             "order": order,
@@ -109,6 +111,8 @@ class Course:
         self.part, self.step = state["part"], state["step"]
         for network, weights in zip(self.supernets.networks, state["finished"], strict=False):
             network.load_state_dict(weights)
+        for training, modules in zip(self.trainings, state.get("modules", ()), strict=False):
+            training.restore_modules(modules)
         if state["training"] is not None:
             self.trainings[self.part].restore(state["training"])
         self.losses = []
@@ -159,7 +163,9 @@ def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | 
     return Supernets(space, parts, tuple(networks))
 
 
-def prepare(config: RunConfig, supernets: Supernets, steps_per_epoch: int) -> tuple[Method, list[SupernetTraining]]:
+def prepare(
+    config: RunConfig, supernets: Supernets, steps_per_epoch: int, dataset: DataSet | None = None
+) -> tuple[Method, list[SupernetTraining]]:
     """The method, and one training per supernet. Refuses combinations that cannot be trained."""
     space = supernets.space
     method: Method = config.method.build(COMPONENTS["method"], "method")
@@ -167,12 +173,13 @@ def prepare(config: RunConfig, supernets: Supernets, steps_per_epoch: int) -> tu
     rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
     sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
     optimiser: Optimiser = config.optimiser.build(COMPONENTS["optimiser"], "optimiser")
-    factor = schedule.bind(space)
-    trainings = []
+    steps = config.train.epochs * steps_per_epoch
+    warmup = (config.train.warmup_epochs * steps_per_epoch + config.train.warmup_steps) / steps
+    factor = warmed(schedule.bind(space), warmup, config.train.least_rate)
+    trainings: list[SupernetTraining] = []
     for number, (part, network) in enumerate(zip(supernets.parts, supernets.networks, strict=True)):
         clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
         method.check(space, clustering, sampler)
-        steps = config.train.epochs * steps_per_epoch
         momentum = SeparatedMomentum(space.parameter_groups(network), optimiser)
         parameters = momentum.parameters
         momentum.spread = Spread(parameters) if config.observe.spread else None
@@ -195,9 +202,35 @@ def prepare(config: RunConfig, supernets: Supernets, steps_per_epoch: int) -> tu
                 label_smoothing=config.train.label_smoothing,
                 precision=config.train.precision,
                 similarity=GradientSimilarity(parameters[0], steps - steps_per_epoch) if alike else None,
+                make_validation=partial(_validation, config, dataset, number, parameters[0].device),
             )
         )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(config.seed, "modules", number))
+            method.begin(trainings[-1])
     return method, trainings
+
+
+def _validation(config: RunConfig, dataset: DataSet | None, number: int, device: torch.device) -> Loader:
+    dataset = dataset or DATASETS.get(config.dataset)()
+    seed = derive(config.seed, "validation", number)
+    return DeviceLoader(dataset.valid, dataset, config.train.batch_size, seed, device)
+
+
+def make_step(method: Method, training: SupernetTraining, batch: Batch, step: int) -> Step:
+    """One step of the method. Refuses one that trains other numbers of paths than the method says."""
+    training.begin_step(step)
+    done = method.train_step(training, batch, step)
+    if not isinstance(done, Step):
+        done = Step(done, len(done), len(done) * len(batch.labels))
+    if len(done.losses) != (expected := method.paths_per_step(training.space)) and not method.paths_vary:
+        raise InvalidConfiguration(
+            f"a step of {type(method).__name__} gave {len(done.losses)} losses, but its paths_per_step is {expected}: "
+            "methods that are compared at equal passes would not get equal passes. Return the right number from "
+            "paths_per_step, or set `paths_vary = True` in the class"
+        )
+    training.end_step(done.losses)
+    return done
 
 
 def train(
@@ -214,8 +247,8 @@ def train(
     """
     supernets = build_supernets(config, dataset, meter.device)
     steps_per_epoch = -(-len(dataset.train) // config.train.batch_size)
-    method, trainings = prepare(config, supernets, steps_per_epoch)
-    course = Course(supernets, trainings, method.data_order)
+    method, trainings = prepare(config, supernets, steps_per_epoch, dataset)
+    course = Course(supernets, trainings, partial(data_order_of, method))
     if keeper is not None:
         keeper.start(course)
     for number, training in list(enumerate(trainings))[course.part :]:
@@ -230,18 +263,19 @@ def train(
         for epoch in range((course.step - len(course.losses)) // steps_per_epoch, config.train.epochs):
             if course.step == epoch * steps_per_epoch:
                 training.begin_epoch()
+                method.begin_epoch(training, epoch)
             for step in range(course.step, (epoch + 1) * steps_per_epoch):
                 with phase("data"):
-                    batch = loader.batch(step)
-                path_losses = method.train_step(training, batch, step)
+                    batch = training.ranks.share_of(loader.batch(step))
+                done = make_step(method, training, batch, step)
                 step_done()
-                course.losses.append(path_losses)
+                course.losses.append(done.losses)
                 course.step = step + 1
-                meter.passes += len(path_losses)
-                meter.images += len(path_losses) * len(batch.labels)
+                meter.passes += done.passes
+                meter.images += done.images
                 if keeper is not None:
                     keeper.between_steps()
-            mean = check_finite(course.losses, epoch * steps_per_epoch)
+            mean = training.ranks.mean(check_finite(course.losses, epoch * steps_per_epoch))
             progress = Progress(number, len(trainings), epoch + 1, config.train.epochs, mean, training.measured())
             meter.steps_done(training.observers_bytes())
             if (spread := training.momentum.spread) is not None:
