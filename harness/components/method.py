@@ -10,9 +10,11 @@ to know the space when they are bound to it.
 from __future__ import annotations
 
 import inspect
+import itertools
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from harness.components.clustering import Clustering
@@ -41,12 +43,34 @@ class Step:
 
 @dataclass(frozen=True)
 class Part:
-    """One supernet of a method, and the decisions that it holds constant. Parts partition the space."""
+    """One supernet of a method: the decisions that it holds constant, and sets of choices that it allows.
+
+    Parts partition the space. A decision that is neither in `fixed` nor in `allowed` has all its choices.
+    """
 
     fixed: Fixed
+    allowed: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __contains__(self, architecture: Architecture) -> bool:
-        return all(architecture[decision] == choice for decision, choice in self.fixed.items())
+        return all(architecture[decision] == choice for decision, choice in self.fixed.items()) and all(
+            architecture[decision] in choices for decision, choices in self.allowed.items()
+        )
+
+
+def check_partition(space: Space, whole: Part, parts: Sequence[Part]) -> None:
+    """Raise `InvalidConfiguration` unless every architecture of `whole` is in exactly one of the parts."""
+
+    def options(part: Part) -> list[set[int]]:
+        sets = [set(part.allowed.get(decision, range(count))) for decision, count in enumerate(space.choices)]
+        return [sets[d] & {part.fixed[d]} if d in part.fixed else sets[d] for d in range(len(sets))]
+
+    made, parent = [options(part) for part in parts], options(whole)
+    inside = all(own <= allowed for one in made for own, allowed in zip(one, parent, strict=True))
+    apart = all(
+        any(a.isdisjoint(b) for a, b in zip(one, other, strict=True)) for one, other in itertools.combinations(made, 2)
+    )
+    if not (inside and apart and sum(prod(map(len, one)) for one in made) == prod(map(len, parent))):
+        raise InvalidConfiguration(f"{whole} cannot split into {', '.join(map(str, parts))}: no partition")
 
 
 @dataclass(frozen=True)
@@ -67,6 +91,14 @@ class Method:
     def parts(self, space: Space, rng: random.Random) -> tuple[Part, ...]:
         """The supernets, by the part of the space that each covers."""
         return (Part({}),)
+
+    def divide(self, training: SupernetTraining, epochs: int) -> tuple[Part, ...] | None:
+        """The parts into which a supernet splits after so many epochs; None to go on as it is.
+
+        The parts must partition the supernet's own part. Each gets a copy of its weights, an optimiser without state
+        and a sampler of its own, and trains for the epochs that are left.
+        """
+        return None
 
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
         """Raise an error with the reason for a combination that cannot be trained. Called before anything runs."""

@@ -75,6 +75,24 @@ class Informed(PathSource):
         self.source.restore(state)
 
 
+class Within(PathSource):
+    """A source whose paths outside a part are drawn again: the part allows sets of choices that it does not know."""
+
+    def __init__(self, source: PathSource, inside: Callable[[Architecture], bool]) -> None:
+        self.source, self.inside = source, inside
+
+    def draw(self, rng: random.Random) -> Architecture:
+        while not self.inside(path := self.source.draw(rng)):
+            pass
+        return path
+
+    def state(self) -> Any:
+        return self.source.state()
+
+    def restore(self, state: Any) -> None:
+        self.source.restore(state)
+
+
 def informed(source: PathSource, training: SupernetTraining) -> PathSource:
     """The source itself, or with the training if its `draw` takes one."""
     return Informed(source, training) if len(inspect.signature(source.draw).parameters) > 1 else source
@@ -82,7 +100,8 @@ def informed(source: PathSource, training: SupernetTraining) -> PathSource:
 
 def learner(source: PathSource) -> Learner | None:
     """The source's `learn`, whichever signature it has; None if it does not learn."""
-    source = source.source if isinstance(source, Informed) else source
+    while isinstance(source, Informed | Within):
+        source = source.source
     if type(source).learn is PathSource.learn:
         return None
     if len(inspect.signature(source.learn).parameters) == 2:

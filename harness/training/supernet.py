@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from harness.components.clustering import Clustering, one_cluster
 from harness.components.method import Part
-from harness.components.sampler import PathSource, informed, learner
+from harness.components.sampler import PathSource, Within, informed, learner
 from harness.components.schedule import Factor
 from harness.components.space import Architecture, Space
 from harness.data.loader import Batch, Loader
@@ -65,6 +65,10 @@ class SupernetTraining:
     modules: dict[str, torch.nn.Module | torch.optim.Optimizer] = field(default_factory=dict)
     """Modules and optimisers of the method's own, made in `Method.begin`."""
     make_validation: Callable[[], Loader] | None = None
+    number: int = 0
+    """The number of this supernet among all that the trial has had: part of the names of its seeds."""
+    start: int = 0
+    """The step at which it begins: above 0 for a supernet that came from another one's split."""
     step: int = 0
     """The present step, counted from 0."""
     trained: list[Architecture] = field(default_factory=list)
@@ -72,6 +76,8 @@ class SupernetTraining:
 
     def __post_init__(self) -> None:
         self.source = informed(self.source, self)
+        if self.part.allowed:
+            self.source = Within(self.source, self.part.__contains__)
         self._learn = learner(self.source)
         if self.weighting not in WEIGHTINGS:
             raise InvalidConfiguration(f"train.weighting is {self.weighting!r}; allowed: {', '.join(WEIGHTINGS)}")
@@ -114,9 +120,7 @@ class SupernetTraining:
                 paths.append(path)
         return paths
 
-    def descend(
-        self, batch: Batch, paths: Sequence[Architecture], step: int, target: Tensor | None = None
-    ) -> Tensor:
+    def descend(self, batch: Batch, paths: Sequence[Architecture], step: int, target: Tensor | None = None) -> Tensor:
         """Train all paths on the batch and update once; returns their losses.
 
         One path: its own learning rate. Several paths: their gradients are summed. If the schedule

@@ -16,7 +16,8 @@ import torch
 from harness import results
 from harness.cli import main
 from harness.components.discovery import component
-from harness.components.registries import DATASETS
+from harness.components.method import Part, check_partition
+from harness.components.registries import DATASETS, SPACES
 from harness.components.schedule import warmed
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
@@ -27,6 +28,7 @@ from harness.training.supernet import SupernetTraining
 from harness.training.trial import run_trial
 from harness.truth.table import Table
 from tests.conftest import TOY
+from tests.stores.test_checkpoints import Stop, checkpoint
 from tests.toy import toy_config, user_folder
 
 MORTAL = '''
@@ -79,7 +81,7 @@ class SignDescent(torch.optim.Optimizer):
 OWN = '''
 from dataclasses import dataclass
 import torch
-from harness.components.method import Method, Step
+from harness.components.method import Method, Part, Step
 from harness.components.registries import METHODS
 
 @METHODS.register("learnt")
@@ -134,6 +136,19 @@ class Resampling(Method):
         first = int(next(training.network.parameters()).abs().sum() * 1000) % 40
         return [(first + place) % 40 for place in range(40)]
 
+@METHODS.register("dividing")
+class Dividing(Method):
+    """After half the epochs the first decision splits into one choice and two; the latter split again."""
+
+    def paths(self, training):
+        return training.draw(1)
+
+    def divide(self, training, epochs):
+        if epochs == 2 and not training.part.allowed:
+            return Part({0: 1}), Part({}, {0: (0, 2)})
+        if epochs == 3 and training.part.allowed.keys() == {0}:
+            return Part({}, {0: (0, 2), 1: (0,)}), Part({}, {0: (0, 2), 1: (1,)})
+
 @METHODS.register("unfair")
 class Unfair(Method):
     """Trains two paths and says one."""
@@ -179,7 +194,7 @@ class CuriousSource(PathSource):
         self.norms = dict(state)
 '''
 
-STUDY = '''
+STUDY = """
 from harness.study import Column, Row, Study
 
 toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "rank.images": 50, "rank.candidates": 12, "rank.bins": 5,
@@ -190,14 +205,15 @@ rows = {
     "learnt": {"method.name": "learnt"},
     "distilling": {"method.name": "distilling"},
     "resampling": {"method.name": "resampling"},
+    "dividing": {"method.name": "dividing", "sampler.name": "curious"},
     "curious": {"sampler.name": "curious"},
     "warm": {"train.warmup_epochs": 1, "train.warmup_steps": 2, "train.least_rate": 0.2},
 }
 study = Study("steps", "Steps", [Row({"Toy": name}, toy | own) for name, own in rows.items()],
               [Column("τ", "kendall_tau")])
-'''
+"""
 
-ROWS = ("sign", "adamw", "learnt", "distilling", "resampling", "curious", "warm")
+ROWS = ("sign", "adamw", "learnt", "distilling", "resampling", "dividing", "curious", "warm")
 FILES = {
     "spaces/toy.py": TOY,
     "methods/mortal.py": MORTAL,
@@ -245,6 +261,39 @@ def test_toys_are_killed_resumed_and_reported(project: Path, capsys: pytest.Capt
     assert main(["report", "steps", "--preset", "tiny", "--seeds", "1", "--store", "killed", "--format", "csv"]) == 0
     report = capsys.readouterr().out
     assert all(name in report for name in ROWS)
+
+
+def test_supernets_split_while_training_goes_on(project: Path) -> None:
+    outcome = run_trial(toy_config(method="dividing"))
+    supernets = outcome.supernets
+    assert supernets is not None
+    assert [supernets.part_of(path) for path in ((1, 0, 0), (0, 0, 1), (2, 0, 0), (2, 1, 0))] == [0, 1, 1, 2]
+    assert len(outcome.predictions) == 12
+    # 2 epochs of one supernet, then 2 of the first part, 1 of the second and 1 of each of its parts: 3 steps each.
+    assert outcome.cost["passes"] == 3 * (2 + 2 + 1 + 1 + 1)
+
+
+@pytest.mark.parametrize("parts", [[{0: (0, 1)}], [{0: (0, 1)}, {0: (1, 2)}], [{0: (0,)}, {1: (0,)}, {0: (1, 2)}]])
+def test_a_split_that_is_no_partition_is_refused(parts: Any, project: Path) -> None:
+    space = SPACES.get("toy")()
+    check_partition(space, Part({}), [Part({0: 1}), Part({}, {0: (0, 2)})])
+    with pytest.raises(InvalidConfiguration, match="no partition"):
+        check_partition(space, Part({}), [Part({}, allowed) for allowed in parts])
+
+
+@pytest.mark.parametrize("saves", [1, 4, 5])
+def test_split_supernets_go_on_from_any_checkpoint(saves: int, project: Path, tmp_path: Path) -> None:
+    config = toy_config(method="dividing")
+    whole = run_trial(config)
+    pieces = 0
+    while True:
+        try:
+            outcome = run_trial(config, checkpoint=checkpoint(tmp_path, config, saves))
+            break
+        except Stop:
+            pieces += 1
+    assert pieces > 2
+    assert outcome.result == whole.result and outcome.predictions == whole.predictions
 
 
 def steps(count: int, **more: Any) -> SupernetTraining:
