@@ -6,7 +6,7 @@ One study has a row per toy. Every row's schedule kills its own process half way
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,16 @@ from harness import results
 from harness.cli import main
 from harness.components.discovery import component
 from harness.components.method import Part, check_partition
-from harness.components.registries import DATASETS, SPACES
+from harness.components.registries import DATASETS, METHODS, SPACES
 from harness.components.schedule import warmed
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
 from harness.stores.directory.store import DirectoryStore
+from harness.training.ranks import Ranks
 from harness.training.separation import SeparatedMomentum
 from harness.training.stages.train import build_supernets, make_step, prepare
 from harness.training.supernet import SupernetTraining
-from harness.training.trial import run_trial
+from harness.training.trial import rank_again, run_trial
 from harness.truth.table import Table
 from tests.conftest import TOY
 from tests.stores.test_checkpoints import Stop, checkpoint
@@ -294,6 +295,36 @@ def test_split_supernets_go_on_from_any_checkpoint(saves: int, project: Path, tm
             pieces += 1
     assert pieces > 2
     assert outcome.result == whole.result and outcome.predictions == whole.predictions
+
+
+def test_a_run_that_has_split_is_judged_again_and_refuses_other_architectures(project: Path) -> None:
+    config = toy_config(method="dividing")
+    first = run_trial(config)
+    assert first.supernets is not None
+    states = [network.state_dict() for network in first.supernets.networks]
+    known = {SPACES.get("toy")().index(path): accuracy for path, accuracy in first.predictions.items()}
+    assert rank_again(config, lambda: states, known).result["kendall_tau"] == first.result["kendall_tau"]
+    with pytest.raises(InvalidConfiguration, match="the run has 3 supernets, which split"):
+        rank_again(config, lambda: states, {})
+
+
+class Silent(Ranks):
+    """A group in which all gradients cancel each other."""
+
+    def mean_(self, tensors: Sequence[torch.Tensor]) -> None:
+        torch._foreach_zero_(list(tensors))
+
+
+def test_every_update_asks_the_ranks(project: Path) -> None:
+    training = steps(0, method="learnt", optimiser={"weight_decay": 0.0})
+    training.momentum.ranks = Silent()
+    alphas: Any = training.modules["alphas"]
+    before = [parameter.detach().clone() for parameter in (*training.network.parameters(), *alphas.parameters())]
+    dataset = DATASETS.get("toy")()
+    batch = DeviceLoader(dataset.train, dataset, 16, 0).batch(0)
+    make_step(METHODS.get("learnt")(), training, batch, 0)
+    after = (*training.network.parameters(), *alphas.parameters())
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
 
 def steps(count: int, **more: Any) -> SupernetTraining:

@@ -279,6 +279,7 @@ def train(
                 break
         else:
             course.end_part()
+        training.ranks.barrier()
         if keeper is not None:
             keeper.part_done()
     meter.stage("train")
