@@ -94,3 +94,9 @@ def _where(folder: Path, error: BaseException) -> tuple[Path, int] | None:
         places.append((Path(error.filename), error.lineno or 1))
     inside = [(path, line) for path, line in places if path.is_relative_to(folder)]
     return inside[-1] if inside else None
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise `InvalidConfiguration` unless the condition holds."""
+    if not holds:
+        raise InvalidConfiguration(message)

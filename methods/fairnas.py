@@ -41,27 +41,13 @@ class FairNAS(Method):
 
     def paths(self, training: SupernetTraining) -> list[Architecture]:
         if not training.source.uniform:
-            return drawn_paths(training, self.paths_per_step(training.space))
+            # Every fair step holds all operations once, so all fair steps have the same complexity and a preference
+            # would have no effect. The paper (Table G) does not say what it did instead: here, as many paths.
+            return training.draw(self.paths_per_step(training.space))
         held = dict(training.part.fixed)
         for decision in training.clustering.decisions or ():
             held[decision] = training.rng.randrange(training.space.choices[decision])
         return fair_paths(training.space, training.rng, held)
-
-
-def drawn_paths(training: SupernetTraining, count: int) -> list[Architecture]:
-    """One step's paths from a non-uniform sampler: as many as a fair step has, all in the cluster of the first.
-
-    Every fair step holds all operations once, so all fair steps have the same complexity and a preference would
-    have no effect. The paper (Table G) does not say what it did instead.
-    """
-    source, rng, cluster_of = training.source, training.rng, training.clustering.of
-    paths = [source.draw(rng)]
-    cluster = cluster_of(paths[0])
-    while len(paths) < count:
-        path = source.draw(rng)
-        if cluster_of(path) == cluster:
-            paths.append(path)
-    return paths
 
 
 def fair_paths(space: Space, rng: random.Random, held: Fixed) -> list[Architecture]:

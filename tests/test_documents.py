@@ -321,16 +321,18 @@ def test_the_configuration_is_listed_with_its_defaults() -> None:
 
 def configuration_problems(text: str) -> list[str]:
     """The keys and options that are missing, or have another default; and those that do not exist."""
-    expected = dict(_keys())
-    listed: dict[str, str] = {}
+    expected = set(_keys())  # two components may have different defaults of one option
+    listed: set[tuple[str, str]] = set()
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| `") else []
         for key, default in zip(cells, cells[1:], strict=False):
             if re.fullmatch(r"`[a-z_]+(\.[a-z_0-9]+)*`", key) and re.fullmatch(r"`[^`]*`", default):
-                listed[key.strip("`")] = default.strip("`")
-    wrong = [f"{key} is {value}, not {listed.get(key)}" for key, value in expected.items() if listed.get(key) != value]
-    sections = {key.partition(".")[0] for key in expected}
-    return wrong + [key for key in listed if key.partition(".")[0] in sections and "." in key and key not in expected]
+                listed.add((key.strip("`"), default.strip("`")))
+    sections, keys = {key.partition(".")[0] for key, _ in expected}, {key for key, _ in expected}
+    wrong = [f"{key} is {value}, not {dict(listed).get(key)}" for key, value in sorted(expected - listed)]
+    found = [(key, value) for key, value in sorted(listed) if key.partition(".")[0] in sections and "." in key]
+    wrong += [f"{key} is not {value}" for key, value in found if key in keys and (key, value) not in expected]
+    return wrong + [key for key, _ in found if key not in keys]
 
 
 def test_every_column_of_result_and_cost_is_listed_with_its_meaning() -> None:

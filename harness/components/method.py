@@ -1,7 +1,7 @@
 """Interface of a method: supernets (parts), paths and training steps. No torch at import.
 
-A method says which supernets there are (`parts`), which paths a step trains (`paths`), and, where
-needed, how a step is trained (`train_step`). Schedules, cluster rules and samplers are components
+A method says which supernets there are (`parts`), and which paths a step trains (`paths`) or how a step is
+trained (`train_step`). Schedules, cluster rules and samplers are components
 of their own, so that every method can be combined with every one of them. All are frozen dataclasses
 whose fields are their options (one without options needs no decorator of its own); they get
 to know the space when they are bound to it.
@@ -9,15 +9,18 @@ to know the space when they are bound to it.
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import random
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, ClassVar
 
 from harness.components.clustering import Clustering
 from harness.components.sampler import Sampler
 from harness.components.space import Architecture, Fixed, Space
+from harness.errors import InvalidConfiguration
 
 if TYPE_CHECKING:
     import torch
@@ -25,29 +28,77 @@ if TYPE_CHECKING:
     from harness.data.loader import Batch
     from harness.training.supernet import SupernetTraining
 
+
+@dataclass(frozen=True)
+class Step:
+    """What a training step did."""
+
+    losses: torch.Tensor
+    """The paths' losses, detached, one value per path."""
+    passes: int
+    """Forward-backward passes."""
+    images: int
+    """Images processed by these passes."""
+
+
 @dataclass(frozen=True)
 class Part:
-    """One supernet of a method, and the decisions that it holds constant. Parts partition the space."""
+    """One supernet of a method: the decisions that it holds constant, and sets of choices that it allows.
+
+    Parts partition the space. A decision that is neither in `fixed` nor in `allowed` has all its choices.
+    """
 
     fixed: Fixed
+    allowed: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __contains__(self, architecture: Architecture) -> bool:
-        return all(architecture[decision] == choice for decision, choice in self.fixed.items())
+        return all(architecture[decision] == choice for decision, choice in self.fixed.items()) and all(
+            architecture[decision] in choices for decision, choices in self.allowed.items()
+        )
+
+
+def check_partition(space: Space, whole: Part, parts: Sequence[Part]) -> None:
+    """Raise `InvalidConfiguration` unless every architecture of `whole` is in exactly one of the parts."""
+
+    def options(part: Part) -> list[set[int]]:
+        sets = [set(part.allowed.get(decision, range(count))) for decision, count in enumerate(space.choices)]
+        return [sets[d] & {part.fixed[d]} if d in part.fixed else sets[d] for d in range(len(sets))]
+
+    made, parent = [options(part) for part in parts], options(whole)
+    inside = all(own <= allowed for one in made for own, allowed in zip(one, parent, strict=True))
+    apart = all(
+        any(a.isdisjoint(b) for a, b in zip(one, other, strict=True)) for one, other in itertools.combinations(made, 2)
+    )
+    if not (inside and apart and sum(prod(map(len, one)) for one in made) == prod(map(len, parent))):
+        raise InvalidConfiguration(f"{whole} cannot split into {', '.join(map(str, parts))}: no partition")
 
 
 @dataclass(frozen=True)
-class Method(ABC):
+class Method:
     """How a supernet, or several, is trained.
 
     The default step (`SupernetTraining.descend`) trains all paths of a step on the same batch, weights
-    them as the schedule says, and makes one update. A method that distils, meta-learns, or learns
-    architecture parameters replaces `train_step`; one that resamples data gives `data_order`. State that
-    such a step keeps belongs in `SupernetTraining.memory`; otherwise a resumed run would lose it.
+    them as the schedule says, and makes one update. A method needs `paths` for that step, or a `train_step` of its
+    own: to distil, to meta-learn, to learn architecture parameters. Such a step makes every update by
+    `training.update` (or `training.update_own`). What it keeps belongs in `SupernetTraining.memory` (plain types and
+    tensors) or `SupernetTraining.modules` (modules and optimisers); otherwise a resumed run would lose it.
     """
+
+    paths_vary: ClassVar[bool] = False
+    """Whether steps may give other numbers of losses than `paths_per_step`. Otherwise such a step is refused: methods
+    that are compared at equal passes would not get equal passes."""
 
     def parts(self, space: Space, rng: random.Random) -> tuple[Part, ...]:
         """The supernets, by the part of the space that each covers."""
         return (Part({}),)
+
+    def divide(self, training: SupernetTraining, epochs: int) -> tuple[Part, ...] | None:
+        """The parts into which a supernet splits after so many epochs; None to go on as it is.
+
+        The parts must partition the supernet's own part. Each gets a copy of its weights, an optimiser without state
+        and a sampler of its own, and trains for the epochs that are left.
+        """
+        return None
 
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
         """Raise an error with the reason for a combination that cannot be trained. Called before anything runs."""
@@ -56,12 +107,22 @@ class Method(ABC):
         """How many paths one step trains: the cost of a step in forward-backward passes."""
         return 1
 
-    @abstractmethod
+    def begin(self, training: SupernetTraining) -> None:
+        """Called once before the first step, and before a stored state is restored: the place to fill
+        `training.modules`. Torch's global generator is seeded for it."""
+
+    def begin_epoch(self, training: SupernetTraining, epoch: int) -> None:
+        """Called before the first step of an epoch, counted from 0."""
+
     def paths(self, training: SupernetTraining) -> list[Architecture]:
         """The paths of the next step. All must be in one cluster."""
+        raise InvalidConfiguration(f"{type(self).__name__} defines neither `paths` nor `train_step`; it needs one")
 
-    def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> torch.Tensor:
-        """Make one update of the weights; returns the paths' losses (detached, one value per path)."""
+    def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> torch.Tensor | Step:
+        """Make one update of the weights; returns the paths' losses (detached, one value per path).
+
+        Each loss counts as one pass over the batch; a step that makes other passes returns a `Step`.
+        """
         return training.descend(batch, self.paths(training), step)
 
     def found(self, training: SupernetTraining) -> Sequence[Architecture]:
@@ -71,6 +132,16 @@ class Method(ABC):
         """
         return ()
 
-    def data_order(self, epoch: int) -> Sequence[int] | None:
-        """The samples of an epoch in order; None for a random permutation."""
+    def data_order(self, training: SupernetTraining, epoch: int) -> Sequence[int] | None:
+        """The samples of an epoch in order; None for a random permutation. Asked once per epoch, after `begin_epoch`.
+
+        The signature `data_order(self, epoch)` of earlier versions works, too.
+        """
         return None
+
+
+def data_order_of(method: Method, training: SupernetTraining, epoch: int) -> Sequence[int] | None:
+    """The method's data order, whichever signature it has."""
+    if len(inspect.signature(method.data_order).parameters) == 1:
+        return method.data_order(epoch)  # type: ignore[call-arg, arg-type]
+    return method.data_order(training, epoch)

@@ -36,6 +36,7 @@ METRICS: Registry[Any] = Registry("metric", _discover)
 """Functions of predicted accuracies, true accuracies and complexity of some architectures that return a number."""
 OBSERVATIONS: Registry[Any] = Registry("observation", _discover)
 """Functions of the supernets and the progress of training that return numbers by name; see `observers/curves.py`."""
+OPTIMISERS: Registry[Any] = Registry("optimiser", _discover)
 PRESETS: Registry[Any] = Registry("preset", _discover)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
@@ -52,6 +53,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "searches": SEARCHES,
     "metrics": METRICS,
     "observations": OBSERVATIONS,
+    "optimisers": OPTIMISERS,
     "presets": PRESETS,
 }
 """All registries, by the word that the command line uses."""

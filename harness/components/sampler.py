@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,6 +13,11 @@ from harness.components.space import Architecture, Fixed, Space
 
 if TYPE_CHECKING:
     import torch
+
+    from harness.training.supernet import SupernetTraining
+
+
+Learner = Callable[["SupernetTraining", Sequence[Architecture], "torch.Tensor"], None]
 
 
 class PathSource(ABC):
@@ -22,10 +28,17 @@ class PathSource(ABC):
 
     @abstractmethod
     def draw(self, rng: random.Random) -> Architecture:
-        """The next path."""
+        """The next path.
 
-    def learn(self, paths: Sequence[Architecture], losses: torch.Tensor) -> None:
-        """Callback after each step, with the trained paths and their losses (one value per path)."""
+        A source that needs the training (its network, step, validation batches) takes it as a second argument:
+        `draw(self, rng, training)`.
+        """
+
+    def learn(self, training: SupernetTraining, paths: Sequence[Architecture], losses: torch.Tensor) -> None:
+        """Called after each step, with the trained paths and the step's losses. The gradients are still there.
+
+        The signature `learn(self, paths, losses)` works, too.
+        """
 
     def state(self) -> Any:
         """The state to store for resuming, as plain JSON types."""
@@ -42,3 +55,55 @@ class Sampler(ABC):
     @abstractmethod
     def bind(self, space: Space, fixed: Fixed) -> PathSource:
         """A source of paths for the part of the space that `fixed` leaves open."""
+
+
+class Informed(PathSource):
+    """A source that takes the training, as one that needs no telling: everybody can draw from it."""
+
+    def __init__(self, source: Any, training: SupernetTraining) -> None:
+        self.source, self.training = source, training
+        self.uniform = source.uniform  # type: ignore[misc]
+
+    def draw(self, rng: random.Random) -> Architecture:
+        path: Architecture = self.source.draw(rng, self.training)
+        return path
+
+    def state(self) -> Any:
+        return self.source.state()
+
+    def restore(self, state: Any) -> None:
+        self.source.restore(state)
+
+
+class Within(PathSource):
+    """A source whose paths outside a part are drawn again: the part allows sets of choices that it does not know."""
+
+    def __init__(self, source: PathSource, inside: Callable[[Architecture], bool]) -> None:
+        self.source, self.inside = source, inside
+
+    def draw(self, rng: random.Random) -> Architecture:
+        while not self.inside(path := self.source.draw(rng)):
+            pass
+        return path
+
+    def state(self) -> Any:
+        return self.source.state()
+
+    def restore(self, state: Any) -> None:
+        self.source.restore(state)
+
+
+def informed(source: PathSource, training: SupernetTraining) -> PathSource:
+    """The source itself, or with the training if its `draw` takes one."""
+    return Informed(source, training) if len(inspect.signature(source.draw).parameters) > 1 else source
+
+
+def learner(source: PathSource) -> Learner | None:
+    """The source's `learn`, whichever signature it has; None if it does not learn."""
+    while isinstance(source, Informed | Within):
+        source = source.source
+    if type(source).learn is PathSource.learn:
+        return None
+    if len(inspect.signature(source.learn).parameters) == 2:
+        return lambda training, paths, losses: source.learn(paths, losses)  # type: ignore[call-arg]
+    return source.learn

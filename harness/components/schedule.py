@@ -23,3 +23,19 @@ class Schedule(ABC):
     @abstractmethod
     def bind(self, space: Space) -> Factor:
         """The schedule's factor for paths of that space."""
+
+
+def warmed(factor: Factor, warmup: float, least: float) -> Factor:
+    """Any schedule's factor with a warm-up and a least rate.
+
+    Over the share `warmup` of training the factor rises linearly from zero to what the schedule says; it is never
+    below `least`.
+    """
+    if not warmup and not least:
+        return factor
+
+    def changed(path: Architecture, progress: float) -> float:
+        rise = min(1.0, progress / warmup) if warmup else 1.0
+        return max(least, rise * factor(path, progress))
+
+    return changed

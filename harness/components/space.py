@@ -296,6 +296,13 @@ class Space(ABC):
         """The settings of a stand-alone network, for the supernet's: the default ones track statistics of batches."""
         return replace(network, batch_norm="tracked") if isinstance(network, Network) else network
 
+    def parameter_groups(self, network: torch.nn.Module) -> Sequence[Mapping[str, Any]]:
+        """The supernet's parameters in groups: `params`, `learning_rate_factor` and `weight_decay_factor` (1 each).
+
+        A factor holds for the whole training: 0 decay for biases, a smaller rate for a pretrained stem.
+        """
+        return [{"params": list(network.parameters())}]
+
     @abstractmethod
     def supernet(self, settings: Any) -> torch.nn.Module:
         """The supernet: a module whose `forward(images, architecture)` returns logits.

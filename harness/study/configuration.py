@@ -2,7 +2,7 @@
 
 A configuration is read from plain JSON types (`RunConfig.from_json`); every mistake in it, nested ones
 too, is an `InvalidConfiguration` that says where it is and what is allowed. Components (method,
-schedule, cluster rule, sampler) are named, with their options beside the name; the options are the
+schedule, cluster rule, sampler, optimiser) are named, with their options beside the name; the options are the
 fields of the component's dataclass, so a new component needs no edit here.
 """
 
@@ -26,6 +26,7 @@ from harness.components.registries import (
     METHODS,
     METRICS,
     OBSERVATIONS,
+    OPTIMISERS,
     ORDERS,
     SAMPLERS,
     SCHEDULES,
@@ -66,6 +67,12 @@ class Training:
     """Transforms and batch augmentations in this order, beside the data set's own crops and mirroring."""
     order: Component = added(SHUFFLED)
     """The order of samples, where the method has none of its own."""
+    warmup_epochs: int = added(0)
+    """Epochs over which the learning rate rises linearly to what the schedule says."""
+    warmup_steps: int = added(0)
+    """Steps that are added to these epochs."""
+    least_rate: float = added(0.0)
+    """The learning rate, relative to the initial one, below which no schedule goes."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "train.augment"))
@@ -78,40 +85,13 @@ class Training:
             self.weighting in ("algorithm-2", "loss"),
             f"train.weighting is {self.weighting!r}; allowed: algorithm-2, loss",
         )
+        for name in ("warmup_epochs", "warmup_steps"):
+            require(getattr(self, name) >= 0, f"train.{name} must not be negative, not {getattr(self, name)}")
+        require(0 <= self.least_rate <= 1, f"train.least_rate must be from 0 to 1, not {self.least_rate}")
         require(0 <= self.label_smoothing < 1, f"train.label_smoothing must be in [0, 1), not {self.label_smoothing}")
         require(
             self.precision in ("float32", "bfloat16", "float16"),
             f"train.precision is {self.precision!r}; allowed: float32, bfloat16, float16",
-        )
-
-
-@dataclass(frozen=True)
-class Optimiser:
-    """Settings of SGD. `inactive` says what happens to parameters that a step does not use.
-
-    "untouched": their gradient is None and they stay as they are (Algorithms 1 to 3 update W(α)).
-    "decay": their gradient is zero once they have had one, so weight decay and momentum continue (the
-    released code under its pinned version of torch).
-    """
-
-    learning_rate: float = 0.025
-    momentum: float = 0.9
-    nesterov: bool = True
-    weight_decay: float = 5e-4
-    clip: float | None = 5.0
-    inactive: str = "untouched"
-
-    def __post_init__(self) -> None:
-        require(self.learning_rate > 0, f"optimiser.learning_rate must be above 0, not {self.learning_rate}")
-        require(0 <= self.momentum < 1, f"optimiser.momentum must be in [0, 1), not {self.momentum}")
-        require(self.weight_decay >= 0, f"optimiser.weight_decay must not be negative, not {self.weight_decay}")
-        require(
-            self.clip is None or self.clip > 0,
-            f"optimiser.clip must be above 0, or null for no clipping, not {self.clip}",
-        )
-        require(
-            self.inactive in ("untouched", "decay"),
-            f"optimiser.inactive is {self.inactive!r}; allowed: untouched, decay",
         )
 
 
@@ -277,7 +257,8 @@ class RunConfig:
     network: Any = None
     """The settings of the supernet, of the type that the space defines (`Space.Network`)."""
     train: Training = Training()
-    optimiser: Optimiser = Optimiser()
+    optimiser: Component = Component("")
+    """Its name may be left out of the text: see `UNNAMED`."""
     rank: Ranking = Ranking()
     observe: Observe = Observe()
     search: Component | None = added(None)
@@ -321,6 +302,9 @@ class RunConfig:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> RunConfig:
+        if isinstance(document, Mapping):
+            unnamed = [key for key in UNNAMED if isinstance(own := document.get(key), Mapping) and "name" not in own]
+            document = {**document, **{key: {"name": "", **document[key]} for key in unnamed}}
         return read(cls, document, "")
 
     def with_valid(self, **values: Any) -> RunConfig:
@@ -338,6 +322,9 @@ class RunConfig:
         plain: dict[str, Any] = json.loads(json.dumps(document(self)))
         for key in COMPONENTS:
             plain[key] = _flat(plain[key])
+        for key in UNNAMED:
+            if plain[key]["name"] == default_name(f"{key}.name"):
+                del plain[key]["name"]
         if "search" in plain:
             plain["search"] = _flat(plain["search"])
         for section in (plain["train"], plain.get("retrain", {})):
@@ -379,5 +366,8 @@ COMPONENTS: dict[str, Registry[Any]] = {
     "schedule": SCHEDULES,
     "clusters": CLUSTER_RULES,
     "sampler": SAMPLERS,
+    "optimiser": OPTIMISERS,
 }
+UNNAMED = ("optimiser",)
+"""Components that were added after runs were stored without their names: the default name is left out of the text."""
 NAMES: dict[str, Registry[Any]] = {"space": SPACES, "dataset": DATASETS, "benchmark": BENCHMARKS}

@@ -83,7 +83,7 @@ def _configured(
     merged = {**places, **dotted(preset.settings), **by_method, **by_dataset, **settings, **overrides}
     _for_space(document, merged.get("space", document["space"]))
     network = {field.name for field in dataclasses.fields(SPACES.get(document["space"]).Network)}
-    names = {section: merged.get(f"{section}.name", document[section]["name"]) for section in COMPONENTS}
+    names = {section: merged.get(f"{section}.name", _name(document, section)) for section in COMPONENTS}
 
     def fits(key: str) -> bool:
         section, _, option = key.partition(".")
@@ -200,7 +200,8 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
                     else f"{section} is a value and has no keys (in {key}); keys beside it: {', '.join(place)}"
                 )
             place = inner
-        if last == "name" and outer and (outer[-1] in COMPONENTS or outer == _ORDER) and place.get("name") != value:
+        named = last == "name" and bool(outer)
+        if named and outer[-1] in COMPONENTS and _name({outer[-1]: place}, outer[-1]) != value or named and outer == _ORDER and place.get("name") != value:
             place.clear()
         place[last] = value
 
@@ -217,6 +218,11 @@ def _for_space(document: dict[str, Any], space: str) -> None:
     """Make the document one of that space, whose network may have settings of its own."""
     if document["space"] != space:
         document |= {"space": space, "network": {}}
+
+
+def _name(document: Mapping[str, Any], section: str) -> Any:
+    """The name of a component; that of the default preset where the text leaves it out."""
+    return document[section].get("name") or default_name(f"{section}.name")
 
 
 def _component_option(key: str) -> bool:

@@ -17,14 +17,9 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from harness.components.registry import Registry
 from harness.errors import InvalidConfiguration, UserError
+from harness.errors import require as require
 
 T = TypeVar("T")
-
-
-def require(holds: bool, message: str) -> None:
-    """Raise `InvalidConfiguration` unless the condition holds."""
-    if not holds:
-        raise InvalidConfiguration(message)
 
 
 @dataclass(frozen=True)
@@ -43,6 +38,13 @@ class Component:
                 "options are unknown: put @dataclass(frozen=True) above it"
             )
         return read(component, dict(self.options), where, also="name")
+
+    def __getattr__(self, option: str) -> Any:
+        """An option as an attribute: `config.optimiser.learning_rate`."""
+        options = self.__dict__.get("options", {})
+        if option in options:
+            return options[option]
+        raise AttributeError(f"{type(self).__name__} has no attribute or option {option!r}")
 
 
 def read(cls: type[T], document: object, where: str, also: str | None = None) -> T:

@@ -20,7 +20,7 @@ from harness.components.registry import Registry
 from harness.documents import canonical
 from harness.environment import ENGINE, PROJECT
 from harness.errors import DataError
-from harness.study.configuration import COMPONENTS, SHUFFLED, Observe, RunConfig
+from harness.study.configuration import COMPONENTS, SHUFFLED, UNNAMED, Observe, RunConfig
 from harness.study.fingerprints import HERE, KNOWN_BY_MEANING, Fingerprints
 
 TRAINING_VERSION = 1
@@ -88,7 +88,10 @@ class Trial:
             "dataset": version(DATASETS, self.config.dataset),
         }
         for key, registry in COMPONENTS.items():
-            versions[key] = version(registry, getattr(self.config, key).name)
+            number = version(registry, getattr(self.config, key).name)
+            if key in UNNAMED and "name" not in document[key] and number == 1:
+                continue  # as before the component had a name
+            versions[key] = number
         if self.config.retrain is not None:
             versions["retrain"] = RETRAINING_VERSION
             versions["retrain schedule"] = version(COMPONENTS["schedule"], self.config.retrain.schedule.name)

@@ -1,69 +1,52 @@
-"""Momentum separation: one `torch.optim.SGD` per cluster over the same parameters, made when first needed.
+"""Momentum separation: one torch optimiser per cluster over the same parameters, made when first needed.
 
-Weights are shared, momentum buffers are not: a step updates only the buffer of its cluster (Eq. 8).
-With one cluster this is plain SGD. Parameters without gradient, those of inactive operations, are left
-unchanged, and each optimiser allocates buffers only for parameters that it has updated.
+Weights are shared, the optimisers' state is not: a step updates only the state of its cluster (Eq. 8), whatever the
+optimiser keeps. With one cluster this is the plain optimiser. Parameters without gradient, those of inactive
+operations, are left unchanged, and each optimiser allocates state only for parameters that it has updated.
 
-The optimisers hold the buffers and their settings. The update is made here, by the same operations in the
-same order as theirs, over the parameters that have a gradient: torch's own step loops over all parameters
-several times, which with a small network takes longer than the arithmetic.
+Every update of a training goes through `SeparatedMomentum.apply`, those of a method's own optimisers too.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from harness.study.configuration import Optimiser as Optimiser
+from harness.components.optimiser import Optimiser
 from harness.training.observers.spread import Spread
-from harness.training.precision import Scaling
+from harness.training.precision import make_scaler, restore_scaler
+from harness.training.ranks import ALONE, Ranks
 
-
-def _undecorated(method: Any) -> Any:
-    return getattr(method, "__wrapped__", method)
-
-
-class Buffers(torch.optim.SGD):
-    """The SGD of one cluster, as the holder of its buffers and settings.
-
-    Torch decorates these three methods so that its compiler skips them. For that, their first call imports the
-    compiler: two seconds before the first step.
-    """
-
-    add_param_group = _undecorated(torch.optim.Optimizer.add_param_group)
-    state_dict = _undecorated(torch.optim.Optimizer.state_dict)
-    load_state_dict = _undecorated(torch.optim.Optimizer.load_state_dict)
+Group = Mapping[str, Any]
 
 
 class SeparatedMomentum:
     """The optimisers of one supernet, by cluster."""
 
-    def __init__(self, parameters: Iterable[torch.nn.Parameter], settings: Optimiser) -> None:
-        self.parameters = list(parameters)
+    def __init__(
+        self, parameters: Iterable[torch.nn.Parameter | Group], settings: Optimiser, ranks: Ranks = ALONE
+    ) -> None:
+        """`parameters` may be groups, as `Space.parameter_groups` gives them."""
+        given = list(parameters)
+        groups = [one for one in given if isinstance(one, Mapping)]
+        self.groups: list[Group] = groups or [{"params": given}]
+        self.parameters: list[torch.nn.Parameter] = [one for group in self.groups for one in group["params"]]
         self.settings = settings
-        self.optimisers: dict[int, torch.optim.SGD] = {}
+        self.ranks = ranks
+        self.optimisers: dict[int, torch.optim.Optimizer] = {}
         self.spread: Spread | None = None
         """Optional recorder of the spread of gradients and momenta."""
-        self.scaling: Scaling | None = None
-        """The loss scale, in float16 only."""
+        self.scaler = make_scaler()
+        """The loss scale, in float16 only; otherwise it does nothing."""
 
-    def of(self, cluster: int) -> torch.optim.SGD:
+    def of(self, cluster: int) -> torch.optim.Optimizer:
         """The cluster's optimiser."""
         if cluster not in self.optimisers:
-            settings = self.settings
-            self.optimisers[cluster] = Buffers(
-                self.parameters,
-                lr=settings.learning_rate,
-                momentum=settings.momentum,
-                # Nesterov's method needs momentum: torch refuses it without.
-                nesterov=settings.nesterov and settings.momentum > 0,
-                weight_decay=settings.weight_decay,
-                foreach=True,
-            )
+            self.optimisers[cluster] = self.settings.make(self.groups)
         return self.optimisers[cluster]
 
     def release(self) -> None:
@@ -81,83 +64,60 @@ class SeparatedMomentum:
                 else:
                     parameter.grad.zero_()
 
-    @torch.no_grad()
     def step(self, cluster: int, learning_rate: float, weight_decay: float | None = None) -> None:
-        """Clip the gradients and update weights and the cluster's momentum."""
-        optimiser = self.of(cluster)
-        (group,) = optimiser.param_groups
-        group["lr"] = learning_rate
-        group["weight_decay"] = self.settings.weight_decay if weight_decay is None else weight_decay
+        """Clip the gradients and update weights and the cluster's state."""
+        settings, optimiser = self.settings, self.of(cluster)
+        weight_decay = settings.weight_decay if weight_decay is None else weight_decay
+        for group in optimiser.param_groups:
+            group["lr"] = learning_rate * group.get("learning_rate_factor", 1.0)
+            group["weight_decay"] = weight_decay * group.get("weight_decay_factor", 1.0)
+        self.apply(optimiser, self.parameters, settings.clip, settings.clip_value, settings, self.spread)
+
+    @torch.no_grad()
+    def apply(
+        self,
+        optimiser: torch.optim.Optimizer,
+        parameters: Iterable[Tensor],
+        clip: float | None = None,
+        clip_value: float | None = None,
+        component: Optimiser | None = None,
+        spread: Spread | None = None,
+    ) -> None:
+        """One update by the gradients that are there: ranks, scaling, measurements, clipping, the optimiser's step."""
         active: list[Tensor] = []
         gradients: list[Tensor] = []
-        for parameter in self.parameters:
+        for parameter in parameters:
             if (gradient := parameter.grad) is not None:
                 active.append(parameter)
                 gradients.append(gradient)
-        if active and self.scaling is not None:
-            self.scaling.unscale(gradients)
-        if self.spread is not None:
-            self.spread.before_update()
+        self.ranks.mean_(gradients)
+        if active:
+            self.scaler.unscale_(optimiser)
+        if spread is not None:
+            spread.before_update()
         if not active:
             return
-        if self.settings.clip is not None:
-            clip_norm(gradients, self.settings.clip)
-        if self.scaling is not None:
-            names = ("weight_decay", "momentum", "nesterov")
-            buffers = self._zeroed(optimiser.state, active) if group["momentum"] else []
-            options = {name: group[name] for name in names}
-            self.scaling.update(active, gradients, buffers, learning_rate=learning_rate, **options)
+        if clip_value is not None:
+            torch.nn.utils.clip_grad_value_(active, clip_value)
+        if clip is not None:
+            clip_norm(gradients, clip)
+        if component is not None and not self.scaler.is_enabled():
+            component.update(optimiser, active, gradients)
         else:
-            self._update(optimiser.state, group, active, gradients)
-        if self.spread is not None:
-            self.spread.after_update(optimiser)
-
-    def _update(
-        self, state: dict[Any, Any], group: dict[str, Any], active: list[Tensor], gradients: list[Tensor]
-    ) -> None:
-        if group["weight_decay"]:
-            gradients = list(torch._foreach_add(gradients, active, alpha=group["weight_decay"]))
-        if momentum := group["momentum"]:
-            buffers = self._advanced(state, active, gradients, momentum)
-            gradients = list(torch._foreach_add(gradients, buffers, alpha=momentum)) if group["nesterov"] else buffers
-        torch._foreach_add_(active, gradients, alpha=-group["lr"])
-
-    @staticmethod
-    def _zeroed(state: dict[Any, Any], active: list[Tensor]) -> list[Tensor]:
-        """The cluster's buffers; new ones are zeros."""
-        for parameter in active:
-            if not state.get(parameter):
-                state[parameter] = {"momentum_buffer": torch.zeros_like(parameter)}
-        return [state[parameter]["momentum_buffer"] for parameter in active]
-
-    @staticmethod
-    def _advanced(
-        state: dict[Any, Any], active: list[Tensor], gradients: list[Tensor], momentum: float
-    ) -> list[Tensor]:
-        """The cluster's buffers, updated by the gradients; a parameter's first gradient is its first buffer."""
-        buffers: list[Tensor | None] = [own["momentum_buffer"] if (own := state.get(p)) else None for p in active]
-        known = [buffer for buffer in buffers if buffer is not None]
-        if known:
-            torch._foreach_mul_(known, momentum)
-            of_known = [gradient for gradient, buffer in zip(gradients, buffers, strict=True) if buffer is not None]
-            torch._foreach_add_(known, of_known)
-        whole = []
-        for parameter, buffer, gradient in zip(active, buffers, gradients, strict=True):
-            if buffer is None:
-                buffer = torch.clone(gradient)
-                state[parameter] = {"momentum_buffer": buffer}
-            whole.append(buffer)
-        return whole
+            self.scaler.step(optimiser)
+            self.scaler.update()
+        if spread is not None:
+            spread.after_update(optimiser, self.settings)
 
     def state(self) -> dict[str, Any]:
-        """All momentum buffers, and which parameters have had a gradient (matters for "decay").
+        """The optimisers' state, and which parameters have had a gradient (matters for "decay").
 
-        The buffers are those in use, as in `torch.optim`: store them before the next step.
+        The tensors are those in use, as in `torch.optim`: store them before the next step.
         """
         return {
             "optimisers": {cluster: optimiser.state_dict() for cluster, optimiser in self.optimisers.items()},
             "touched": [parameter.grad is not None for parameter in self.parameters],
-            **({"scaling": self.scaling.state()} if self.scaling is not None else {}),
+            **({"scaler": self.scaler.state_dict()} if self.scaler.is_enabled() else {}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -167,8 +127,7 @@ class SeparatedMomentum:
             self.of(int(cluster)).load_state_dict(copy.deepcopy(stored))
         for parameter, touched in zip(self.parameters, state["touched"], strict=True):
             parameter.grad = torch.zeros_like(parameter) if touched else None
-        if self.scaling is not None:
-            self.scaling.restore(state["scaling"])
+        restore_scaler(self.scaler, state)
 
 
 def clip_norm(gradients: list[Tensor], most: float) -> None:

@@ -6,10 +6,12 @@ the paths.
 
 from __future__ import annotations
 
+import copy
 import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,15 +20,16 @@ from torch.nn import functional
 
 from harness.components.clustering import Clustering, one_cluster
 from harness.components.method import Part
-from harness.components.sampler import PathSource
+from harness.components.sampler import PathSource, Within, informed, learner
 from harness.components.schedule import Factor
 from harness.components.space import Architecture, Space
-from harness.data.loader import Batch
+from harness.data.loader import Batch, Loader
 from harness.errors import InvalidConfiguration
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Spread
 from harness.training.precision import autocast
 from harness.training.profiling import phase
+from harness.training.ranks import Ranks
 from harness.training.separation import SeparatedMomentum
 
 WEIGHTINGS = {
@@ -59,8 +62,23 @@ class SupernetTraining:
     """Optional recorder of gradient similarity between the paths of a step."""
     memory: dict[str, Any] = field(default_factory=dict)
     """State that a method with its own steps carries from step to step: plain types and tensors."""
+    modules: dict[str, torch.nn.Module | torch.optim.Optimizer] = field(default_factory=dict)
+    """Modules and optimisers of the method's own, made in `Method.begin`."""
+    make_validation: Callable[[], Loader] | None = None
+    number: int = 0
+    """The number of this supernet among all that the trial has had: part of the names of its seeds."""
+    start: int = 0
+    """The step at which it begins: above 0 for a supernet that came from another one's split."""
+    step: int = 0
+    """The present step, counted from 0."""
+    trained: list[Architecture] = field(default_factory=list)
+    """The paths whose weights the present step has updated."""
 
     def __post_init__(self) -> None:
+        self.source = informed(self.source, self)
+        if self.part.allowed:
+            self.source = Within(self.source, self.part.__contains__)
+        self._learn = learner(self.source)
         if self.weighting not in WEIGHTINGS:
             raise InvalidConfiguration(f"train.weighting is {self.weighting!r}; allowed: {', '.join(WEIGHTINGS)}")
         if self.first_step not in (0, 1):
@@ -72,12 +90,37 @@ class SupernetTraining:
         warnings.warn("training.chance was renamed to training.rng", FutureWarning, stacklevel=2)
         return self.rng
 
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that train this supernet together."""
+        return self.momentum.ranks
+
     def rate_factors(self, paths: Sequence[Architecture], step: int) -> list[float]:
         """Each path's learning rate at that step (counted from 0), relative to the initial one (Eq. 3)."""
         progress = (step + self.first_step) / self.total_steps
         return [self.factor(path, progress) for path in paths]
 
-    def descend(self, batch: Batch, paths: Sequence[Architecture], step: int) -> Tensor:
+    @property
+    def device(self) -> torch.device:
+        return next((parameter.device for parameter in self.network.parameters()), torch.device("cpu"))
+
+    @cached_property
+    def validation(self) -> Loader:
+        """Batches of the validation images: `training.validation.batch(step)`. The ranking uses these images, too."""
+        if self.make_validation is None:
+            raise InvalidConfiguration("this training was made without validation images")
+        return self.make_validation()
+
+    def draw(self, count: int = 1) -> list[Architecture]:
+        """Paths of one cluster from the sampler: the first decides which cluster."""
+        paths = [self.source.draw(self.rng)]
+        while len(paths) < count:
+            path = self.source.draw(self.rng)
+            if self.clustering.count == 1 or self.clustering.of(path) == self.clustering.of(paths[0]):
+                paths.append(path)
+        return paths
+
+    def descend(self, batch: Batch, paths: Sequence[Architecture], step: int, target: Tensor | None = None) -> Tensor:
         """Train all paths on the batch and update once; returns their losses.
 
         One path: its own learning rate. Several paths: their gradients are summed. If the schedule
@@ -86,45 +129,88 @@ class SupernetTraining:
         rate η⁰; in this form, the norm is clipped on the scale of gradients. Weight decay is then
         weighted, too: its weight is the mean of the paths' weights.
         """
-        settings = self.momentum.settings
-        cluster = one_cluster(self.clustering, paths)
         factors = self.rate_factors(paths, step)
         weighted = len(paths) > 1 and self.factor_depends_on_path
-        scaling = self.momentum.scaling
         similarity = self.similarity if self.similarity and step >= self.similarity.first_step else None
-        if not self.network.training:  # train() visits every module, hundreds of them
-            self.network.train()
-        with phase("update"):
-            self.momentum.clear_gradients()
+        one_cluster(self.clustering, paths)  # refused before anything changes
+        self.clear_gradients()
         if similarity is not None:
             similarity.begin()
         losses = []
         for path, factor in zip(paths, factors, strict=True):
-            loss = self.loss(batch, path)
+            loss = self.loss(batch, path, target)
             losses.append(loss.detach())
-            if loss.requires_grad:  # a path that is zero throughout may train nothing
-                loss = loss * factor if weighted else loss
-                with phase("backward"):
-                    (loss if scaling is None else loss * scaling.scale).backward()  # type: ignore[no-untyped-call]
+            self.backward(loss * factor if weighted else loss)
             if similarity is not None:
                 similarity.path_done()
         if similarity is not None:
             similarity.end()
+        self.update(paths, step, factors)
+        return torch.stack(losses)
+
+    def logits(self, batch: Batch, path: Architecture) -> Tensor:
+        """The network's answer of one path."""
+        with phase("forward"), autocast(self.precision, batch.images.device):
+            logits: Tensor = self.network(batch.images, path)
+            return logits
+
+    def loss(self, batch: Batch, path: Architecture, target: Tensor | None = None) -> Tensor:
+        """The training loss of one path: cross-entropy with the labels, or with another target.
+
+        A target is a class per image, or a row of probabilities per image (as a teacher gives them).
+        """
+        with phase("forward"), autocast(self.precision, batch.images.device):
+            logits = self.network(batch.images, path)
+            target = batch.labels if target is None else target
+            return functional.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
+
+    def clear_gradients(self) -> None:
+        """Begin a step: no gradients, and the network in training mode."""
+        if not self.network.training:  # train() visits every module, hundreds of them
+            self.network.train()
         with phase("update"):
-            if not weighted:
+            self.momentum.clear_gradients()
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss. An update must follow before the gradients of another one are due."""
+        if loss.requires_grad:  # a path that is zero throughout may train nothing
+            with phase("backward"):
+                self.momentum.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+
+    def update(self, paths: Sequence[Architecture], step: int, factors: Sequence[float] | None = None) -> None:
+        """Update the weights and the state of the paths' cluster, at the rates that the schedule gives these paths."""
+        settings = self.momentum.settings
+        cluster = one_cluster(self.clustering, paths)
+        factors = self.rate_factors(paths, step) if factors is None else factors
+        self.trained += paths
+        with phase("update"):
+            if len(paths) == 1 or not self.factor_depends_on_path:
                 self.momentum.step(cluster, settings.learning_rate * factors[0])
             elif self.weighting == "loss":
                 self.momentum.step(cluster, settings.learning_rate)
             else:
                 mean = sum(factors) / len(factors)
                 self.momentum.step(cluster, settings.learning_rate, settings.weight_decay * mean)
-        return torch.stack(losses)
 
-    def loss(self, batch: Batch, path: Architecture) -> Tensor:
-        """The training loss of one path."""
-        with phase("forward"), autocast(self.precision, batch.images.device):
-            logits = self.network(batch.images, path)
-            return functional.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
+    def update_own(self, name: str, clip: float | None = None, clip_value: float | None = None) -> None:
+        """The same for an optimiser of the method's own, by its name in `modules`; its gradients are then cleared."""
+        optimiser = self.modules[name]
+        if not isinstance(optimiser, torch.optim.Optimizer):
+            raise InvalidConfiguration(f"training.modules[{name!r}] is a {type(optimiser).__name__}, not an optimiser")
+        parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+        with phase("update"):
+            self.momentum.apply(optimiser, parameters, clip, clip_value)
+            for parameter in parameters:
+                parameter.grad = None
+
+    def begin_step(self, step: int) -> None:
+        self.step = step
+        self.trained.clear()
+
+    def end_step(self, losses: Tensor) -> None:
+        """Let the sampler learn from the step. Its gradients are still there."""
+        if self._learn is not None:
+            self._learn(self, list(self.trained), losses)
 
     def begin_epoch(self) -> None:
         """Reset the measurements of the epoch."""
@@ -149,7 +235,7 @@ class SupernetTraining:
         return {name: meter for name, meter in meters.items() if meter is not None}
 
     def state(self) -> dict[str, Any]:
-        """All state that changes: weights, momentum, the sampler's and the method's memory, the rng.
+        """All state that changes: weights, momentum, the sampler's and the method's memory and modules, the rng.
 
         Gradients are not included: a step begins without any.
         """
@@ -159,6 +245,7 @@ class SupernetTraining:
             "source": self.source.state(),
             "chance": self.rng.getstate(),
             "memory": self.memory,
+            **({"modules": self.modules_state()} if self.modules else {}),
             "measured": {name: meter.state() for name, meter in self._meters().items()},
         }
 
@@ -168,10 +255,17 @@ class SupernetTraining:
         self.source.restore(state["source"])
         version, internal, gauss = state["chance"]
         self.rng.setstate((version, tuple(internal), gauss))
-        device = next((parameter.device for parameter in self.network.parameters()), torch.device("cpu"))
-        self.memory = moved(state["memory"], device)
+        self.memory = moved(state["memory"], self.device)
+        self.restore_modules(state.get("modules", {}))
         for name, meter in self._meters().items():
             meter.restore(state["measured"][name])
+
+    def modules_state(self) -> dict[str, Any]:
+        return {name: own.state_dict() for name, own in self.modules.items()}
+
+    def restore_modules(self, state: dict[str, Any]) -> None:
+        for name, own in self.modules.items():
+            own.load_state_dict(copy.deepcopy(state[name]))  # optimisers keep the tensors that they are given
 
 
 def moved(value: Any, device: torch.device) -> Any:

@@ -170,7 +170,13 @@ def rank_again(
     ranked = _ranked(config, benchmark)
     missing = [architecture for architecture in ranked if space.index(architecture) not in known]
     if missing or config.search is not None:
-        for network, state in zip(supernets.networks, weights(), strict=True):
+        stored = weights()
+        if len(stored) != len(supernets.networks):
+            raise InvalidConfiguration(
+                f"the run has {len(stored)} supernets, which split while training went on; only the architectures that "
+                "it has ranked can be judged again"
+            )
+        for network, state in zip(supernets.networks, stored, strict=True):
             network.load_state_dict(state)
     new = predict(supernets, missing, dataset, config.rank, meter, watch.ranking)
     predictions = {a: new[a] if a in new else known[space.index(a)] for a in ranked}

@@ -19,6 +19,7 @@ register_default(
             "schedule.name": "cosine",
             "clusters.name": "none",
             "sampler.name": "uniform",
+            "optimiser.name": "sgd",
         },
     )
 )

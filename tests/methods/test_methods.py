@@ -16,7 +16,7 @@ from harness.components.method import Method, Part
 from harness.components.registries import METHODS, SPACES
 from harness.components.space import Architecture, NetworkSettings, Space
 from harness.errors import InvalidConfiguration
-from harness.training.separation import Optimiser, SeparatedMomentum
+from harness.training.separation import SeparatedMomentum
 from harness.training.supernet import SupernetTraining
 
 FairNAS: Any = component("methods.fairnas").FairNAS
@@ -25,6 +25,7 @@ SPOS: Any = component("methods.spos").SPOS
 clusters = component("methods.clusters")
 samplers = component("methods.samplers")
 schedules = component("methods.schedules")
+Optimiser: Any = component("methods.optimisers").SGD
 
 
 class Sums(torch.nn.Module):

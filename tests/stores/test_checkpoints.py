@@ -252,6 +252,8 @@ from harness.components.registries import METHODS
 class Restless(Method):
     """Draws, resamples, remembers."""
 
+    paths_vary = True
+
     foreign: bool = False
 
     def paths(self, training):

@@ -181,7 +181,7 @@ def test_nesterov_is_off_where_there_is_no_momentum(few_digits: DataSet) -> None
 def rate(config: RunConfig, images: DataSet, step: int, path: Architecture = LARGEST) -> float:
     """The learning rate of a path at that step, counted from 0."""
     training = trainings(config, images)[0]
-    return config.optimiser.learning_rate * training.rate_factors([path], step)[0]
+    return float(config.optimiser.learning_rate) * training.rate_factors([path], step)[0]
 
 
 def test_the_learning_rate_of_fairnas_without_calr(few_digits: DataSet) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from harness.components.registries import CLUSTER_RULES, METHODS
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.study.configuration import Network, Optimiser, Ranking, RunConfig, Training
+from harness.study.configuration import Network, Ranking, RunConfig, Training
 from harness.study.reader import Component, read
 
 Document = dict[str, Any]
@@ -267,7 +267,7 @@ def test_a_configuration_made_in_python_equals_one_read() -> None:
         clusters=Component("operation", {"at": [0]}),
         network=Network(width=4),
         train=Training(epochs=2, label_smoothing=0),
-        optimiser=Optimiser(learning_rate=1, clip=5),
+        optimiser=Component("", {"learning_rate": 1, "clip": 5}),
         rank=Ranking(bins=20),
     )
     from_text = RunConfig.from_json(

@@ -71,7 +71,7 @@ def test_what_is_only_measured_is_not_part_of_the_identity(measured: dict[str, A
         {"schedule": Component("cosine", {"final": 0.1})},
         {"clusters": Component("operation")},
         {"train": replace(RunConfig().train, first_step=0)},
-        {"optimiser": replace(RunConfig().optimiser, inactive="decay")},
+        {"optimiser": Component("", {"inactive": "decay"})},
         {"train": replace(RunConfig().train, augment=(Component("mixup"),))},
         {"train": replace(RunConfig().train, order=Component("stored"))},
     ],

@@ -9,15 +9,19 @@ import torch
 from torch import Tensor
 
 from harness.components.dataset import DataSet
+from harness.components.discovery import component
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
-from harness.study.configuration import Optimiser, RunConfig
+from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
-from harness.training.precision import FIRST_SCALE, PATIENCE, Scaling
+from harness.training.precision import make_scaler
 from harness.training.separation import SeparatedMomentum
 from harness.training.stages.train import build_supernets, prepare
 
-CPU = torch.device("cpu")
+SGD: Any = component("methods.optimisers").SGD
+AdamW: Any = component("methods.optimisers").AdamW
+FIRST_SCALE, PATIENCE = 2.0**16, 2000
+"""As torch has them."""
 
 
 def configuration(**training: Any) -> RunConfig:
@@ -50,7 +54,7 @@ def test_half_precision_trains_close_to_full(precision: str, few_digits: DataSet
         supernets = build_supernets(config, few_digits)
         loader = DeviceLoader(few_digits.train, few_digits, 32, 0)
         _, (training,) = prepare(config, supernets, loader.steps_per_epoch)
-        assert (training.momentum.scaling is not None) == (kind == "float16")
+        assert training.momentum.scaler.is_enabled() == (kind == "float16")
         losses[kind] = [float(training.descend(loader.batch(0), [(3, 2, 1, 3, 4, 2)], step)) for step in range(4)]
         assert all(parameter.dtype == torch.float32 for parameter in supernets.networks[0].parameters())
     # Eight bits of mantissa.
@@ -58,26 +62,32 @@ def test_half_precision_trains_close_to_full(precision: str, few_digits: DataSet
     assert losses[precision] != losses["float32"]
 
 
-def two(settings: Optimiser) -> tuple[SeparatedMomentum, SeparatedMomentum]:
+def two(settings: Any) -> tuple[SeparatedMomentum, SeparatedMomentum]:
     """The same parameters twice, once with scaled gradients."""
     made = []
     for _ in range(2):
         torch.manual_seed(0)
         made.append(SeparatedMomentum([torch.nn.Parameter(torch.randn(3, 4)) for _ in range(3)], settings))
-    made[1].scaling = Scaling(CPU)
+    made[1].scaler = make_scaler("float16")
     return made[0], made[1]
 
 
 def give(momentum: SeparatedMomentum, gradients: list[Tensor | None]) -> None:
-    scale = 1.0 if momentum.scaling is None else momentum.scaling.scale
     for parameter, gradient in zip(momentum.parameters, gradients, strict=True):
-        parameter.grad = None if gradient is None else gradient * scale
+        parameter.grad = None if gradient is None else momentum.scaler.scale(gradient)
 
 
-@pytest.mark.parametrize("beta", [0.9, 0.0])
-@pytest.mark.parametrize("nesterov", [True, False])
-def test_scaled_gradients_make_the_same_steps(beta: float, nesterov: bool) -> None:
-    plain, scaled = two(Optimiser(momentum=beta, nesterov=nesterov, clip=1.0))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SGD(momentum=0.9, nesterov=True, clip=1.0),
+        SGD(momentum=0.9, nesterov=False, clip_value=0.5),
+        SGD(momentum=0.0, clip=1.0),
+        AdamW(clip=1.0),
+    ],
+)
+def test_scaled_gradients_make_the_same_steps(settings: Any) -> None:
+    plain, scaled = two(settings)
     for step in range(5):
         torch.manual_seed(step)
         gradients: list[Tensor | None] = [torch.randn(3, 4), None if step % 2 else torch.randn(3, 4), torch.randn(3, 4)]
@@ -89,8 +99,7 @@ def test_scaled_gradients_make_the_same_steps(beta: float, nesterov: bool) -> No
 
 
 def test_a_step_that_overflows_is_left_out_and_halves_the_scale() -> None:
-    _, scaled = two(Optimiser())
-    assert scaled.scaling is not None
+    _, scaled = two(SGD())
     give(scaled, [torch.ones(3, 4)] * 3)
     scaled.step(0, 0.1)
     before = [parameter.detach().clone() for parameter in scaled.parameters]
@@ -100,16 +109,25 @@ def test_a_step_that_overflows_is_left_out_and_halves_the_scale() -> None:
     for parameter, weight, buffer in zip(scaled.parameters, before, buffers, strict=True):
         assert torch.equal(parameter, weight)
         assert torch.equal(scaled.of(0).state[parameter]["momentum_buffer"], buffer)
-    assert float(scaled.scaling.scale) == FIRST_SCALE / 2
+    assert scaled.scaler.get_scale() == FIRST_SCALE / 2
 
 
 def test_good_steps_double_the_scale_and_it_is_part_of_the_state() -> None:
-    _, scaled = two(Optimiser())
-    assert scaled.scaling is not None
-    scaled.scaling.good.fill_(PATIENCE - 1)
+    _, scaled = two(SGD())
+    scaled.scaler.load_state_dict(scaled.scaler.state_dict() | {"_growth_tracker": PATIENCE - 1})
     give(scaled, [torch.ones(3, 4)] * 3)
     scaled.step(0, 0.1)
-    assert float(scaled.scaling.scale) == 2 * FIRST_SCALE
-    _, again = two(Optimiser())
+    assert scaled.scaler.get_scale() == 2 * FIRST_SCALE
+    _, again = two(SGD())
     again.restore(scaled.state())
-    assert again.scaling is not None and float(again.scaling.scale) == 2 * FIRST_SCALE
+    assert again.scaler.get_scale() == 2 * FIRST_SCALE
+
+
+def test_the_scale_of_an_earlier_versions_checkpoint_is_read() -> None:
+    plain, scaled = two(SGD())
+    earlier = {"scale": torch.tensor(1024.0), "good": torch.tensor(PATIENCE - 1, dtype=torch.int32)}
+    scaled.restore(plain.state() | {"scaling": earlier})
+    assert scaled.scaler.get_scale() == 1024
+    give(scaled, [torch.ones(3, 4)] * 3)
+    scaled.step(0, 0.1)
+    assert scaled.scaler.get_scale() == 2048

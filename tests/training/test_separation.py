@@ -11,10 +11,13 @@ import pytest
 import torch
 from torch.nn import functional
 
+from harness.components.discovery import component
 from harness.components.registries import SPACES
 from harness.components.space import Architecture, NetworkSettings, Space
 from harness.errors import InvalidConfiguration
-from harness.training.separation import Optimiser, SeparatedMomentum
+from harness.training.separation import SeparatedMomentum
+
+Optimiser: Any = component("methods.optimisers").SGD
 
 ALL_3X3: Architecture = (3,) * 6
 ALL_1X1: Architecture = (2,) * 6
@@ -102,7 +105,7 @@ def test_one_cluster_is_plain_sgd_bit_for_bit(inactive: str, nesterov: bool, cli
 class Slow:
     """Eq. 8 written out, with weight decay and Nesterov's look-ahead: one buffer a cluster and parameter."""
 
-    def __init__(self, network: torch.nn.Module, settings: Optimiser) -> None:
+    def __init__(self, network: torch.nn.Module, settings: Any) -> None:
         self.network, self.settings = network, settings
         self.buffers: dict[tuple[int, str], torch.Tensor] = {}
 
@@ -129,7 +132,7 @@ class Slow:
         Optimiser(clip=0.3, weight_decay=0.02),
     ],
 )
-def test_several_clusters_are_eq_8(settings: Optimiser, clusters: int) -> None:
+def test_several_clusters_are_eq_8(settings: Any, clusters: int) -> None:
     ours, theirs = supernet(torch.float64), supernet(torch.float64)
     momentum, slow = SeparatedMomentum(ours.parameters(), settings), Slow(theirs, settings)
     paths = random_paths(20)
@@ -328,6 +331,7 @@ def test_weight_decay_may_differ_for_one_step() -> None:
         ({"momentum": -0.1}, r"momentum must be in \[0, 1\), not -0.1"),
         ({"momentum": 1.0}, r"momentum must be in \[0, 1\), not 1"),
         ({"weight_decay": -1e-4}, "weight_decay must not be negative"),
+        ({"clip_value": 0.0}, "clip_value must be above 0, or null"),
         ({"clip": 0.0}, "clip must be above 0, or null"),
         ({"clip": -5.0}, "clip must be above 0, or null"),
         ({"inactive": "skip"}, "'skip'; allowed: untouched, decay"),

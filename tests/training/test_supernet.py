@@ -17,12 +17,13 @@ from harness.components.registries import SPACES
 from harness.components.space import Architecture, NetworkSettings
 from harness.data.loader import Batch
 from harness.errors import InvalidConfiguration
-from harness.training.separation import Optimiser, SeparatedMomentum
+from harness.training.separation import SeparatedMomentum
 from harness.training.supernet import SupernetTraining
 
 clusters = component("methods.clusters")
 samplers = component("methods.samplers")
 schedules = component("methods.schedules")
+Optimiser: Any = component("methods.optimisers").SGD
 fair_paths: Any = component("methods.fairnas").fair_paths
 
 STEPS = 4
@@ -32,7 +33,7 @@ LARGE: Architecture = (3, 3, 3, 3, 1, 3)
 
 
 def training(
-    schedule: Any = None, rule: Any = None, optimiser: Optimiser | None = None, **options: Any
+    schedule: Any = None, rule: Any = None, optimiser: Any = None, **options: Any
 ) -> SupernetTraining:
     """A training in double precision, so that references need not repeat the order of additions."""
     space = SPACES.get("nasbench201")()

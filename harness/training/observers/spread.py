@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness.components.optimiser import Optimiser
+
 
 class Deviation:
     """Running standard deviations, element by element (Welford's method)."""
@@ -89,10 +91,10 @@ class Spread:
         self.gradients.add(active, [gradient for p in active if (gradient := self.parameters[p].grad) is not None])
         self.seconds += time.perf_counter() - began
 
-    def after_update(self, optimiser: torch.optim.SGD) -> None:
+    def after_update(self, optimiser: torch.optim.Optimizer, component: Optimiser) -> None:
         """Called after this optimiser's step."""
         began = time.perf_counter()
-        buffers = {place: optimiser.state[self.parameters[place]].get("momentum_buffer") for place in self._active()}
+        buffers = {place: component.momentum_of(optimiser, self.parameters[place]) for place in self._active()}
         there = {place: buffer for place, buffer in buffers.items() if buffer is not None}
         self.momenta.add(list(there), list(there.values()))
         self.seconds += time.perf_counter() - began

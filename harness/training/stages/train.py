@@ -6,32 +6,30 @@ from the configuration's seed, by name: initial weights, data order, paths, clus
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 
-from harness.components.clustering import ClusterRule
 from harness.components.dataset import DataSet
-from harness.components.method import Method, Part
+from harness.components.method import Method, Part, Step, check_partition, data_order_of
 from harness.components.registries import AUGMENTATIONS, ORDERS, SPACES
-from harness.components.sampler import Sampler
-from harness.components.schedule import Schedule
 from harness.components.space import Architecture, Space, network_settings
+from harness.data.loader import Batch
 from harness.data.loading import loader_for
 from harness.data.randomness import step_randomness
-from harness.errors import Diverged
+from harness.errors import Diverged, InvalidConfiguration
 from harness.seeds import derive, make_rng
 from harness.study.configuration import COMPONENTS, SHUFFLED, RunConfig
 from harness.training.compilation import compile_if_wanted
 from harness.training.cost import Meter
-from harness.training.observers.similarity import GradientSimilarity
-from harness.training.observers.spread import Spread
-from harness.training.precision import Scaling
+from harness.training.preparation import make_training
+from harness.training.preparation import prepare as prepare
 from harness.training.profiling import phase, step_done
-from harness.training.separation import SeparatedMomentum
 from harness.training.supernet import SupernetTraining
 
 
@@ -72,8 +70,10 @@ class Course:
 
     supernets: Supernets
     trainings: list[SupernetTraining]
-    source: Callable[[int], Sequence[int] | None]
+    source: Callable[[SupernetTraining, int], Sequence[int] | None]
     """The method's `data_order`."""
+    make: Callable[[Part, torch.nn.Module, int], SupernetTraining] | None = None
+    """Makes the training of a supernet that comes from a split."""
     part: int = 0
     step: int = 0
     """Steps done in this part."""
@@ -81,17 +81,39 @@ class Course:
     """Losses of the steps of the unfinished epoch, one value per path."""
     found: list[Architecture] = field(default_factory=list)
     """What the method has found with the finished supernets."""
+    splits: list[tuple[int, tuple[Part, ...]]] = field(default_factory=list)
+    """The splits so far: the place of the supernet that was split, and its parts."""
     _order: tuple[int, Sequence[int] | None] | None = None
 
     def data_order(self, epoch: int) -> Sequence[int] | None:
         """The method's data order of the epoch. Requested once per epoch: a second random draw would differ."""
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, self.source(epoch)
+            self._order = epoch, self.source(self.trainings[self.part], epoch)
         return self._order[1]
 
     def end_part(self) -> None:
         self.trainings[self.part].release()
-        self.part, self.step, self._order = self.part + 1, 0, None
+        self.part, self._order = self.part + 1, None
+        self.step = self.trainings[self.part].start if self.part < len(self.trainings) else 0
+
+    def split(self, parts: tuple[Part, ...], place: int, step: int) -> None:
+        """Put copies of a supernet, one per part, in its place. They train from that step on."""
+        assert self.make is not None, "a course that cannot split"
+        parent = self.trainings[place]
+        parent.release()
+        first = 1 + max(training.number for training in self.trainings)
+        networks = [parent.network, *(copy.deepcopy(parent.network) for _ in parts[1:])]
+        made = [
+            self.make(part, network, first + n) for n, (part, network) in enumerate(zip(parts, networks, strict=True))
+        ]
+        for training in made:
+            training.start = step
+        self.trainings[place : place + 1] = made
+        before, behind = self.supernets.parts[:place], self.supernets.parts[place + 1 :]
+        networks = [training.network for training in self.trainings]
+        self.supernets = replace(self.supernets, parts=(*before, *parts, *behind), networks=tuple(networks))
+        self.splits.append((place, parts))
+        self._order = None
 
     def state(self) -> dict[str, Any]:
         """Weights of the finished supernets, all state of the one in training. Store it before the next step."""
@@ -103,18 +125,42 @@ class Course:
             "step": self.step,
             "finished": [network.state_dict() for network in self.supernets.networks[: self.part]],
             "training": self.trainings[self.part].state() if self.part < len(self.trainings) else None,
+            "modules": [training.modules_state() for training in self.trainings[: self.part]],
             "losses": torch.cat(self.losses) if self.losses else None,
             "paths": [len(losses) for losses in self.losses],
             "order": order,
             "found": [list(architecture) for architecture in self.found],
+            **({"splits": self._splits_state()} if self.splits else {}),
         }
+
+    def _splits_state(self) -> dict[str, Any]:
+        """The splits, and the weights of supernets that wait for their turn."""
+        waiting = self.trainings[self.part + 1 :]
+        return {
+            "made": [(place, [(dict(p.fixed), dict(p.allowed)) for p in parts]) for place, parts in self.splits],
+            "starts": [training.start for training in self.trainings],
+            "waiting": [training.network.state_dict() if training.start else None for training in waiting],
+        }
+
+    def _restore_splits(self, state: dict[str, Any]) -> None:
+        for place, parts in state["made"]:
+            self.split(tuple(Part(fixed, allowed) for fixed, allowed in parts), place, 0)
+        for training, start in zip(self.trainings, state["starts"], strict=True):
+            training.start = start
+        for training, weights in zip(self.trainings[self.part + 1 :], state["waiting"], strict=True):
+            if weights is not None:
+                training.network.load_state_dict(weights)
 
     def restore(self, state: dict[str, Any], device: torch.device) -> None:
         """Resume from a stored state."""
         self.part, self.step = state["part"], state["step"]
         self.found = [tuple(architecture) for architecture in state.get("found", ())]
+        if "splits" in state:
+            self._restore_splits(state["splits"])
         for network, weights in zip(self.supernets.networks, state["finished"], strict=False):
             network.load_state_dict(weights)
+        for training, modules in zip(self.trainings, state.get("modules", ()), strict=False):
+            training.restore_modules(modules)
         if state["training"] is not None:
             self.trainings[self.part].restore(state["training"])
         self.losses = []
@@ -163,45 +209,20 @@ def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | 
     return Supernets(space, parts, tuple(networks))
 
 
-def prepare(config: RunConfig, supernets: Supernets, steps_per_epoch: int) -> tuple[Method, list[SupernetTraining]]:
-    """The method, and one training per supernet. Refuses combinations that cannot be trained."""
-    space = supernets.space
-    method: Method = config.method.build(COMPONENTS["method"], "method")
-    schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
-    rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
-    sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
-    factor = schedule.bind(space)
-    trainings = []
-    for number, (part, network) in enumerate(zip(supernets.parts, supernets.networks, strict=True)):
-        clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
-        method.check(space, clustering, sampler)
-        steps = config.train.epochs * steps_per_epoch
-        parameters = list(network.parameters())
-        momentum = SeparatedMomentum(parameters, config.optimiser)
-        momentum.spread = Spread(parameters) if config.observe.spread else None
-        if config.train.precision == "float16":
-            momentum.scaling = Scaling(parameters[0].device)
-        alike = config.observe.gradient_similarity
-        trainings.append(
-            SupernetTraining(
-                space=space,
-                part=part,
-                network=network,
-                momentum=momentum,
-                clustering=clustering,
-                source=sampler.bind(space, part.fixed),
-                factor=factor,
-                factor_depends_on_path=schedule.depends_on_path,
-                rng=make_rng(config.seed, "paths", number),
-                total_steps=steps,
-                first_step=config.train.first_step,
-                weighting=config.train.weighting,
-                label_smoothing=config.train.label_smoothing,
-                precision=config.train.precision,
-                similarity=GradientSimilarity(parameters[0], steps - steps_per_epoch) if alike else None,
-            )
+def make_step(method: Method, training: SupernetTraining, batch: Batch, step: int) -> Step:
+    """One step of the method. Refuses one that trains other numbers of paths than the method says."""
+    training.begin_step(step)
+    done = method.train_step(training, batch, step)
+    if not isinstance(done, Step):
+        done = Step(done, len(done), len(done) * len(batch.labels))
+    if len(done.losses) != (expected := method.paths_per_step(training.space)) and not method.paths_vary:
+        raise InvalidConfiguration(
+            f"a step of {type(method).__name__} gave {len(done.losses)} losses, but its paths_per_step is {expected}: "
+            "methods that are compared at equal passes would not get equal passes. Return the right number from "
+            "paths_per_step, or set `paths_vary = True` in the class"
         )
-    return method, trainings
+    training.end_step(done.losses)
+    return done
 
 
 def train(
@@ -218,54 +239,63 @@ def train(
     """
     supernets = build_supernets(config, dataset, meter.device)
     steps_per_epoch = -(-len(dataset.train) // config.train.batch_size)
-    method, trainings = prepare(config, supernets, steps_per_epoch)
-    course = Course(supernets, trainings, method.data_order)
+    method, trainings = prepare(config, supernets, steps_per_epoch, dataset)
+    make = partial(make_training, config, method, supernets.space, steps_per_epoch, dataset)
+    course = Course(supernets, trainings, partial(data_order_of, method), make)
     if keeper is not None:
         keeper.start(course)
-    for number, training in list(enumerate(trainings))[course.part :]:
+    while course.part < len(trainings):
+        training = trainings[course.part]
         loader = loader_for(
             dataset,
             "train",
             config.train.batch_size,
-            derive(config.seed, "data", number),
+            derive(config.seed, "data", training.number),
             meter.device,
             own_order=course.data_order,
             order=None if config.train.order == SHUFFLED else config.train.order.build(ORDERS, "train.order"),
             augment=[one.build(AUGMENTATIONS, "train.augment") for one in config.train.augment],
         )
-        randomness = step_randomness(training.network, derive(config.seed, "network", number), meter.device)
+        randomness = step_randomness(training.network, derive(config.seed, "network", training.number), meter.device)
         for epoch in range((course.step - len(course.losses)) // steps_per_epoch, config.train.epochs):
             if course.step == epoch * steps_per_epoch:
                 training.begin_epoch()
+                method.begin_epoch(training, epoch)
             for step in range(course.step, (epoch + 1) * steps_per_epoch):
                 with phase("data"):
-                    batch = loader.batch(step)
+                    batch = training.ranks.share_of(loader.batch(step))
                 with randomness(step):
-                    path_losses = method.train_step(training, batch, step)
+                    done = make_step(method, training, batch, step)
                 step_done()
-                course.losses.append(path_losses)
+                course.losses.append(done.losses)
                 course.step = step + 1
-                meter.passes += len(path_losses)
-                meter.images += len(path_losses) * len(batch.labels)
+                meter.passes += done.passes
+                meter.images += done.images
                 if keeper is not None:
                     keeper.between_steps()
-            mean = check_finite(course.losses, epoch * steps_per_epoch)
-            progress = Progress(number, len(trainings), epoch + 1, config.train.epochs, mean, training.measured())
+            mean = training.ranks.mean(check_finite(course.losses, epoch * steps_per_epoch))
+            progress = Progress(course.part, len(trainings), epoch + 1, config.train.epochs, mean, training.measured())
             meter.steps_done(training.observers_bytes())
             if (spread := training.momentum.spread) is not None:
                 meter.measured_in_steps(spread.seconds)
                 spread.seconds = 0.0
             with meter.observation() if config.observe.judges else nullcontext():
-                observe(supernets, progress)
+                observe(course.supernets, progress)
             report(progress)
             course.losses = []
+            if epoch + 1 < config.train.epochs and (parts := method.divide(training, epoch + 1)):
+                check_partition(supernets.space, training.part, parts)
+                course.split(parts, course.part, course.step)
+                break
+        else:
+            course.found += map(supernets.space.check, method.found(training))
+            course.end_part()
         loader.close()
-        course.found += map(supernets.space.check, method.found(training))
-        course.end_part()
+        training.ranks.barrier()
         if keeper is not None:
             keeper.part_done()
     meter.stage("train")
-    return replace(supernets, found=tuple(course.found))
+    return replace(course.supernets, found=tuple(course.found))
 
 
 def check_finite(losses: list[torch.Tensor], first_step: int) -> float:

@@ -19,7 +19,7 @@ from harness.components.registries import SPACES
 from harness.components.space import Architecture, NetworkSettings
 from harness.data.loader import DeviceLoader
 from harness.study.configuration import RunConfig
-from harness.training.stages.train import build_supernets, prepare
+from harness.training.stages.train import build_supernets, make_step, prepare
 
 cell = component("spaces.nasbench201.cell")
 evaluation = component("spaces.nasbench201.evaluation")
@@ -190,7 +190,7 @@ def test_a_short_training_stays_with_the_plain_one(few_digits: DataSet) -> None:
         supernets.networks[0].swift = swift  # type: ignore[assignment]
         loader = DeviceLoader(few_digits.train, few_digits, 32, 0)
         method, (training,) = prepare(config, supernets, loader.steps_per_epoch)
-        losses.append([float(method.train_step(training, loader.batch(step), step)) for step in range(10)])
+        losses.append([float(make_step(method, training, loader.batch(step), step).losses) for step in range(10)])
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     assert losses[0][0] == pytest.approx(losses[1][0], rel=1e-5)
 

@@ -20,7 +20,7 @@ from harness.components.registries import SPACES
 from harness.components.space import NetworkSettings
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
-from harness.study.configuration import Observe, Optimiser, RunConfig
+from harness.study.configuration import Observe, RunConfig
 from harness.training.cost import Meter
 from harness.training.observers.curves import observed_subnets
 from harness.training.observers.similarity import GradientSimilarity
@@ -28,6 +28,8 @@ from harness.training.observers.spread import Deviation, Spread
 from harness.training.separation import SeparatedMomentum
 from harness.training.supernet import SupernetTraining
 from harness.training.trial import run_trial
+
+Optimiser: Any = component("methods.optimisers").SGD
 
 ALL = {"kendall_tau_every": 1, "subnets_every": 1, "spread": True, "gradient_similarity": True}
 

@@ -1,0 +1,97 @@
+"""From a configuration to the training of a supernet: components are built, bound and checked.
+
+All randomness is seeded by name and by the number of the supernet.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from harness.components.clustering import ClusterRule
+from harness.components.dataset import DataSet
+from harness.components.method import Method, Part
+from harness.components.optimiser import Optimiser
+from harness.components.registries import DATASETS
+from harness.components.sampler import Sampler
+from harness.components.schedule import Schedule, warmed
+from harness.components.space import Space
+from harness.data.loader import DeviceLoader, Loader
+from harness.seeds import derive, make_rng
+from harness.study.configuration import COMPONENTS, RunConfig
+from harness.training.observers.similarity import GradientSimilarity
+from harness.training.observers.spread import Spread
+from harness.training.precision import make_scaler
+from harness.training.separation import SeparatedMomentum
+from harness.training.supernet import SupernetTraining
+
+if TYPE_CHECKING:
+    from harness.training.stages.train import Supernets
+
+
+def prepare(
+    config: RunConfig, supernets: Supernets, steps_per_epoch: int, dataset: DataSet | None = None
+) -> tuple[Method, list[SupernetTraining]]:
+    """The method, and one training per supernet. Refuses combinations that cannot be trained."""
+    method: Method = config.method.build(COMPONENTS["method"], "method")
+    make = partial(make_training, config, method, supernets.space, steps_per_epoch, dataset)
+    pairs = zip(supernets.parts, supernets.networks, strict=True)
+    return method, [make(part, network, number) for number, (part, network) in enumerate(pairs)]
+
+
+def make_training(
+    config: RunConfig,
+    method: Method,
+    space: Space,
+    steps_per_epoch: int,
+    dataset: DataSet | None,
+    part: Part,
+    network: torch.nn.Module,
+    number: int,
+) -> SupernetTraining:
+    """The training of one supernet."""
+    schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
+    rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
+    sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
+    optimiser: Optimiser = config.optimiser.build(COMPONENTS["optimiser"], "optimiser")
+    steps = config.train.epochs * steps_per_epoch
+    warmup = (config.train.warmup_epochs * steps_per_epoch + config.train.warmup_steps) / steps
+    factor = warmed(schedule.bind(space), warmup, config.train.least_rate)
+    clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
+    method.check(space, clustering, sampler)
+    momentum = SeparatedMomentum(space.parameter_groups(network), optimiser)
+    parameters = momentum.parameters
+    momentum.spread = Spread(parameters) if config.observe.spread else None
+    momentum.scaler = make_scaler(config.train.precision, parameters[0].device)
+    alike = config.observe.gradient_similarity
+    training = SupernetTraining(
+        space=space,
+        part=part,
+        network=network,
+        momentum=momentum,
+        clustering=clustering,
+        source=sampler.bind(space, part.fixed),
+        factor=factor,
+        factor_depends_on_path=schedule.depends_on_path,
+        rng=make_rng(config.seed, "paths", number),
+        total_steps=steps,
+        first_step=config.train.first_step,
+        weighting=config.train.weighting,
+        label_smoothing=config.train.label_smoothing,
+        precision=config.train.precision,
+        similarity=GradientSimilarity(parameters[0], steps - steps_per_epoch) if alike else None,
+        make_validation=partial(_validation, config, dataset, number, parameters[0].device),
+        number=number,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(config.seed, "modules", number))
+        method.begin(training)
+    return training
+
+
+def _validation(config: RunConfig, dataset: DataSet | None, number: int, device: torch.device) -> Loader:
+    dataset = dataset or DATASETS.get(config.dataset)()
+    seed = derive(config.seed, "validation", number)
+    return DeviceLoader(dataset.valid, dataset, config.train.batch_size, seed, device)

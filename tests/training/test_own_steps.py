@@ -1,0 +1,439 @@
+"""Users' optimisers, methods, samplers and schedules that use the training step's hooks: run, killed, reported.
+
+One study has a row per toy. Every row's schedule kills its own process half way while a file says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness import results
+from harness.cli import main
+from harness.components.discovery import component
+from harness.components.method import Part, check_partition
+from harness.components.registries import DATASETS, METHODS, SPACES
+from harness.components.schedule import warmed
+from harness.data.loader import DeviceLoader
+from harness.errors import InvalidConfiguration
+from harness.stores.directory.store import DirectoryStore
+from harness.training.ranks import Ranks
+from harness.training.separation import SeparatedMomentum
+from harness.training.stages.train import build_supernets, make_step, prepare
+from harness.training.supernet import SupernetTraining
+from harness.training.trial import rank_again, run_trial
+from harness.truth.table import Table
+from tests.conftest import TOY
+from tests.stores.test_checkpoints import Stop, checkpoint
+from tests.toy import toy_config, user_folder
+
+MORTAL = '''
+import math, os, signal
+from dataclasses import dataclass
+from harness.components.registries import SCHEDULES
+from harness.components.schedule import Schedule
+
+@SCHEDULES.register("mortal")
+@dataclass(frozen=True)
+class Mortal(Schedule):
+    """Half a cosine wave; half way it ends its process while there is a file `armed`."""
+
+    def bind(self, space):
+        def factor(path, progress):
+            if progress > 0.5 and os.path.exists("armed"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return 0.5 * (1 + math.cos(math.pi * progress))
+        return factor
+'''
+
+SIGN = '''
+from dataclasses import dataclass
+import torch
+from harness.components.optimiser import Optimiser
+from harness.components.registries import OPTIMISERS
+
+@OPTIMISERS.register("sign")
+@dataclass(frozen=True)
+class Sign(Optimiser):
+    """The sign of a running mean of gradients."""
+
+    beta: float = 0.9
+
+    def make(self, groups):
+        return SignDescent(groups, dict(lr=self.learning_rate, weight_decay=self.weight_decay, beta=self.beta))
+
+class SignDescent(torch.optim.Optimizer):
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    state = self.state[parameter]
+                    mean = state.setdefault("exp_avg", torch.zeros_like(parameter))
+                    mean.lerp_(parameter.grad, 1 - group["beta"])
+                    parameter.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * mean.sign())
+'''
+
+OWN = '''
+from dataclasses import dataclass
+import torch
+from harness.components.method import Method, Part, Step
+from harness.components.registries import METHODS
+
+@METHODS.register("learnt")
+class Learnt(Method):
+    """Learns by validation loss which choices to train: one vector per decision, an optimiser of its own."""
+
+    def begin(self, training):
+        alphas = torch.nn.ParameterList(torch.randn(count) for count in training.space.choices)
+        training.modules["alphas"] = alphas
+        training.modules["optimiser"] = torch.optim.Adam(alphas.parameters(), lr=0.1)
+
+    def begin_epoch(self, training, epoch):
+        training.memory["epochs"] = training.memory.get("epochs", []) + [epoch]
+
+    def train_step(self, training, batch, step):
+        alphas = training.modules["alphas"]
+        path = tuple(training.rng.choices(range(len(one)), one.softmax(0).tolist())[0] for one in alphas)
+        with torch.no_grad():
+            loss = training.loss(training.validation.batch(step), path)
+        likelihood = sum(one.log_softmax(0)[choice] for one, choice in zip(alphas, path))
+        training.backward(likelihood * loss)
+        training.update_own("optimiser", clip=1.0)
+        return Step(training.descend(batch, [path], step), passes=2, images=2 * len(batch.labels))
+
+@METHODS.register("distilling")
+class Distilling(Method):
+    """The largest path learns from labels, a drawn one from the largest."""
+
+    def paths_per_step(self, space):
+        return 2
+
+    def train_step(self, training, batch, step):
+        teacher, [student] = (2, 1, 1), training.draw(1)
+        training.clear_gradients()
+        losses = [training.loss(batch, teacher)]
+        training.backward(losses[0])
+        with torch.no_grad():
+            target = training.logits(batch, teacher).softmax(1)
+        losses.append(training.loss(batch, student, target))
+        training.backward(losses[1])
+        training.update([teacher, student], step)
+        return torch.stack(losses).detach()
+
+@METHODS.register("resampling")
+class Resampling(Method):
+    """The order of the data depends on the training."""
+
+    def paths(self, training):
+        return training.draw(1)
+
+    def data_order(self, training, epoch):
+        first = int(next(training.network.parameters()).abs().sum() * 1000) % 40
+        return [(first + place) % 40 for place in range(40)]
+
+@METHODS.register("dividing")
+class Dividing(Method):
+    """After half the epochs the first decision splits into one choice and two; the latter split again."""
+
+    def paths(self, training):
+        return training.draw(1)
+
+    def divide(self, training, epochs):
+        if epochs == 2 and not training.part.allowed:
+            return Part({0: 1}), Part({}, {0: (0, 2)})
+        if epochs == 3 and training.part.allowed.keys() == {0}:
+            return Part({}, {0: (0, 2), 1: (0,)}), Part({}, {0: (0, 2), 1: (1,)})
+
+@METHODS.register("unfair")
+class Unfair(Method):
+    """Trains two paths and says one."""
+
+    def paths(self, training):
+        return training.draw(2)
+
+@METHODS.register("empty")
+class Empty(Method):
+    """Defines nothing."""
+'''
+
+CURIOUS = '''
+from dataclasses import dataclass
+from harness.components.registries import SAMPLERS
+from harness.components.sampler import PathSource, Sampler
+
+@SAMPLERS.register("curious")
+@dataclass(frozen=True)
+class Curious(Sampler):
+    """Prefers choices whose steps had large gradients."""
+
+    def bind(self, space, fixed):
+        return CuriousSource(space, fixed)
+
+class CuriousSource(PathSource):
+    def __init__(self, space, fixed):
+        self.space, self.fixed, self.norms = space, fixed, {}
+
+    def draw(self, rng, training):
+        paths = [self.space.sample(rng, self.fixed) for _ in range(1 if training.step < 2 else 4)]
+        return max(paths, key=lambda path: self.norms.get(str(path), 0.0))
+
+    def learn(self, training, paths, losses):
+        there = [parameter.grad for parameter in training.network.parameters() if parameter.grad is not None]
+        for path in paths:
+            self.norms[str(path)] = float(sum(gradient.norm() for gradient in there))
+
+    def state(self):
+        return self.norms
+
+    def restore(self, state):
+        self.norms = dict(state)
+'''
+
+STUDY = """
+from harness.study import Column, Row, Study
+
+toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "rank.images": 50, "rank.candidates": 12, "rank.bins": 5,
+       "train.epochs": 4, "train.batch_size": 16, "network.width": 4, "schedule.name": "mortal", "optimiser.clip": None}
+rows = {
+    "sign": {"optimiser.name": "sign", "optimiser.learning_rate": 0.01, "clusters.name": "operation"},
+    "adamw": {"optimiser.name": "adamw", "optimiser.clip_value": 0.01, "clusters.name": "operation"},
+    "learnt": {"method.name": "learnt"},
+    "distilling": {"method.name": "distilling"},
+    "resampling": {"method.name": "resampling"},
+    "dividing": {"method.name": "dividing", "sampler.name": "curious"},
+    "curious": {"sampler.name": "curious"},
+    "warm": {"train.warmup_epochs": 1, "train.warmup_steps": 2, "train.least_rate": 0.2},
+}
+study = Study("steps", "Steps", [Row({"Toy": name}, toy | own) for name, own in rows.items()],
+              [Column("τ", "kendall_tau")])
+"""
+
+ROWS = ("sign", "adamw", "learnt", "distilling", "resampling", "dividing", "curious", "warm")
+FILES = {
+    "spaces/toy.py": TOY,
+    "methods/mortal.py": MORTAL,
+    "methods/sign.py": SIGN,
+    "methods/own.py": OWN,
+    "methods/curious.py": CURIOUS,
+    "studies/steps.py": STUDY,
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, toy_table: Table) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("steps")
+    toy_table.write(folder / "toy.npz")
+    with user_folder(folder, FILES):
+        yield folder
+
+
+def run(store: str, *more: str) -> int:
+    return main(["run", "steps", "--preset", "tiny", "--seeds", "1", "--store", store, *more])
+
+
+def outcomes(store: Path) -> dict[str, tuple[bytes, ...]]:
+    """What must be equal, by trial: results, predictions and weights as they lie there."""
+    found = {}
+    for one in DirectoryStore(store).runs():
+        if one.counts:
+            result = json.loads((store / one.id / "result.json").read_text())["result"]
+            files = ((store / one.id / name).read_bytes() for name in ("predictions.json", "weights.pt"))
+            found[one.key] = (json.dumps(result).encode(), *files)
+    return found
+
+
+def test_toys_are_killed_resumed_and_reported(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "armed").touch()
+    assert run("killed", "--checkpoint-every", "0") == 1
+    assert not outcomes(project / "killed")
+    (project / "armed").unlink()
+    assert run("killed", "--retry", "failed") == 0
+    assert run("whole") == 0
+    assert outcomes(project / "killed") == outcomes(project / "whole") and len(outcomes(project / "whole")) == len(ROWS)
+    table = results.runs(store=project / "killed")
+    assert set(table[table["status"] == "done"]["resumed"]) == {1}
+    capsys.readouterr()
+    assert main(["report", "steps", "--preset", "tiny", "--seeds", "1", "--store", "killed", "--format", "csv"]) == 0
+    report = capsys.readouterr().out
+    assert all(name in report for name in ROWS)
+
+
+def test_supernets_split_while_training_goes_on(project: Path) -> None:
+    outcome = run_trial(toy_config(method="dividing"))
+    supernets = outcome.supernets
+    assert supernets is not None
+    assert [supernets.part_of(path) for path in ((1, 0, 0), (0, 0, 1), (2, 0, 0), (2, 1, 0))] == [0, 1, 1, 2]
+    assert len(outcome.predictions) == 12
+    # 2 epochs of one supernet, then 2 of the first part, 1 of the second and 1 of each of its parts: 3 steps each.
+    assert outcome.cost["passes"] == 3 * (2 + 2 + 1 + 1 + 1)
+
+
+@pytest.mark.parametrize("parts", [[{0: (0, 1)}], [{0: (0, 1)}, {0: (1, 2)}], [{0: (0,)}, {1: (0,)}, {0: (1, 2)}]])
+def test_a_split_that_is_no_partition_is_refused(parts: Any, project: Path) -> None:
+    space = SPACES.get("toy")()
+    check_partition(space, Part({}), [Part({0: 1}), Part({}, {0: (0, 2)})])
+    with pytest.raises(InvalidConfiguration, match="no partition"):
+        check_partition(space, Part({}), [Part({}, allowed) for allowed in parts])
+
+
+@pytest.mark.parametrize("saves", [1, 4, 5])
+def test_split_supernets_go_on_from_any_checkpoint(saves: int, project: Path, tmp_path: Path) -> None:
+    config = toy_config(method="dividing")
+    whole = run_trial(config)
+    pieces = 0
+    while True:
+        try:
+            outcome = run_trial(config, checkpoint=checkpoint(tmp_path, config, saves))
+            break
+        except Stop:
+            pieces += 1
+    assert pieces > 2
+    assert outcome.result == whole.result and outcome.predictions == whole.predictions
+
+
+def test_a_run_that_has_split_is_judged_again_and_refuses_other_architectures(project: Path) -> None:
+    config = toy_config(method="dividing")
+    first = run_trial(config)
+    assert first.supernets is not None
+    states = [network.state_dict() for network in first.supernets.networks]
+    known = {SPACES.get("toy")().index(path): accuracy for path, accuracy in first.predictions.items()}
+    assert rank_again(config, lambda: states, known).result["kendall_tau"] == first.result["kendall_tau"]
+    with pytest.raises(InvalidConfiguration, match="the run has 3 supernets, which split"):
+        rank_again(config, lambda: states, {})
+
+
+class Silent(Ranks):
+    """A group in which all gradients cancel each other."""
+
+    def mean_(self, tensors: Sequence[torch.Tensor]) -> None:
+        torch._foreach_zero_(list(tensors))
+
+
+def test_every_update_asks_the_ranks(project: Path) -> None:
+    training = steps(0, method="learnt", optimiser={"weight_decay": 0.0})
+    training.momentum.ranks = Silent()
+    alphas: Any = training.modules["alphas"]
+    before = [parameter.detach().clone() for parameter in (*training.network.parameters(), *alphas.parameters())]
+    dataset = DATASETS.get("toy")()
+    batch = DeviceLoader(dataset.train, dataset, 16, 0).batch(0)
+    make_step(METHODS.get("learnt")(), training, batch, 0)
+    after = (*training.network.parameters(), *alphas.parameters())
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+def steps(count: int, **more: Any) -> SupernetTraining:
+    """A training of the toy space after so many steps."""
+    config = toy_config(**more)
+    dataset = DATASETS.get("toy")()
+    loader = DeviceLoader(dataset.train, dataset, 16, 0)
+    method, (training,) = prepare(config, build_supernets(config, dataset), loader.steps_per_epoch)
+    for step in range(count):
+        make_step(method, training, loader.batch(step), step)
+    return training
+
+
+def test_a_sampler_sees_the_training_and_learns_after_every_step(project: Path) -> None:
+    training = steps(2, sampler="curious")
+    assert set(training.source.state()) == {str(path) for path in training.trained} | set(training.source.state())
+    assert all(norm > 0 for norm in training.source.state().values()) and training.source.state()
+    fair = steps(1, method="fairnas", sampler="curious")  # a method that knows nothing of it
+    assert len(fair.trained) == 3 and set(map(str, fair.trained)) == set(fair.source.state())
+
+
+def test_paths_of_one_cluster_are_drawn_for_any_method(project: Path) -> None:
+    training = steps(0, clusters="operation")
+    for _ in range(5):
+        assert len({training.clustering.of(path) for path in training.draw(6)}) == 1
+
+
+def test_modules_of_a_method_learn_and_are_part_of_the_state(project: Path) -> None:
+    training, same = steps(3, method="learnt"), steps(0, method="learnt")
+    fresh = [parameter.detach().clone() for parameter in steps(0, method="learnt").modules["alphas"].parameters()]  # type: ignore[union-attr]
+    alphas = list(training.modules["alphas"].parameters())  # type: ignore[union-attr]
+    assert any(not torch.equal(now, then) for now, then in zip(alphas, fresh, strict=True))
+    assert all(parameter.grad is None for parameter in alphas)
+    same.restore(training.state())
+    for one, other in zip(alphas, same.modules["alphas"].parameters(), strict=True):  # type: ignore[union-attr]
+        assert torch.equal(one, other)
+    assert same.modules["optimiser"].state_dict()["state"][0]["step"] == 3
+
+
+def test_a_step_says_how_many_passes_it_made(project: Path) -> None:
+    plain, learnt = (run_trial(toy_config(method=name)).cost for name in ("spos", "learnt"))
+    assert (learnt["passes"], learnt["images"]) == (2 * plain["passes"], 2 * plain["images"])  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [("unfair", "gave 2 losses, but its paths_per_step is 1"), ("empty", "neither `paths` nor `train_step`")],
+)
+def test_a_method_that_cannot_be_compared_is_refused_in_its_first_step(
+    method: str, message: str, project: Path
+) -> None:
+    with pytest.raises(InvalidConfiguration, match=message):
+        steps(1, method=method)
+
+
+@pytest.mark.parametrize("optimiser", ["sign", "adamw", "sgd"])
+def test_every_optimisers_state_is_separated_by_cluster(optimiser: str, project: Path) -> None:
+    training = steps(8, optimiser={"name": optimiser, "learning_rate": 0.01}, clusters="operation")
+    made = training.momentum.optimisers
+    assert len(made) > 1
+    shared = training.momentum.parameters[-1]
+    settings = training.momentum.settings
+    buffers = [settings.momentum_of(one, shared) for one in made.values() if one.state.get(shared)]
+    assert len(buffers) > 1
+    for number, buffer in enumerate(buffers):
+        assert buffer is not None and all(not torch.equal(buffer, other) for other in buffers[:number])  # type: ignore[arg-type]
+
+
+def test_one_cluster_is_the_optimiser_itself_bit_for_bit() -> None:
+    settings = component("methods.optimisers").AdamW(clip=None, clip_value=0.5)
+    ours, theirs = ([torch.nn.Parameter(torch.ones(3, 4)), torch.nn.Parameter(torch.ones(5))] for _ in range(2))
+    momentum = SeparatedMomentum(ours, settings)
+    plain = torch.optim.AdamW(theirs, lr=5e-4, weight_decay=0.05, foreach=True)
+    for step in range(5):
+        for parameters in (ours, theirs):
+            torch.manual_seed(step)
+            for parameter in parameters:
+                parameter.grad = torch.randn_like(parameter)
+        momentum.step(0, 0.001 * (5 - step))
+        torch.nn.utils.clip_grad_value_(theirs, 0.5)
+        plain.param_groups[0]["lr"] = 0.001 * (5 - step)
+        plain.step()
+    assert all(map(torch.equal, ours, theirs))
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW"])
+def test_groups_have_rates_and_decay_of_their_own(name: str) -> None:
+    settings = getattr(component("methods.optimisers"), name)(learning_rate=0.1, weight_decay=0.5)
+    decayed, kept, slow = (torch.nn.Parameter(torch.ones(3)) for _ in range(3))
+    groups: list[Any] = [{"params": [decayed]}, {"params": [kept], "weight_decay_factor": 0.0}]
+    momentum = SeparatedMomentum([*groups, {"params": [slow], "learning_rate_factor": 0.5}], settings)
+    for parameter in (decayed, kept, slow):
+        parameter.grad = torch.zeros(3)
+    momentum.step(0, 0.1)
+    assert kept.tolist() == [1.0] * 3
+    moved = [1 - parameter.detach()[0].item() for parameter in (slow, decayed)]
+    assert moved[0] == pytest.approx(moved[1] / 2, rel=1e-4) and moved[1] > 0.01
+
+
+def test_a_warm_up_rises_to_the_schedule_and_no_rate_is_below_the_least() -> None:
+    factor = warmed(lambda path, progress: 1 - progress, warmup=0.4, least=0.3)
+    assert [round(factor((), step / 10), 6) for step in range(11)] == [
+        *(0.3, 0.3, 0.4, 0.525, 0.6, 0.5, 0.4, 0.3, 0.3, 0.3, 0.3)
+    ]
+    plain = component("methods.schedules").Cosine().bind(None)
+    assert warmed(plain, 0.0, 0.0) is plain
+
+
+def test_warm_up_counts_epochs_and_steps(project: Path) -> None:
+    warm = steps(0, train={"epochs": 4, "batch_size": 16, "warmup_epochs": 1, "warmup_steps": 3}, schedule="constant")
+    factors = [warm.rate_factors([(1, 1, 1)], step)[0] for step in range(12)]
+    assert factors == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, *[1.0] * 7])
