@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 from harness.components.benchmark import benchmark_for, open_benchmark
 from harness.components.clustering import ClusterRule
@@ -26,6 +26,7 @@ from harness.documents import canonical
 from harness.errors import InvalidConfiguration
 from harness.execution.states import Kind, Work, stand
 from harness.seeds import make_rng
+from harness.stores.schema import Result
 from harness.stores.stored import Status, StoredRun
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.expansion import expand_stored
@@ -34,7 +35,7 @@ from harness.study.overrides import Filter, matching
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
 
-RESULTS = ("kendall_tau", "selected", "top1", "top1_accuracy", "ranked", "diverged", "found", "scored", "observed")
+RESULTS = frozenset(get_type_hints(Result))
 """The keys of a result that no registered metric may have."""
 
 

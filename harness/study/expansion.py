@@ -201,7 +201,11 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
                 )
             place = inner
         named = last == "name" and bool(outer)
-        if named and outer[-1] in COMPONENTS and _name({outer[-1]: place}, outer[-1]) != value or named and outer == _ORDER and place.get("name") != value:
+        if named and outer[-1] in COMPONENTS:
+            renamed = _name({outer[-1]: place}, outer[-1]) != value
+        else:
+            renamed = named and outer == _ORDER and place.get("name") != value
+        if renamed:
             place.clear()
         place[last] = value
 

@@ -12,13 +12,14 @@ import torch
 
 from harness.components.clustering import ClusterRule
 from harness.components.dataset import DataSet
+from harness.components.loader import Loader
 from harness.components.method import Method, Part
 from harness.components.optimiser import Optimiser
 from harness.components.registries import DATASETS
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule, warmed
 from harness.components.space import Space
-from harness.data.loader import DeviceLoader, Loader
+from harness.data.loading import loader_for
 from harness.seeds import derive, make_rng
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.training.observers.similarity import GradientSimilarity
@@ -94,4 +95,4 @@ def make_training(
 def _validation(config: RunConfig, dataset: DataSet | None, number: int, device: torch.device) -> Loader:
     dataset = dataset or DATASETS.get(config.dataset)()
     seed = derive(config.seed, "validation", number)
-    return DeviceLoader(dataset.valid, dataset, config.train.batch_size, seed, device)
+    return loader_for(dataset, "valid", config.train.batch_size, seed, device)

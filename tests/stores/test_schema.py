@@ -103,14 +103,14 @@ def test_a_key_that_is_added_to_the_schema_is_a_typed_column(
 ) -> None:
     class Wider(schema.Result, total=False):
         regret: Annotated[float | None, "the best true accuracy minus that of the architecture ranked first"]
-        found: Annotated[int, "the number of architectures that the search found"]
+        finds: Annotated[int, "the number of architectures that the search found"]
 
     store_run(tmp_path, request_, 0.5)
     assert "regret" not in results.runs(store=tmp_path)
     monkeypatch.setattr(results, "Result", Wider)
     frame = results.runs(store=tmp_path)
-    assert frame.dtypes[["regret", "found"]].astype(str).tolist() == ["float64", "Int64"]
-    assert pandas.isna(frame["regret"][0]) and pandas.isna(frame["found"][0])
+    assert frame.dtypes[["regret", "finds"]].astype(str).tolist() == ["float64", "Int64"]
+    assert pandas.isna(frame["regret"][0]) and pandas.isna(frame["finds"][0])
 
 
 def test_what_training_writes_is_what_the_schema_says() -> None:
