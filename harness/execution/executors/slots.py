@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 
 from harness.environment import gpu_names
 from harness.errors import UserError
@@ -25,9 +26,13 @@ class Machine:
     """The GPUs that may be used, as `CUDA_VISIBLE_DEVICES` names them."""
 
     @classmethod
-    def here(cls, environment: Mapping[str, str] = os.environ) -> Machine:
-        """This machine. GPUs that `CUDA_VISIBLE_DEVICES` hides are not used."""
-        gpus = tuple(str(number) for number in range(len(gpu_names())))
+    def here(cls, environment: Mapping[str, str] = os.environ, torch: str | None = None) -> Machine:
+        """This machine. GPUs that `CUDA_VISIBLE_DEVICES` hides are not used, and none by a torch built for CPUs.
+
+        `torch` is the version of the installed one unless given.
+        """
+        for_cpus = (torch or version("torch")).endswith("+cpu")
+        gpus = () if for_cpus else tuple(str(number) for number in range(len(gpu_names())))
         if gpus and (given := environment.get(VISIBLE)) is not None:
             gpus = tuple(_named(given))
         return cls(os.cpu_count() or 1, gpus)

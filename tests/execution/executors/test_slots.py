@@ -47,7 +47,9 @@ def test_only_gpus_that_may_be_seen_count(
     visible: str | None, gpus: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environment, "DRIVER", pretended_gpus(tmp_path, 3))
-    assert Machine.here({} if visible is None else {VISIBLE: visible}).gpus == gpus
+    given = {} if visible is None else {VISIBLE: visible}
+    assert Machine.here(given, "2.14.0").gpus == gpus == Machine.here(given, "2.14.0+cu130").gpus
+    assert Machine.here(given, "2.14.0+cpu").gpus == ()
 
 
 def test_a_machine_without_a_driver_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
