@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -71,9 +72,9 @@ def benchmark_for(name: str, space: str) -> Benchmark:
     return benchmark
 
 
-def fingerprint(name: str, dataset: str) -> str:
+def fingerprint(load: Callable[[], Benchmark], dataset: str) -> str:
     """Hash of a benchmark's accuracies on a data set: it changes when the table of truth changes."""
-    return _fingerprint(open_benchmark(name), dataset)
+    return _fingerprint(load(), dataset)
 
 
 @lru_cache(maxsize=32)

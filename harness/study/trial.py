@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from harness.components.benchmark import fingerprint
+from harness.components.benchmark import fingerprint, open_benchmark
 from harness.components.registries import AUGMENTATIONS, DATASETS, METRICS, OBSERVATIONS, ORDERS, SEARCHES, SPACES
 from harness.components.registry import Registry
 from harness.documents import canonical
@@ -175,9 +175,9 @@ class Trial:
         """The ranking key of results that will be stored. Raises `DataError` if the benchmark cannot be read."""
         config, rank = self.config, self.config.rank
         asked = {key: value for key, value in config.json()["rank"].items() if key not in KNOWN_BY_MEANING}
+        load = None if config.benchmark is None else partial(open_benchmark, config.benchmark)
         truth, selection = (
-            None if config.benchmark is None else fingerprint(config.benchmark, on(config.dataset))
-            for on in (rank.truth_of, rank.selects_on)
+            None if load is None else fingerprint(load, on(config.dataset)) for on in (rank.truth_of, rank.selects_on)
         )
         known_by: list[Any] = [asked, config.benchmark, truth]
         # By meaning, and only where it is not the default: rankings that were stored before stay valid.
