@@ -59,7 +59,7 @@ def leave_out_weights(run: Path) -> None:
 def test_a_metric_whose_computation_changed_is_computed_anew_only_when_asked(store: Path) -> None:
     before = only_run(store)
     assert before.own_ranking and before.result
-    # As an older version judged it: without most of the metrics, and wrongly.
+    # As an older version judged it: wrongly.
     judge(store, before, judged(-1.0))
     assert only_run(store).rankings[before.own_ranking] == judged(-1.0)
     assert do(trial(), store, "rank")["already"] is True
@@ -75,7 +75,7 @@ def test_predictions_are_enough_where_all_are_stored(store: Path) -> None:
     before = only_run(store)
     assert before.own_ranking
     leave_out_weights(store / before.id)
-    judge(store, before, {})
+    judge(store, before, judged(None))
     answer = do(trial(), store, "rank", again=True)
     assert (answer["status"], answer["already"]) == ("done", False)
     assert only_run(store).rankings == before.rankings

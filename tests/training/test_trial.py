@@ -127,7 +127,7 @@ def test_parameters_as_prediction(toy_project: Path) -> None:
 
 
 def test_an_unknown_reference_is_refused(toy_project: Path) -> None:
-    with pytest.raises(InvalidConfiguration, match="no reference is named 'flops'. Known: parameters, untrained"):
+    with pytest.raises(InvalidConfiguration, match="no reference is named 'flops'. Known: untrained, parameters"):
         run_reference(toy(), "flops")
 
 
