@@ -1,10 +1,9 @@
 """Interface of a method: supernets (parts), paths and training steps. No torch at import.
 
-A method says which supernets there are (`parts`), and which paths a step trains (`paths`) or how a step is
-trained (`train_step`). Schedules, cluster rules and samplers are components
-of their own, so that every method can be combined with every one of them. All are frozen dataclasses
-whose fields are their options (one without options needs no decorator of its own); they get
-to know the space when they are bound to it.
+A method says which supernets there are (`parts`), and which paths a step trains (`paths`) or how a step is trained
+(`train_step`). Schedules, cluster rules, samplers and optimisers are components of their own, so that every method can
+be combined with every one of them. All are frozen dataclasses whose fields are their options (one without options needs
+no decorator of its own); they get to know the space when they are bound to it.
 """
 
 from __future__ import annotations

@@ -208,13 +208,14 @@ rows = {
     "resampling": {"method.name": "resampling"},
     "dividing": {"method.name": "dividing", "sampler.name": "curious"},
     "curious": {"sampler.name": "curious"},
+    "half": {"train.precision": "float16"},
     "warm": {"train.warmup_epochs": 1, "train.warmup_steps": 2, "train.least_rate": 0.2},
 }
 study = Study("steps", "Steps", [Row({"Toy": name}, toy | own) for name, own in rows.items()],
               [Column("τ", "kendall_tau")])
 """
 
-ROWS = ("sign", "adamw", "learnt", "distilling", "resampling", "dividing", "curious", "warm")
+ROWS = ("sign", "adamw", "learnt", "distilling", "resampling", "dividing", "curious", "half", "warm")
 FILES = {
     "spaces/toy.py": TOY,
     "methods/mortal.py": MORTAL,
