@@ -18,11 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
 
+from harness.components.optimiser import Optimiser
 from harness.errors import UnknownName, UserError
 from harness.stores import collector, shapes
 from harness.stores.places import places
 from harness.stores.schema import OBSERVED, Cost, Result
-from harness.study.configuration import RunConfig
+from harness.study.configuration import RunConfig, named
 from harness.study.expansion import expand_stored
 from harness.study.reader import Component
 from harness.study.study import Request, Study
@@ -144,7 +145,7 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
         "preset": run.preset,
         "overridden": bool(run.overrides),
     }
-    _add_columns(columns, run.trial["config"])
+    _add_columns(columns, named(run.trial["config"]))
     _add_columns(columns, shapes.flat(Result, {"diverged": None, **result}))
     _add_columns(columns, run.cost or {})
     return columns
@@ -203,8 +204,9 @@ def _configured() -> dict[str, type]:
             kinds[key] = next(iter(get_args(kind)), kind)
             continue
         hints = get_type_hints(kind)
-        # Options differ from component to component; every component has a name.
+        # Options differ from component to component; every component has a name, and optimisers share some options.
         own = {"name": str} if "options" in hints else _named(hints)
+        own |= get_type_hints(Optimiser) if key == "optimiser" else {}
         kinds |= {f"{key}_{name}": next(iter(get_args(hint)), hint) for name, hint in own.items()}
     return kinds
 

@@ -92,7 +92,8 @@ def test_an_empty_store_has_the_same_columns(tmp_path: Path, stored: tuple[Path,
     assert len(empty) == 0
     # Only the options of components are added by those that have them.
     extra = {c for c in results.runs(store=stored[0]).columns if c not in empty.columns}
-    assert {column.partition("_")[0] for column in extra} <= {"schedule", "clusters", "method", "sampler"}
+    assert {column.partition("_")[0] for column in extra} <= {"schedule", "clusters", "method", "sampler", "optimiser"}
+    assert {"optimiser_learning_rate", "optimiser_clip"} <= set(empty.columns)
     assert str(empty.kendall_tau.dtype) == "float64"
     assert list(results.metrics(empty, "kendall_tau").columns) == ["run_id", "step", "value"]
 
@@ -244,3 +245,18 @@ def test_any_text_is_translated_or_refused(text: str) -> None:
     except InvalidConfiguration:
         return
     assert "@" not in plain.replace("'", '"').split('"')[0] and "__" not in plain.split("'")[0].split('"')[0]
+
+
+def test_a_name_that_the_text_leaves_out_is_a_column_and_a_filter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The default optimiser is not in a configuration's text, so that older runs keep their keys."""
+    from harness.cli import main
+
+    (request, *_) = expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1)
+    assert "name" not in request.trial.config.json()["optimiser"]
+    store_run(tmp_path, request, 0.5)
+    assert results.runs(store=tmp_path)["optimiser_name"].tolist() == ["sgd"]
+    asked = ["plan", "ablation_calr_ms", "--preset", "tiny", "--seeds", "1", "--store", str(tmp_path)]
+    assert main([*asked, "--only", "optimiser.name=sgd"]) == 0
+    assert "12 trials" in capsys.readouterr().out
