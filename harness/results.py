@@ -23,7 +23,7 @@ from harness.errors import UnknownName, UserError
 from harness.stores import collector, shapes
 from harness.stores.places import places
 from harness.stores.schema import OBSERVED, Cost, Result
-from harness.study.configuration import RunConfig, named
+from harness.study.configuration import RunConfig, with_names
 from harness.study.expansion import expand_stored
 from harness.study.reader import Component
 from harness.study.study import Request, Study
@@ -145,7 +145,7 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
         "preset": run.preset,
         "overridden": bool(run.overrides),
     }
-    _add_columns(columns, named(run.trial["config"]))
+    _add_columns(columns, with_names(run.trial["config"]))
     _add_columns(columns, shapes.flat(Result, {"diverged": None, **result}))
     _add_columns(columns, run.cost or {})
     return columns

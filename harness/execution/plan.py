@@ -28,7 +28,7 @@ from harness.execution.states import Kind, Work, stand
 from harness.seeds import make_rng
 from harness.stores.schema import Result
 from harness.stores.stored import Status, StoredRun
-from harness.study.configuration import COMPONENTS, RunConfig, named
+from harness.study.configuration import COMPONENTS, RunConfig, with_names
 from harness.study.expansion import expand_stored
 from harness.study.fingerprints import are_here, can_be_judged
 from harness.study.overrides import Filter, matching
@@ -109,7 +109,7 @@ def make_plan(
         for study in studies
         for request in expand_stored(study, presets[study.name], lambda: runs, seeds, overrides)
     ]
-    chosen = matching([named(request.trial.config.json()) for request in requests], only or {})
+    chosen = matching([with_names(request.trial.config.json()) for request in requests], only or {})
     requests = [request for request, fits in zip(requests, chosen, strict=True) if fits]
     parents = _parents(requests)
     by_key: dict[str, list[Request]] = {}

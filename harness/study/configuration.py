@@ -357,7 +357,7 @@ def default_name(key: str) -> str:
     return str(default_preset().settings[key])
 
 
-def named(config: Mapping[str, Any]) -> dict[str, Any]:
+def with_names(config: Mapping[str, Any]) -> dict[str, Any]:
     """The text of a configuration with the names of components that it leaves out (`UNNAMED`), for readers."""
     return {**config, **{key: {"name": default_name(f"{key}.name"), **config[key]} for key in UNNAMED}}
 
