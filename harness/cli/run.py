@@ -18,6 +18,7 @@ from harness.cli._resources import resource_options
 from harness.cli._signals import on_signals
 from harness.cli._store_places import weights_option
 from harness.cli._values import Duration
+from harness.errors import UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 )
 @weights_option
 @click.option("--no-references", is_flag=True, help="Do not make the references that reports show beside the rows.")
+@click.option("--references-only", is_flag=True, help="Make only these references, in seconds, and run no trial.")
 def command(
     asked: Asked,
     store: Places,
@@ -77,6 +79,7 @@ def command(
     outage_wait: float,
     mirror_weights_max: float,
     no_references: bool,
+    references_only: bool,
 ) -> int:
     """Run every trial of the studies that is not stored yet.
 
@@ -86,6 +89,8 @@ def command(
     each from its last checkpoint. Any number of these commands, on any number of machines, may work on the same
     studies. After the trials it makes the studies' references, in seconds: the rows that `report --references` shows.
     """
+    if no_references and references_only:
+        raise UserError("--no-references and --references-only exclude each other")
     from harness.execution.assignment import Assignment
     from harness.execution.executors.executor import Stopping, make
     from harness.execution.session import assigning, working
@@ -124,15 +129,20 @@ def command(
             waits=not no_wait,
             outage_wait=outage_wait,
         )
-        session.plan.require_images(retry)
+        if not references_only:
+            session.plan.require_images(retry)
         for problem in place.reader.problems:
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
         place.check_writable()
-        session.run()
+        if not references_only:
+            session.run()
         made = None
         if not no_references and not session.gave_up:
             made = make_references(asked, place.reader, places, slots.device, stopping, executor)
         left = None if session.gave_up else place.sync(stopping)
+    if references_only:
+        click.echo(made or "all references are stored already")
+        return 128 + received[0] if received else 0
     status = _conclude(session.plan, {key for key, _ in session.attempted}, session.errors, received)
     if profile:
         _tell_profiles(store.directory, begun)

@@ -109,6 +109,7 @@ def command_for(study: Study, preset: Preset, seeds: int | None, overrides: Mapp
     """The command that makes the references of a report with these options."""
     words = ["python", "-m", "harness", "run", study.name, "--preset", preset.name]
     words += [] if seeds is None else ["--seeds", str(seeds)]
+    words += ["--references-only"]
     words += ["--store", store] if store and "://" not in store and store != "runs" else []
     values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in overrides.items()}
     words += ["with", *(f"{key}={value}" for key, value in values.items())] if values else []

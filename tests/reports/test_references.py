@@ -95,7 +95,7 @@ def test_a_report_reads_them_and_makes_none(toy_project: Path, tmp_path: Path) -
     empty = table(tmp_path)
     assert not (tmp_path / "references").exists() and all(row.name is None for block in empty.blocks for row in block)
     assert "6 of 6 references of one are not stored" in empty.lacking
-    assert f"python -m harness run one --preset toy --store {tmp_path}" in empty.lacking
+    assert f"python -m harness run one --preset toy --references-only --store {tmp_path}" in empty.lacking
     make(tmp_path)
     first = references(tmp_path)
     files = sorted((tmp_path / "references").iterdir())
@@ -161,13 +161,16 @@ def test_run_makes_them_and_the_report_shows_the_toys_own_truth(
     assert main(REPORT) == 0
     printed = capsys.readouterr()
     assert "Untrained" not in printed.out
-    command = f"python -m harness run mine --preset tiny --seeds 2 --store {tmp_path / 'store'}"
+    command = f"python -m harness run mine --preset tiny --seeds 2 --references-only --store {tmp_path / 'store'}"
     assert printed.err == f"6 of 6 references of mine are not stored; this makes them: {command}\n"
     assert main([*REPORT, "--strict"]) == 1
     capsys.readouterr()
-    assert main(RUN) == 0
-    ended = capsys.readouterr().out.splitlines()
-    assert ended[-2:] == ["2 of 2 trials done, 0 of them now", "6 references made"]
+    assert main([*RUN, "--references-only"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "6 references made"
+    assert main([*RUN, "--references-only"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "all references are stored already"
+    assert main([*RUN, "--references-only", "--no-references"]) == 2
+    capsys.readouterr()
     assert main(RUN) == 0
     assert capsys.readouterr().out.splitlines() == ["2 of 2 trials done, 0 of them now"]
     assert main(REPORT) == 0
