@@ -124,6 +124,14 @@ class Method:
         """
         return training.descend(batch, self.paths(training), step)
 
+    def score(self, trainings: Sequence[SupernetTraining], architecture: Architecture) -> float | None:
+        """The method's own score of an architecture, by which it is ranked; None for the accuracy of its supernet.
+
+        For methods that learn what an architecture is worth (DARTS and GDAS rank by the learned distribution). It
+        may use what the trainings hold (`training.modules`); a higher score is better.
+        """
+        return None
+
     def found(self, training: SupernetTraining) -> Sequence[Architecture]:
         """What the method itself has found with a supernet that is now trained, the best first; empty for nothing.
 

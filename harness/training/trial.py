@@ -25,7 +25,7 @@ from harness.seeds import make_rng
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.schema import OBSERVED, UNRANKED
 from harness.stores.shapes import needing
-from harness.study.configuration import RunConfig
+from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.references import REFERENCES
 from harness.training.cost import Meter
 from harness.training.observers.curves import Observers
@@ -41,7 +41,7 @@ from harness.training.stages.rank import (
 )
 from harness.training.stages.retrain import retrain
 from harness.training.stages.search import WHOLE, Scorer, Scores, documents, search
-from harness.training.stages.train import Progress, Supernets, build_supernets, train
+from harness.training.stages.train import Progress, Supernets, build_supernets, has_own_score, train
 from harness.training.state import Points, TrialState
 
 
@@ -170,6 +170,11 @@ def rank_again(
     ranked = _ranked(config, benchmark)
     missing = [architecture for architecture in ranked if space.index(architecture) not in known]
     if missing or config.search is not None:
+        if has_own_score(config.method.build(COMPONENTS["method"], "method")):
+            raise InvalidConfiguration(
+                f"method {config.method.name} scores architectures by what it learned in training, which is lost; "
+                "only the architectures that it has ranked can be judged again"
+            )
         stored = weights()
         if len(stored) != len(supernets.networks):
             raise InvalidConfiguration(

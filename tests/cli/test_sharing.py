@@ -11,7 +11,7 @@ from harness.truth.table import Table
 from tests.many_trials import finish, make_project, standing, start
 from tests.processes import descendants
 
-RUN = ("run", "many", "--preset", "tiny", "--jobs", "1")
+RUN = ("run", "many", "--preset", "tiny", "--jobs", "1", "--no-references")
 
 
 def test_two_processes_share_the_work_and_one_takes_over_from_the_dead(tmp_path: Path, toy_table: Table) -> None:

@@ -22,8 +22,10 @@ from harness.components.schedule import warmed
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
 from harness.stores.directory.store import DirectoryStore
+from harness.training.cost import Meter
 from harness.training.ranks import Ranks
 from harness.training.separation import SeparatedMomentum
+from harness.training.stages.rank import predict
 from harness.training.stages.train import build_supernets, make_step, prepare
 from harness.training.supernet import SupernetTraining
 from harness.training.trial import rank_again, run_trial
@@ -106,6 +108,10 @@ class Learnt(Method):
         training.backward(likelihood * loss)
         training.update_own("optimiser", clip=1.0)
         return Step(training.descend(batch, [path], step), passes=2, images=2 * len(batch.labels))
+
+    def score(self, trainings, architecture):
+        alphas = trainings[0].modules["alphas"]
+        return sum(float(one.log_softmax(0)[choice]) for one, choice in zip(alphas, architecture))
 
 @METHODS.register("distilling")
 class Distilling(Method):
@@ -307,6 +313,44 @@ def test_a_run_that_has_split_is_judged_again_and_refuses_other_architectures(pr
     assert rank_again(config, lambda: states, known).result["kendall_tau"] == first.result["kendall_tau"]
     with pytest.raises(InvalidConfiguration, match="the run has 3 supernets, which split"):
         rank_again(config, lambda: states, {})
+
+
+def test_a_method_ranks_by_what_it_has_learned_and_resumes_in_the_ranking(project: Path, tmp_path: Path) -> None:
+    config = toy_config(method="learnt")
+    whole = run_trial(config)
+    scores = list(whole.predictions.values())
+    assert len(set(scores)) > 3 and all(score < 0 for score in scores)  # sums of logarithms, not percentages
+    best = max(whole.predictions, key=lambda architecture: whole.predictions[architecture])
+    assert whole.result["top1"] == list(best) and whole.result["kendall_tau"] is not None
+    # Twelve steps and the end of training are saved, then every scored architecture: this stops in the ranking.
+    with pytest.raises(Stop):
+        run_trial(config, checkpoint=checkpoint(tmp_path, config, saves=12 + 1 + 3))
+    again = run_trial(config, checkpoint=checkpoint(tmp_path, config))
+    assert again.predictions == whole.predictions and again.result == whole.result
+    known = {SPACES.get("toy")().index(path): score for path, score in whole.predictions.items()}
+    assert rank_again(config, list, known).result["kendall_tau"] == whole.result["kendall_tau"]
+    with pytest.raises(InvalidConfiguration, match="learnt scores architectures by what it learned"):
+        rank_again(config, list, {})
+
+
+def test_ranks_share_an_evaluation_and_add_what_they_found(project: Path) -> None:
+    class Half(Ranks):
+        """The second of two ranks: it sees every other batch, and the sum is what both found."""
+
+        def share(self, items: Sequence[Any]) -> Sequence[Any]:
+            return items[1::2]
+
+        def sum_(self, tensors: Sequence[torch.Tensor]) -> None:
+            for tensor in tensors:
+                tensor.mul_(0)
+
+    config = toy_config(rank={"batch_size": 10})
+    dataset = DATASETS.get("toy")()
+    supernets = build_supernets(config, dataset)
+    paths = [(0, 1, 0), (1, 1, 1)]
+    alone = predict(supernets, paths, dataset, config.rank, Meter(torch.device("cpu")))
+    shared = predict(supernets, paths, dataset, config.rank, Meter(torch.device("cpu")), ranks=Half())
+    assert any(alone.values()) and not any(shared.values())
 
 
 class Silent(Ranks):

@@ -85,7 +85,7 @@ def test_an_inner_phase_counts_once() -> None:
 def test_the_command_profiles_one_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = str(tmp_path / "runs")
     arguments = ["run", "ablation_calr_ms", "--preset", "tiny", "--only", "method.name=spos", "--seeds", "1"]
-    arguments += ["--only", "schedule.name=cosine", "--store", store, "--profile"]
+    arguments += ["--only", "schedule.name=cosine", "--store", store, "--profile", "--no-references"]
     more = ["with", "train.epochs=1", "rank.bins=3", "rank.candidates=1"]
     assert main([*arguments, *more]) == 0
     shown = capsys.readouterr().out

@@ -25,11 +25,13 @@ from harness.components.selection import RULES
 from harness.components.space import Architecture, Space
 from harness.components.supernet import Calibrated, SharedEvaluation, offered
 from harness.data.loading import EvaluationBatches, evaluation_batches
+from harness.errors import InvalidConfiguration
 from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
 from harness.seeds import derive
 from harness.study.configuration import Ranking
 from harness.training.cost import Meter
 from harness.training.profiling import during
+from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.train import Supernets
 
 Predictions = dict[Architecture, float]
@@ -72,22 +74,26 @@ def predict(
     stage: str = "rank",
     known: Mapping[Architecture, float] = MappingProxyType({}),
     keep: Callable[[Found], None] | None = None,
+    ranks: Ranks = ALONE,
 ) -> Predictions:
-    """The accuracy of each architecture on the validation images, with its supernet's weights.
+    """The accuracy of each architecture on the validation images, with its supernet's weights; or its method's score.
 
     The time is booked on `stage`. Accuracies in `known` (same weights, same images) are not computed again.
     After each evaluation `keep` may request the predictions so far.
     """
+    for network in supernets.networks:
+        network.eval()
+    if supernets.own_score is not None:
+        return _own_scores(supernets.own_score, architectures, meter, report, stage, known, keep)
     split = dataset.valid.head(ranking.images)
     batches = EvaluationBatches(dataset, split, ranking.batch_size, meter.device)
     train = evaluation_batches(dataset, dataset.train, ranking.batch_size, meter.device) if ranking.calibration else ()
     seen = [images for images, _ in itertools.islice(train, ranking.calibration)]
+    places = ranks.share(range(len(batches)))
     groups: dict[tuple[int, Architecture], list[Architecture]] = {}
     for architecture in architectures:
         key = supernets.part_of(architecture), supernets.space.function_class(architecture)
         groups.setdefault(key, []).append(architecture)
-    for network in supernets.networks:
-        network.eval()
     accuracies = {key: known[one] for key, members in groups.items() for one in members if one in known}
     correct: dict[tuple[int, Architecture], torch.Tensor] = {}
     logits: dict[int, Logits] = {}  # of one supernet at a time, because shared work takes memory
@@ -107,11 +113,42 @@ def predict(
         if number not in logits:
             logits = {number: evaluation(supernets.networks[number], batches.images)}
         with calibrated(supernets.networks[number], representative, seen):
-            guesses = [logits[number](place, representative).argmax(1) for place in range(len(batches))]
-        hits = [(guess == labels).sum() for guess, labels in zip(guesses, batches.labels, strict=True)]
-        correct[key] = torch.stack(hits).sum()
+            guesses = {place: logits[number](place, representative).argmax(1) for place in places}
+        correct[key] = torch.stack([(guess == batches.labels[place]).sum() for place, guess in guesses.items()]).sum()
+        ranks.sum_([correct[key]])
         meter.evaluations += 1
         report(len(accuracies) + len(correct), len(groups))
+        if keep is not None:
+            keep(found)
+    return found()
+
+
+def _own_scores(
+    score: Callable[[Architecture], float | None],
+    architectures: Iterable[Architecture],
+    meter: Meter,
+    report: Callable[[int, int], None],
+    stage: str,
+    known: Mapping[Architecture, float],
+    keep: Callable[[Found], None] | None,
+) -> Predictions:
+    """The method's own scores in place of accuracies. Raises `InvalidConfiguration` for one that is not a number."""
+    wanted = list(dict.fromkeys(architectures))
+    scores = {one: known[one] for one in wanted if one in known}
+
+    def found() -> Predictions:
+        meter.stage(stage)
+        return dict(scores)
+
+    for architecture in wanted:
+        if architecture in scores:
+            continue
+        value = score(architecture)
+        if value is None or not math.isfinite(value):
+            raise InvalidConfiguration(f"the method's score of {architecture} is {value}; it must be a finite number")
+        scores[architecture] = float(value)
+        meter.evaluations += 1
+        report(len(scores), len(wanted))
         if keep is not None:
             keep(found)
     return found()

@@ -42,6 +42,8 @@ class Supernets:
     networks: tuple[torch.nn.Module, ...]
     found: tuple[Architecture, ...] = ()
     """What the method itself has found."""
+    own_score: Callable[[Architecture], float | None] | None = None
+    """The method's own score of an architecture; None where it is ranked by accuracy."""
 
     def part_of(self, architecture: Architecture) -> int:
         """The number of the supernet that holds the architecture."""
@@ -242,6 +244,8 @@ def train(
     method, trainings = prepare(config, supernets, steps_per_epoch, dataset)
     make = partial(make_training, config, method, supernets.space, steps_per_epoch, dataset)
     course = Course(supernets, trainings, partial(data_order_of, method), make)
+    if has_own_score(method):
+        course.supernets = replace(supernets, own_score=lambda one: method.score(course.trainings, one))
     if keeper is not None:
         keeper.start(course)
     while course.part < len(trainings):
@@ -296,6 +300,11 @@ def train(
             keeper.part_done()
     meter.stage("train")
     return replace(course.supernets, found=tuple(course.found))
+
+
+def has_own_score(method: Method) -> bool:
+    """Whether the method scores architectures itself."""
+    return type(method).score is not Method.score
 
 
 def check_finite(losses: list[torch.Tensor], first_step: int) -> float:
