@@ -32,6 +32,7 @@ from harness.training.trial import rank_again, run_trial
 from harness.truth.table import Table
 from tests.conftest import TOY
 from tests.stores.test_checkpoints import Stop, checkpoint
+from tests.test_documents import example_files
 from tests.toy import toy_config, user_folder
 
 MORTAL = '''
@@ -216,18 +217,25 @@ rows = {
     "curious": {"sampler.name": "curious"},
     "half": {"train.precision": "float16"},
     "warm": {"train.warmup_epochs": 1, "train.warmup_steps": 2, "train.least_rate": 0.2},
+    "measuring": {"rank.metrics": ["regret"], "observe.own": ["weight-norm"]},
+    "searching": {"train.label_smoothing": 0.1, "search.name": "best-of-n-random", "search.samples": 6,
+                  "search.batches": 1, "search.keep": 2},
 }
 study = Study("steps", "Steps", [Row({"Toy": name}, toy | own) for name, own in rows.items()],
               [Column("τ", "kendall_tau")])
 """
 
-ROWS = ("sign", "adamw", "learnt", "distilling", "resampling", "dividing", "curious", "half", "warm")
+ROWS = (
+    *("sign", "adamw", "learnt", "distilling", "resampling", "dividing"),
+    *("curious", "half", "warm", "measuring", "searching"),
+)
 FILES = {
     "spaces/toy.py": TOY,
     "methods/mortal.py": MORTAL,
     "methods/sign.py": SIGN,
     "methods/own.py": OWN,
     "methods/curious.py": CURIOUS,
+    "methods/measures.py": example_files()["methods/measures.py"],
     "studies/steps.py": STUDY,
 }
 
@@ -241,7 +249,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, toy_table: Table) -> Itera
 
 
 def run(store: str, *more: str) -> int:
-    return main(["run", "steps", "--preset", "tiny", "--seeds", "1", "--store", store, *more])
+    return main(["run", "steps", "--preset", "tiny", "--seeds", "1", "--no-references", "--store", store, *more])
 
 
 def outcomes(store: Path) -> dict[str, tuple[bytes, ...]]:
@@ -264,6 +272,7 @@ def test_toys_are_killed_resumed_and_reported(project: Path, capsys: pytest.Capt
     assert run("whole") == 0
     assert outcomes(project / "killed") == outcomes(project / "whole") and len(outcomes(project / "whole")) == len(ROWS)
     table = results.runs(store=project / "killed")
+    assert table["regret"].notna().sum() == 1 and table["found"].notna().sum() == 1
     assert set(table[table["status"] == "done"]["resumed"]) == {1}
     capsys.readouterr()
     assert main(["report", "steps", "--preset", "tiny", "--seeds", "1", "--store", "killed", "--format", "csv"]) == 0
