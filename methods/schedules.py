@@ -82,6 +82,11 @@ class CaLR(Schedule):
         low, high = space.complexity_range(self.complexity)
         if low == high:
             raise InvalidConfiguration(f"CaLR needs subnets of different complexity; all of {space.name} have {low}")
+        if low <= 0 and FUNCTIONS[self.function] is math.log:
+            raise InvalidConfiguration(
+                f"schedule.function {self.function} takes the logarithm of it, but {space.name} has subnets with "
+                f"{low} {self.complexity}; use schedule.function=linear or another schedule.complexity"
+            )
         g = FUNCTIONS[self.function]
         slope = -(self.gamma_prime - 1 / self.gamma_prime) / (g(high) - g(low))
         return slope, 1 / self.gamma_prime - slope * g(high)

@@ -155,3 +155,12 @@ def test_bad_values_are_refused(kind: str, options: dict[str, Any], message: str
 def test_an_unknown_count_is_refused_before_training(space: Space) -> None:
     with pytest.raises(InvalidConfiguration, match="'latency'.*parameters, parameters-released, flops"):
         schedules.CaLR(complexity="latency").bind(space)
+
+
+@pytest.mark.parametrize("function", ["log", "reversed"])
+def test_the_logarithm_of_nothing_is_refused_with_a_way_out(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = SPACES.get("nasbench201")()
+    monkeypatch.setattr(type(space), "complexity_range", lambda self, count="parameters": (0, 10))
+    with pytest.raises(InvalidConfiguration, match="schedule.function=linear"):
+        schedules.CaLR(function=function).bind(space)
+    schedules.CaLR(function="linear").bind(space)
