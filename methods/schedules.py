@@ -84,7 +84,7 @@ class CaLR(Schedule):
             raise InvalidConfiguration(f"CaLR needs subnets of different complexity; all of {space.name} have {low}")
         if low <= 0 and FUNCTIONS[self.function] is math.log:
             raise InvalidConfiguration(
-                f"schedule.function {self.function} takes the logarithm of it, but {space.name} has subnets with "
+                f"schedule.function {self.function} needs complexities above 0, but {space.name} has subnets with "
                 f"{low} {self.complexity}; use schedule.function=linear or another schedule.complexity"
             )
         g = FUNCTIONS[self.function]
