@@ -30,6 +30,7 @@ from harness.study import expand
 from harness.study.catalogue import all_studies, find_studies
 from harness.study.configuration import COMPONENTS, Retraining, RunConfig, default_name
 from harness.study.overrides import matching, parse_only, parse_updates
+from harness.study.retraining import Teacher
 from tests.toy import user_folder
 
 ROOT = Path(__file__).parents[1]
@@ -368,6 +369,10 @@ def _keys() -> Iterator[tuple[str, str]]:
                 inner = getattr(value, field.name)
                 named = dataclasses.is_dataclass(inner)
                 yield f"{section.name}.{field.name}" + ".name" * named, inner.name if named else _shown(inner)
+            if section.name == "retrain":
+                for field in dataclasses.fields(Teacher):
+                    if field.default is not dataclasses.MISSING:
+                        yield f"retrain.teacher.{field.name}", _shown(field.default)
         else:
             yield section.name, _shown(value)
 

@@ -139,3 +139,8 @@ def get_preset(name: str, space: str | None = None) -> Preset:
 def _registered(space: str) -> dict[str, Preset]:
     prefix = f"{space}/"
     return {key.removeprefix(prefix): PRESETS.get(key) for key in PRESETS.names() if key.startswith(prefix)}
+
+
+def default_name(key: str) -> str:
+    """The value of the default preset at that key: the name of a space, data set, benchmark or component."""
+    return str(default_preset().settings[key])

@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.components.augmentation import BatchAugmentation, BatchTransform, ImageTransform, Transform
 from harness.components.dataset import DataSet
+from harness.components.option import added
 from harness.errors import InvalidConfiguration
 
 
@@ -19,6 +20,11 @@ def _transforms() -> Any:
 def _within(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
         raise InvalidConfiguration(f"{name} must be from {low:g} to {high:g}, not {value:g}")
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidConfiguration(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
 
 
 @dataclass(frozen=True)
@@ -41,13 +47,21 @@ class ResizedCrop(Transform):
 
     smallest: float = 0.08
     """The smallest part, as a share of the area."""
+    interpolation: str = added("bilinear")
+    """`bilinear` or `bicubic`."""
 
     def __post_init__(self) -> None:
         _within("resized-crop.smallest", self.smallest, 0, 1)
+        _one_of("resized-crop.interpolation", self.interpolation, ("bilinear", "bicubic"))
 
     def bind(self, dataset: DataSet) -> ImageTransform:
-        size, scale = dataset.image_size, (self.smallest, 1.0)
-        crop: ImageTransform = _transforms().RandomResizedCrop(size, scale=scale, antialias=True)
+        v2 = _transforms()
+        crop: ImageTransform = v2.RandomResizedCrop(
+            dataset.image_size,
+            scale=(self.smallest, 1.0),
+            interpolation=v2.InterpolationMode(self.interpolation),
+            antialias=True,
+        )
         return crop
 
 
@@ -88,14 +102,64 @@ class Erasing(Transform):
     probability: float = 0.5
     largest: float = 0.33
     """The largest rectangle, as a share of the area."""
+    fill: str = added("black")
+    """`black`, or `mean`: the data set's mean colour, which is zero once images are normalised."""
 
     def __post_init__(self) -> None:
         _within("erasing.probability", self.probability, 0, 1)
         _within("erasing.largest", self.largest, 0.02, 1)
+        _one_of("erasing.fill", self.fill, ("black", "mean"))
 
     def bind(self, dataset: DataSet) -> ImageTransform:
-        erasing: ImageTransform = _transforms().RandomErasing(self.probability, scale=(0.02, self.largest))
+        value = [round(channel) for channel in dataset.mean] if self.fill == "mean" else 0
+        erasing: ImageTransform = _transforms().RandomErasing(self.probability, (0.02, self.largest), value=value)
         return erasing
+
+
+@dataclass(frozen=True)
+class AutoAugment(Transform):
+    """A learned policy of operations on geometry and colour. Images need 1 or 3 channels."""
+
+    policy: str = "imagenet"
+    """The data set that the policy was learned on: `imagenet`, `cifar10` or `svhn`."""
+
+    def __post_init__(self) -> None:
+        _one_of("auto-augment.policy", self.policy, ("imagenet", "cifar10", "svhn"))
+
+    def bind(self, dataset: DataSet) -> ImageTransform:
+        v2 = _transforms()
+        augment: ImageTransform = v2.AutoAugment(v2.AutoAugmentPolicy(self.policy))
+        return augment
+
+
+EIGENVALUES = (0.2175, 0.0188, 0.0045)
+EIGENVECTORS = ((-0.5675, -0.5808, -0.5836), (0.7192, -0.0045, -0.6948), (0.4009, -0.8140, 0.4203))
+"""Principal components of the colours of ImageNet, red, green and blue from 0 to 1: one vector per eigenvalue."""
+
+
+@dataclass(frozen=True)
+class Lighting(Transform):
+    """Random light: the principal components of ImageNet's colours are added in random amounts (PCA lighting)."""
+
+    deviation: float = 0.1
+    """Of the normal distribution that the amounts are drawn from."""
+
+    def __post_init__(self) -> None:
+        _within("lighting.deviation", self.deviation, 0, 10)
+
+    def bind(self, dataset: DataSet) -> ImageTransform:
+        import torch
+
+        if dataset.image_channels != 3:
+            channels = dataset.image_channels
+            raise InvalidConfiguration(f"lighting needs images with 3 channels; {dataset.name} has {channels}")
+        components = torch.tensor(EIGENVECTORS).T * torch.tensor(EIGENVALUES)
+
+        def lit(image: torch.Tensor) -> torch.Tensor:
+            light = components @ (torch.randn(3) * self.deviation) * 255
+            return (image + light[:, None, None]).round_().clamp_(0, 255).to(torch.uint8)
+
+        return lit
 
 
 @dataclass(frozen=True)

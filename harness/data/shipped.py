@@ -40,6 +40,8 @@ for _name, _target, _summary in (
     ("flip", "augmentations:Flip", "mirrored images"),
     ("rand-augment", "augmentations:RandAugment", "RandAugment: random operations of one magnitude"),
     ("erasing", "augmentations:Erasing", "a black rectangle in the image (cutout)"),
+    ("auto-augment", "augmentations:AutoAugment", "AutoAugment: a learned policy of operations"),
+    ("lighting", "augmentations:Lighting", "PCA lighting: random amounts of ImageNet's main colours"),
     ("mixup", "augmentations:MixUp", "mixtures of two images and their labels"),
     ("cutmix", "augmentations:CutMix", "a rectangle of another image, the label in proportion"),
 ):

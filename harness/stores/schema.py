@@ -80,6 +80,7 @@ class Result(Ranked, total=False):
     """The result of a run: deterministic, the same bytes wherever and however the trial ran."""
 
     retrained_accuracy: Annotated[float | None, "the test accuracy of the retrained architecture, in %"]
+    retrained_top5: Annotated[float | None, "the share of test images whose class is among its first 5 answers, in %"]
     observed: Annotated[Points, "the curves observed during training"]
 
 

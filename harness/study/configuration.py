@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from harness.components.benchmark import is_benchmark
 from harness.components.option import added, document
-from harness.components.preset import default_preset
+from harness.components.preset import default_name as default_name
 from harness.components.registries import (
     AUGMENTATIONS,
     BENCHMARKS,
@@ -37,17 +37,13 @@ from harness.components.registry import Registry
 from harness.components.space import Network as Network
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.stores import shapes
-from harness.study.reader import Component, as_component, as_type, hints, read, require
+from harness.study.reader import Component, as_component, as_type, complete, hints, read, require, require_precision
+from harness.study.retraining import Retraining as Retraining
 
 T = TypeVar("T")
 
 SHUFFLED = Component("shuffled")
 """The default order of samples."""
-
-
-def complete(components: tuple[Component, ...], registry: Registry[Any], where: str) -> tuple[Component, ...]:
-    """The components with all their options, checked."""
-    return tuple(Component(one.name, document(one.build(registry, where))) for one in components)
 
 
 @dataclass(frozen=True)
@@ -89,10 +85,7 @@ class Training:
             require(getattr(self, name) >= 0, f"train.{name} must not be negative, not {getattr(self, name)}")
         require(0 <= self.least_rate <= 1, f"train.least_rate must be from 0 to 1, not {self.least_rate}")
         require(0 <= self.label_smoothing < 1, f"train.label_smoothing must be in [0, 1), not {self.label_smoothing}")
-        require(
-            self.precision in ("float32", "bfloat16", "float16"),
-            f"train.precision is {self.precision!r}; allowed: float32, bfloat16, float16",
-        )
+        require_precision(self.precision, "train.precision")
 
 
 @dataclass(frozen=True)
@@ -206,40 +199,6 @@ class Observe:
 
 
 @dataclass(frozen=True)
-class Retraining:
-    """How an architecture that was found is trained as a stand-alone network.
-
-    The schedule is the default preset's unless one is named.
-    """
-
-    schedule: Component = Component("")
-    epochs: int = 200
-    batch_size: int = 256
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    with_valid: bool = False
-    """Whether training also uses the ranking images: for benchmarks whose training set contains both."""
-    augment: tuple[Component, ...] = added(())
-    """As in `train`."""
-    network: Any = added(None)
-    """Settings of the network that differ from the supernet's; null for the same."""
-    which: int = added(0)
-    """Which of several found architectures is retrained, counted from 0, the best."""
-
-    def __post_init__(self) -> None:
-        named = self.schedule if self.schedule.name else replace(self.schedule, name=default_name("schedule.name"))
-        object.__setattr__(self, "schedule", complete((named,), SCHEDULES, "retrain.schedule")[0])
-        object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "retrain.augment"))
-        require(self.which >= 0, f"retrain.which must not be negative, not {self.which}")
-        for name in ("epochs", "batch_size"):
-            require(getattr(self, name) >= 1, f"retrain.{name} must be at least 1, not {getattr(self, name)}")
-        require(self.learning_rate > 0, f"retrain.learning_rate must be above 0, not {self.learning_rate}")
-        require(0 <= self.momentum < 1, f"retrain.momentum must be in [0, 1), not {self.momentum}")
-        require(self.weight_decay >= 0, f"retrain.weight_decay must not be negative, not {self.weight_decay}")
-
-
-@dataclass(frozen=True)
 class RunConfig:
     """Everything that determines one run.
 
@@ -350,11 +309,6 @@ def _completed(space: str, value: Any, network: Any) -> Any:
     """The settings of retrained networks: those of the supernet with the given ones in their place."""
     own = value if isinstance(value, Mapping) else vars(as_network(space, value, "retrain.network"))
     return as_network(space, {**vars(network), **own}, "retrain.network")
-
-
-def default_name(key: str) -> str:
-    """The value of the default preset at that key: the name of a space, data set, benchmark or component."""
-    return str(default_preset().settings[key])
 
 
 def with_names(config: Mapping[str, Any]) -> dict[str, Any]:

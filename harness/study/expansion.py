@@ -105,6 +105,8 @@ def _configured(
 
     if any(key.startswith("retrain.") for key in settings):
         document["retrain"] = RunConfig(retrain=Retraining()).json()["retrain"] | {"network": {}}
+        if any(key.startswith("retrain.teacher.") for key in merged):
+            document["retrain"]["teacher"] = {}
     else:  # the preset's settings of retraining are only for rows that retrain
         merged = {key: value for key, value in merged.items() if not key.startswith("retrain.")}
     if merged.get("search.name") is not None:
@@ -158,7 +160,9 @@ def _explain(study: Study, overrides: Mapping[str, Any]) -> None:
     """Raise the configuration's own error for an override that is invalid in itself."""
     settings = {**dotted(study.rows[0].settings), **overrides}
     document = RunConfig(retrain=Retraining()).json()
-    document["retrain"]["network"] = {}
+    document["retrain"] |= {"network": {}, "teacher": {}}
+    if not any(key.startswith("retrain.teacher.") for key in settings):
+        del document["retrain"]["teacher"]
     _for_space(document, str(settings.get("space", study.space or document["space"])))
     if any(key.startswith("search.") for key in settings):
         document["search"] = {"limits": {}}

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from harness.components.option import document as document_of
 from harness.components.registry import Registry
 from harness.errors import InvalidConfiguration, UserError
 from harness.errors import require as require
@@ -112,3 +113,14 @@ def as_component(value: Any, where: str) -> Component:
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         return Component(value["name"], {key: option for key, option in value.items() if key != "name"})
     raise InvalidConfiguration(f"{where} must be a name, or keys with a name and its options, not {value!r}")
+
+
+def complete(components: tuple[Component, ...], registry: Registry[Any], where: str) -> tuple[Component, ...]:
+    """The components with all their options, checked."""
+    return tuple(Component(one.name, document_of(one.build(registry, where))) for one in components)
+
+
+def require_precision(value: str, where: str) -> None:
+    """Raise `InvalidConfiguration` unless the value names a number format of passes."""
+    allowed = ("float32", "bfloat16", "float16")
+    require(value in allowed, f"{where} is {value!r}; allowed: {', '.join(allowed)}")

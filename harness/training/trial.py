@@ -141,11 +141,12 @@ def retrain_trial(
     found = {"top1": list(architecture), "top1_accuracy": looked_up}
     try:
         with checkpoint.asked_often() if checkpoint else nullcontext():
-            networks, accuracy = retrain(config, architecture, dataset, meter, report, state)
+            networks, top1, top5 = retrain(config, architecture, dataset, meter, report, state)
     except Diverged as error:
         meter.stage("train")
-        return Outcome(_diverged(error) | found | {"retrained_accuracy": None, OBSERVED: {}}, meter.json(), {}, None)
-    result = {**UNRANKED, **found, "retrained_accuracy": accuracy, OBSERVED: {}}
+        nothing: dict[str, Any] = {"retrained_accuracy": None, "retrained_top5": None, OBSERVED: {}}
+        return Outcome(_diverged(error) | found | nothing, meter.json(), {}, None)
+    result = {**UNRANKED, **found, "retrained_accuracy": top1, "retrained_top5": top5, OBSERVED: {}}
     return Outcome(result, meter.json(), {}, networks)
 
 

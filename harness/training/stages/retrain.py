@@ -13,13 +13,17 @@ from typing import Any
 from harness.components.dataset import DataSet, joined
 from harness.components.method import Part
 from harness.components.registries import AUGMENTATIONS, SPACES
-from harness.components.schedule import Schedule
+from harness.components.schedule import Schedule, warmed
 from harness.components.space import Architecture
 from harness.seeds import derive
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.training.cost import Meter
-from harness.training.stages.standalone import StandaloneRecipe, StandaloneTraining, count_correct
+from harness.training.stages.recipe import RecipeTraining
+from harness.training.stages.standalone import StandaloneRecipe, count_among
 from harness.training.stages.train import Keeper, Progress, Supernets, check_finite
+
+TOP = (1, 5)
+"""An answer counts if the class is among so many most probable ones."""
 
 
 def retrain(
@@ -29,8 +33,8 @@ def retrain(
     meter: Meter,
     report: Callable[[Progress], None] = lambda progress: None,
     keeper: Keeper | None = None,
-) -> tuple[Supernets, float]:
-    """Train the architecture as `config.retrain` says; returns the network and its accuracy on the test images.
+) -> tuple[Supernets, float, float]:
+    """Train the architecture as `config.retrain` says; returns the network and its top-1 and top-5 on the test images.
 
     The network is returned as the only supernet, for the part of the space that holds this architecture alone.
     Raises `Diverged` when a loss is not finite.
@@ -49,7 +53,9 @@ def retrain(
     seen = with_valid(dataset) if settings.with_valid else dataset
     augment = [one.build(AUGMENTATIONS, "retrain.augment") for one in settings.augment]
     seed, factor, network = derive(config.seed, "retrain"), schedule.bind(space), settings.network or config.network
-    training = StandaloneTraining(space, architecture, seen, recipe, seed, 1, meter.device, factor, augment, network)
+    factor = warmed(factor, settings.warmup_epochs / settings.epochs, 0.0)
+    training = RecipeTraining(space, architecture, seen, recipe, seed, 1, meter.device, factor, augment, network)
+    training.equip(settings, seed)
     if keeper is not None:
         keeper.start(training)
     steps = training.steps_per_epoch
@@ -66,10 +72,11 @@ def retrain(
         report(Progress(0, 1, epoch + 1, settings.epochs, mean))
         training.losses = []
     meter.stage("train")
-    (correct,) = count_correct(training.network, dataset.test, dataset, 1, meter.device)
+    counts = count_among(training.judged, dataset.test, dataset, 1, meter.device, TOP)
     meter.stage("rank")
     part = Part(dict(enumerate(architecture)))
-    return Supernets(space, (part,), (training.network,)), 100 * correct / len(dataset.test)
+    top1, top5 = (100 * correct / len(dataset.test) for (correct,) in counts)
+    return Supernets(space, (part,), (training.judged,)), top1, top5
 
 
 def with_valid(dataset: DataSet) -> DataSet:

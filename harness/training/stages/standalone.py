@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,17 +115,30 @@ class StandaloneTraining:
         images = torch.cat([batch.images for batch in batches], 1)
         labels = torch.stack([batch.labels for batch in batches], 1)
         rate = self.recipe.learning_rate * self.factor(self.architecture, self.step / self.steps)
-        self.optimiser.param_groups[0]["lr"] = rate
-        with self.randomness(self.step):
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        with self.randomness(self.step), self.passes():
             logits = self.network(images).view(-1, self.dataset.classes)
-        # The mean over all copies, times their number: each copy sees the gradient of its own mean.
-        loss = functional.cross_entropy(logits, labels.flatten(0, 1)) * self.copies
+            # The mean over all copies, times their number: each copy sees the gradient of its own mean.
+            loss = self.loss(logits, images, labels.flatten(0, 1)) * self.copies
         self.optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
+        self.descend(loss)
         self.step += 1
         self.losses.append(loss.detach())
         return self.losses[-1]
+
+    def loss(self, logits: torch.Tensor, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The loss of a step, as a mean over images and copies."""
+        return functional.cross_entropy(logits, labels)
+
+    def passes(self) -> AbstractContextManager[Any]:
+        """Context of the forward pass and the loss."""
+        return nullcontext()
+
+    def descend(self, loss: torch.Tensor) -> None:
+        """Compute the gradients and change the weights."""
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
 
     def state(self) -> dict[str, Any]:
         """The state to resume from. Store it before the next step."""
@@ -183,14 +197,28 @@ def initialise(network: torch.nn.Module, seed: int) -> None:
                 reset()
 
 
-@torch.no_grad()
 def count_correct(
     network: torch.nn.Module, split: Split, dataset: DataSet, copies: int, device: torch.device | str
 ) -> tuple[int, ...]:
     """How many images of the split each copy classifies correctly."""
+    return count_among(network, split, dataset, copies, device)[0]
+
+
+@torch.no_grad()
+def count_among(
+    network: torch.nn.Module,
+    split: Split,
+    dataset: DataSet,
+    copies: int,
+    device: torch.device | str,
+    first: Sequence[int] = (1,),
+) -> list[tuple[int, ...]]:
+    """For each k of `first`: for how many images the class is among the k most probable, for each copy."""
     network.eval()
-    correct = torch.zeros(copies, dtype=torch.long, device=device)
+    correct = torch.zeros(len(first), copies, dtype=torch.long, device=device)
     for images, labels in evaluation_batches(dataset, split, 250, device):
         logits = network(images.repeat(1, copies, 1, 1)).view(len(labels), copies, dataset.classes)
-        correct += (logits.argmax(2) == labels[:, None]).sum(0)
-    return tuple(correct.tolist())
+        for row, k in zip(correct, first, strict=True):
+            answers = logits.argmax(2, keepdim=True) if k == 1 else logits.topk(min(k, dataset.classes), 2).indices
+            row += (answers == labels[:, None, None]).any(2).sum(0)
+    return [tuple(row) for row in correct.tolist()]

@@ -50,7 +50,7 @@ def test_the_same_network_as_the_tables_of_ground_truth_train(few_digits: DataSe
     config = RunConfig.from_json(
         {"network": {"width": 4, "depth": 1}, "retrain": {"epochs": 2, "batch_size": 16}, "seed": 5}
     )
-    networks, accuracy = retrain(config, architecture, few_digits, Meter(torch.device("cpu")))
+    networks, accuracy, _ = retrain(config, architecture, few_digits, Meter(torch.device("cpu")))
     from harness.seeds import derive
 
     recipe = StandaloneRecipe(width=4, depth=1, epochs=2, batch_size=16)
@@ -66,7 +66,7 @@ def test_its_schedule_knows_the_complexity_of_the_architecture(few_digits: DataS
             {"network": {"width": 4, "depth": 1}, "retrain": {"epochs": 2, "batch_size": 16, "schedule": name}}
         )
         # γ of the largest is a quarter: its rate falls late.
-        networks, _ = retrain(config, (3,) * 6, few_digits, Meter(torch.device("cpu")))
+        networks, _, _ = retrain(config, (3,) * 6, few_digits, Meter(torch.device("cpu")))
         trained[name] = torch.cat([parameter.flatten() for parameter in networks.networks[0].parameters()])
     assert not torch.equal(trained["cosine"], trained["calr"])
     assert not torch.equal(trained["polynomial"], trained["calr"])
