@@ -65,6 +65,10 @@ class DataError(UserError):
     """Data that is missing, damaged or not what it claims to be."""
 
 
+class DamagedImage(DataError):
+    """One image of a streamed data set that cannot be read. It is left out, unless there are many."""
+
+
 class Unreachable(HarnessError):
     """The store of claims or runs is unreachable. The request itself is valid: a retry may succeed.
 

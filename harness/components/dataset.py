@@ -61,7 +61,8 @@ class Source(Protocol):
     """Images that are read one at a time, by number.
 
     `sample` may be called in several processes at once, in any order. It must return the same for the same number,
-    so it draws no random numbers: transforms do that (`harness.components.augmentation`).
+    so it draws no random numbers: transforms do that (`harness.components.augmentation`). It raises `DamagedImage` for
+    an image that cannot be read: that one is left out.
     """
 
     def __len__(self) -> int: ...
@@ -76,14 +77,29 @@ class Stream(Split):
     and `labels` are not there: code that needs them in memory gets an error that says so.
     """
 
-    def __init__(self, source: Source, shape: tuple[int, ...], count: int | None = None) -> None:
-        """`shape` is channels, height and width of an image in a batch; `count` leaves only the first images."""
+    def __init__(
+        self,
+        source: Source,
+        shape: tuple[int, ...],
+        count: int | None = None,
+        crop_ratio: float = 1.0,
+        interpolation: str = "bilinear",
+    ) -> None:
+        """`shape` is channels, height and width of an image in a batch; `count` leaves only the first images.
+
+        The part that is cut at the centre has `crop_ratio` times the shorter side of the image.
+        """
         if len(shape) != 3 or min(shape) < 1:
             raise DataError(f"the shape of streamed images must be channels, height and width, not {shape}")
-        vars(self).update(source=source, _shape=tuple(shape), count=len(source) if count is None else count)
+        count = len(source) if count is None else count
+        vars(self).update(
+            source=source, _shape=tuple(shape), count=count, crop_ratio=crop_ratio, interpolation=interpolation
+        )
 
     source: Source
     count: int
+    crop_ratio: float
+    interpolation: str
     _shape: tuple[int, ...]
     __eq__, __hash__ = object.__eq__, object.__hash__
 
@@ -106,7 +122,9 @@ class Stream(Split):
         return self.source.sample(index)
 
     def head(self, count: int | None) -> Stream:
-        return self if count is None else Stream(self.source, self.shape, min(count, self.count))
+        if count is None:
+            return self
+        return Stream(self.source, self.shape, min(count, self.count), self.crop_ratio, self.interpolation)
 
 
 @dataclass(frozen=True)
@@ -129,7 +147,8 @@ class Joined:
 def joined(splits: Sequence[Split]) -> Split:
     """All images, in this order; streamed if one of the splits is."""
     if any(isinstance(split, Stream) for split in splits):
-        return Stream(Joined(tuple(splits)), splits[0].shape)
+        first = next(split for split in splits if isinstance(split, Stream))
+        return Stream(Joined(tuple(splits)), first.shape, None, first.crop_ratio, first.interpolation)
     return Split(np.concatenate([s.images for s in splits]), np.concatenate([s.labels for s in splits]))
 
 

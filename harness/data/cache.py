@@ -104,13 +104,18 @@ def verify(folder: Path, record: Record) -> bool:
 
 
 def build(folder: Path, decode: Callable[[Path], DataSet], about: Mapping[str, str]) -> Record:
-    """Build the entry unless it exists. `decode` gets an empty folder for temporary files.
+    """Build the entry of decoded images unless it exists. `decode` gets an empty folder for temporary files."""
+    return build_with(folder, lambda part, scratch: _write(part, decode(scratch), about))
 
-    Raises `DataError` when the cache cannot be written; errors of `decode` are passed on and leave no files.
+
+def build_with(folder: Path, write: Callable[[Path, Path], Record]) -> Record:
+    """Build the entry unless it exists. `write` fills a folder and gets another one for temporary files.
+
+    Raises `DataError` when the cache cannot be written; errors of `write` are passed on and leave no files.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(folder) as alone:
+        with alone_in(folder) as alone:
             if (record := read(folder)) is not None:
                 return record
             for leftover in folder.parent.glob(f".{folder.name}.*.part") if alone else ():  # of a process that died
@@ -119,7 +124,8 @@ def build(folder: Path, decode: Callable[[Path], DataSet], about: Mapping[str, s
             try:
                 part.mkdir()  # with the usual permissions: others may share the cache
                 (scratch := part / "scratch").mkdir()
-                record = _write(part, decode(scratch), about)
+                record = write(part, scratch)
+                write_record(part, record)
                 shutil.rmtree(scratch)
                 if read(folder) is None:  # without locks, another process may have been faster
                     remove(folder)
@@ -148,7 +154,7 @@ def _write(part: Path, dataset: DataSet, about: Mapping[str, str]) -> Record:
                 os.fsync(stream.fileno())
             sizes[file.name] = file.stat().st_size
         shapes[name] = list(split.images.shape)
-    record = Record(
+    return Record(
         name=dataset.name,
         classes=dataset.classes,
         mean=dataset.mean,
@@ -160,11 +166,13 @@ def _write(part: Path, dataset: DataSet, about: Mapping[str, str]) -> Record:
         checksum=dataset.computed_checksum(),
         about=dict(about),
     )
+
+
+def write_record(part: Path, record: Record) -> None:
     with (part / RECORD).open("w") as stream:
         json.dump(asdict(record), stream, indent=1)
         stream.flush()
         os.fsync(stream.fileno())
-    return record
 
 
 def _files(folder: Path, split: str) -> tuple[Path, Path]:
@@ -172,7 +180,7 @@ def _files(folder: Path, split: str) -> tuple[Path, Path]:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[bool]:
+def alone_in(folder: Path) -> Iterator[bool]:
     """Lock the entry for building; yields whether locking works. A lock ends with its process."""
     import fcntl
 

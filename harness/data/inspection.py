@@ -7,7 +7,6 @@ from pathlib import Path
 
 from harness.components.dataset import SPLITS, DataSet
 from harness.components.registries import DATASETS
-from harness.data import cache
 from harness.data.source import FileDataSet, Missing
 from harness.errors import DataError
 
@@ -52,7 +51,7 @@ def inspect(name: str) -> Inspection:
         stale, damaged = thing.refresh(found)
         folder, record = thing.prepared(found)
         about = {"found in": f"{found.root} ({found.layout})", "division": record.about["split"]}
-        facts = {**about, **_facts(cache.load(folder, record)), "decoded in": str(folder), "checksum": record.checksum}
+        facts = {**about, **_facts(thing.load(folder, record)), "decoded in": str(folder), "checksum": record.checksum}
         return Inspection(facts, warnings + stale, problems + damaged)
     except DataError as error:
         return Inspection({}, [], [str(error)])

@@ -13,7 +13,7 @@ from harness.components.dataset import DataSet, Split, Stream
 from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share
 from harness.data.loader import DeviceLoader, Normalise, copied, in_order
 from harness.data.randomness import seeded
-from harness.data.streaming import Samples, StreamLoader, batches, workers
+from harness.data.streaming import LeftOut, Samples, StreamLoader, batches, workers
 from harness.errors import InvalidConfiguration
 from harness.seeds import derive
 
@@ -140,4 +140,7 @@ def _streamed(
     """Images as bytes, not on the device."""
     starts = range(0, len(images), batch_size)
     keys = ([(index, 0) for index in range(start, min(start + batch_size, len(images)))] for start in starts)
-    return batches(Samples(images, dataset), keys, workers(device))
+    left_out = LeftOut(images, dataset)
+    for read in batches(Samples(images, dataset), keys, workers(device)):
+        left_out.note(read.damaged)
+        yield read.images, read.labels

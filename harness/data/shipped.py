@@ -23,6 +23,8 @@ for _name, _target, _summary in (
     ("cifar100", "cifar:CIFAR100", "CIFAR-100, 3×32×32, 100 classes; test images split in half"),
     ("imagenet16-120", "imagenet16:IMAGENET16_120", "ImageNet downsampled to 3×16×16, its first 120 classes"),
     ("fashion-mnist", "fashion_mnist:FASHION_MNIST", "Fashion-MNIST, 1×28×28, 10 classes"),
+    ("imagenet", "imagenet:IMAGENET", "ImageNet, 3×224×224, 1,000 classes; images are decoded as they are needed"),
+    ("imagenet-256", "decoded:IMAGENET_256", "ImageNet, decoded once to 256 pixels (252 GB), 3×224×224"),
     ("folder", "folder:FOLDER", "any tree of images: train/CLASS/*.png, optionally valid/ and test/"),
 ):
     DATASETS.register(_name, lazy=f"harness.data.{_target}", summary=_summary)

@@ -112,10 +112,18 @@ class FileDataSet(ABC):
         found = self.found()
         folder, record = self.prepared(found)
         try:
-            return cache.load(folder, record)
+            return self.load(folder, record)
         except DataError:  # damaged, but with the right sizes
             cache.remove(folder)
-            return cache.load(*self.prepared(found))
+            return self.load(*self.prepared(found))
+
+    def load(self, folder: Path, record: Record) -> DataSet:
+        """The data set of a cache entry. Raises `DataError` when it is damaged."""
+        return cache.load(folder, record)
+
+    def verify(self, folder: Path, record: Record) -> bool:
+        """Whether the cache entry is still what was written. May read all of it."""
+        return cache.verify(folder, record)
 
     def refresh(self, found: Found) -> tuple[list[str], list[str]]:
         """Check the whole entry and all file names; remove the entry if they do not match. Warnings, problems."""
@@ -124,7 +132,7 @@ class FileDataSet(ABC):
         if record is None:
             return [], []
         changed = record.about["listing"] != self.listing(found)
-        if not changed and cache.verify(folder, record):
+        if not changed and self.verify(folder, record):
             return [], []
         cache.remove(folder)
         self._known.clear()

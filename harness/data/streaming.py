@@ -11,22 +11,26 @@ import contextlib
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from harness.components.augmentation import ImageTransform
 from harness.components.dataset import DataSet, Split
 from harness.components.loader import WHOLE, Batch, EpochOrder, Share
 from harness.data.loader import Normalise, Planner, copied, shared, windows_of
 from harness.data.randomness import seeded
-from harness.errors import DataError, InvalidConfiguration
+from harness.errors import DamagedImage, DataError, InvalidConfiguration
 from harness.seeds import derive
+
+MOST_DAMAGED = 0.001
+"""The share of a split's images that may be unreadable; one image always may."""
 
 PREFETCH = 2
 """Batches that each worker has ready."""
@@ -68,7 +72,8 @@ class StreamLoader:
         self.plan = Planner(len(split), dataset, seed, "cpu", order)
         self.normalise = Normalise(dataset, device)
         self.workers = workers(device)
-        self._ahead: tuple[int, Iterator[tuple[Tensor, Tensor]]] | None = None
+        self.left_out = LeftOut(split, dataset)
+        self._ahead: tuple[int, Iterator[Read]] | None = None
         """The step whose batch comes next, and the batches from there to the end of the epoch."""
 
     @property
@@ -80,10 +85,11 @@ class StreamLoader:
         if self._ahead is None or self._ahead[0] != step:
             self.close()
             self._ahead = step, self._from(epoch, position)
-        images, labels = next(self._ahead[1])
+        images, labels, kept, damaged = next(self._ahead[1])
+        self.left_out.note(damaged)
         self._ahead = (step + 1, self._ahead[1]) if position + 1 < self.steps_per_epoch else None
         plan = self.plan(epoch)
-        indices = self._indices(plan.order, position)
+        indices = self._indices(plan.order, position)[kept]
         padding = self.dataset.crop_padding
         if padding or self.dataset.flip:
             offsets = plan.offsets[indices] if padding else None
@@ -100,7 +106,7 @@ class StreamLoader:
     def _indices(self, order: Tensor, position: int) -> Tensor:
         return shared(order[position * self.batch_size : (position + 1) * self.batch_size], self.share)
 
-    def _from(self, epoch: int, position: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _from(self, epoch: int, position: int) -> Iterator[Read]:
         samples = Samples(self.split, self.dataset, self.transforms, self.seed, epoch)
         return batches(samples, self._keys(self.plan(epoch).order, position), self.workers)
 
@@ -122,7 +128,47 @@ def occurrences(order: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(0, places, count - begun)
 
 
-class Samples(Dataset[tuple[Tensor, Tensor]]):
+class Read(NamedTuple):
+    """A batch as it was read: bytes and labels, the places in the batch of what is there, and what could not be read.
+
+    Damaged images are left out, so a batch with one of them is smaller.
+    """
+
+    images: Tensor
+    labels: Tensor
+    kept: Tensor
+    damaged: list[Damaged]
+
+
+class Damaged(NamedTuple):
+    """An image that could not be read: its number, and why."""
+
+    number: int
+    reason: str
+
+
+class LeftOut:
+    """Counts the damaged images of a split. Each is named once on standard error; many of them end the trial."""
+
+    def __init__(self, split: Split, dataset: DataSet) -> None:
+        self.name, self.total, self.reasons = dataset.name, len(split), dict[int, str]()
+        self.most = max(1, int(len(split) * MOST_DAMAGED))
+
+    def note(self, damaged: Sequence[Damaged]) -> None:
+        """Raises `DataError` when too many images of the split are damaged."""
+        for number, reason in damaged:
+            if number in self.reasons:
+                continue
+            self.reasons[number] = reason
+            print(f"{self.name}: left out: {reason}", file=sys.stderr, flush=True)
+            if len(self.reasons) > self.most:
+                raise DataError(
+                    f"{self.name}: {len(self.reasons)} of {self.total:,} images cannot be read, more than "
+                    f"{MOST_DAMAGED:.1%}; the last: {reason}"
+                )
+
+
+class Samples(Dataset["tuple[Tensor, Tensor] | Damaged"]):
     """The samples of one epoch of training, transformed; or of an evaluation (`transforms` and `seed` None)."""
 
     def __init__(
@@ -136,9 +182,12 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
         self.split, self.dataset, self.transforms = split, dataset, transforms
         self.seed, self.epoch = seed, epoch
 
-    def __getitem__(self, key: Key) -> tuple[Tensor, Tensor]:
+    def __getitem__(self, key: Key) -> tuple[Tensor, Tensor] | Damaged:
         index, occurrence = key
-        pixels, label = self.split.sample(index)
+        try:
+            pixels, label = self.split.sample(index)
+        except DamagedImage as error:
+            return Damaged(index, str(error))
         if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 3:
             what = f"{getattr(pixels, 'dtype', type(pixels).__name__)} of shape {np.shape(pixels)}"
             raise DataError(f"{self.dataset.name}: image {index} must be channels×height×width bytes, not {what}")
@@ -157,8 +206,12 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
             from torchvision.transforms.v2 import functional
 
             scale = max(wanted / given for wanted, given in zip(shape[1:], image.shape[1:], strict=True))
+            scale /= getattr(self.split, "crop_ratio", 1.0)
             size = [max(wanted, round(side * scale)) for wanted, side in zip(shape[1:], image.shape[1:], strict=True)]
-            image = functional.center_crop(functional.resize(image, size, antialias=True), list(shape[1:]))
+            how = functional.InterpolationMode(getattr(self.split, "interpolation", "bilinear"))
+            if size != list(image.shape[1:]):
+                image = functional.resize(image, size, interpolation=how, antialias=True)
+            image = functional.center_crop(image, list(shape[1:]))
         if tuple(image.shape) != shape or image.dtype != torch.uint8:
             found = f"{image.dtype} of shape {tuple(image.shape)}"
             raise DataError(f"{self.dataset.name}: image {index} must be uint8 of shape {shape}, not {found}")
@@ -176,14 +229,26 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
         return torch.tensor(int(label))
 
 
-def batches(samples: Samples, keys: Iterable[list[Key]], processes: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Images (bytes) and labels of these batches, in this order, read ahead by so many processes."""
+def collated(items: Sequence[tuple[Tensor, Tensor] | Damaged]) -> Read:
+    """One batch of the samples that could be read."""
+    there = {place: one for place, one in enumerate(items) if not isinstance(one, Damaged)}
+    damaged = [one for one in items if isinstance(one, Damaged)]
+    if not there:
+        raise DataError(f"no image of a batch can be read: {damaged[0].reason}")
+    images, labels = default_collate(list(there.values()))
+    return Read(images, labels, torch.tensor(list(there)), damaged)
+
+
+def batches(samples: Samples, keys: Iterable[list[Key]], processes: int) -> Iterator[Read]:
+    """These batches, in this order, read ahead by so many processes."""
     ahead: dict[str, Any] = {}
     if processes:
         # Forked: users' sources are in modules under private names, which another start could not import.
         ahead = {"multiprocessing_context": "fork", "prefetch_factor": PREFETCH, "worker_init_fn": _end_with_parent}
     generator = torch.Generator()  # or DataLoader would draw from the global one
-    loader = DataLoader(samples, batch_sampler=keys, num_workers=processes, generator=generator, **ahead)
+    loader = DataLoader(
+        samples, batch_sampler=keys, num_workers=processes, generator=generator, collate_fn=collated, **ahead
+    )
     return iter(loader)
 
 

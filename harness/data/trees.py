@@ -47,7 +47,7 @@ class Tree:
 
 def class_folders(folder: Path) -> list[Path]:
     """The classes, sorted by name. Raises `DataError` when there is none."""
-    with _reading(folder):
+    with reading(folder):
         found = sorted(entry for entry in folder.iterdir() if not entry.name.startswith(".") and entry.is_dir())
     if not found:
         raise DataError(f"{folder}: has no class folders; a tree of images is {folder.name}/CLASS/*.png")
@@ -56,7 +56,7 @@ def class_folders(folder: Path) -> list[Path]:
 
 def image_files(folder: Path) -> list[str]:
     """The names of a class's images, sorted. Raises `DataError` when there is none."""
-    with _reading(folder):
+    with reading(folder):
         names = sorted(n for n in os.listdir(folder) if n.lower().endswith(SUFFIXES) and not n.startswith("."))
     if not names:
         raise DataError(f"{folder}: holds no image ({', '.join(SUFFIXES)})")
@@ -69,7 +69,7 @@ def listing(*folders: Path) -> str:
     for folder in folders:
         for place in class_folders(folder):
             for name in image_files(place):
-                with _reading(place / name):
+                with reading(place / name):
                     state = (place / name).stat()
                 line = f"{folder.name}/{place.name}/{name} {state.st_size} {state.st_mtime_ns}"
                 digest.update(line.encode("utf-8", "surrogateescape"))
@@ -86,13 +86,13 @@ def read_tree(folder: Path, scratch: Path, size: tuple[int, int] | None = None) 
     # In alphabetical order the first thousand images would all be of one class.
     files = [files[position] for position in shuffled([name for name, _ in files])]
     names, labels = [name for name, _ in files], np.array([label for _, label in files], np.int64)
-    first, _ = _pixels(folder / names[0])
+    first, _ = decoded(folder / names[0])
     height, width = size or (first.shape[0], first.shape[1])
     out = scratch / f"{folder.name}.npy"
     images = np.lib.format.open_memmap(out, "w+", np.uint8, (len(names), height, width, 3))
     images.flush()
-    processes = min(8, _cores()) if len(names) > IN_ONE_PROCESS else 1
-    with _progress(f"decoding {folder}", len(names)) as advance:
+    processes = min(8, cores()) if len(names) > IN_ONE_PROCESS else 1
+    with progress(f"decoding {folder}", len(names)) as advance:
         if processes == 1:
             coloured = 0
             for done, more in _fill(images, 0, folder, names):
@@ -118,7 +118,7 @@ def _fill(images: npt.NDArray[np.uint8], start: int, folder: Path, names: Sequen
     """Decode these files into the array; yields per 500 files how many are done, and how many of them have colours."""
     done = coloured = 0
     for position, name in enumerate(names, start):
-        pixels, has_colours = _pixels(folder / name)
+        pixels, has_colours = decoded(folder / name)
         if pixels.shape != images.shape[1:]:
             (height, width), (wanted_height, wanted_width) = pixels.shape[:2], images.shape[1:3]
             raise DataError(
@@ -186,7 +186,7 @@ def _fill_in_processes(
     return coloured
 
 
-def _pixels(path: Path) -> tuple[npt.NDArray[np.uint8], bool]:
+def decoded(path: Path) -> tuple[npt.NDArray[np.uint8], bool]:
     """An image as height×width×3 bytes, and whether it has colours."""
     from PIL import Image, UnidentifiedImageError
 
@@ -204,7 +204,7 @@ def _pixels(path: Path) -> tuple[npt.NDArray[np.uint8], bool]:
 
 
 @contextlib.contextmanager
-def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """A progress bar on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done: None
@@ -218,12 +218,12 @@ def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _cores() -> int:
+def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -99,7 +99,7 @@ def test_several_processes_decode_what_one_decodes(data: Path, monkeypatch: pyte
     write_tree(data / "folder" / "train", CLASSES, 20)
     alone = FOLDER().checksum()
     monkeypatch.setattr(trees, "IN_ONE_PROCESS", 10)
-    monkeypatch.setattr(trees, "_cores", lambda: 2)
+    monkeypatch.setattr(trees, "cores", lambda: 2)
     (data / "several").mkdir()
     assert FOLDER.decode(FOLDER.found(), data / "several").checksum() == alone
     (wrong := data / "folder" / "train" / "cat" / "0019.png").write_bytes(b"no image")

@@ -101,12 +101,12 @@ class Observers:
         network.eval()
         rank = self.config.rank
         split = self.dataset.valid.head(rank.images)
-        losses, hits = [], []
+        losses, hits, total = [], [], 0
         for images, labels in evaluation_batches(self.dataset, split, rank.batch_size, self.meter.device):
             logits = network(images, architecture)
             losses.append(functional.cross_entropy(logits, labels, reduction="sum"))
             hits.append((logits.argmax(1) == labels).sum())
-        total = len(split)
+            total += len(labels)
         return float(torch.stack(losses).double().sum()) / total, 100 * float(torch.stack(hits).sum()) / total
 
     def _observe_steps(self, progress: Progress) -> None:

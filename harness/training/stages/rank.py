@@ -89,6 +89,7 @@ def predict(
     batches = EvaluationBatches(dataset, split, ranking.batch_size, meter.device)
     train = evaluation_batches(dataset, dataset.train, ranking.batch_size, meter.device) if ranking.calibration else ()
     seen = [images for images, _ in itertools.islice(train, ranking.calibration)]
+    total = sum(map(len, batches.labels))  # images that cannot be read are left out
     places = ranks.share(range(len(batches)))
     groups: dict[tuple[int, Architecture], list[Architecture]] = {}
     for architecture in architectures:
@@ -101,7 +102,7 @@ def predict(
     def found() -> Predictions:
         if correct:
             counts = torch.stack(list(correct.values())).cpu().double()
-            accuracies.update(zip(correct, (counts * (100 / len(split))).tolist(), strict=True))
+            accuracies.update(zip(correct, (counts * (100 / total)).tolist(), strict=True))
             correct.clear()
         meter.stage(stage)
         return {one: accuracies[key] for key, members in groups.items() if key in accuracies for one in members}

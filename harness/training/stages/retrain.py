@@ -72,10 +72,10 @@ def retrain(
         report(Progress(0, 1, epoch + 1, settings.epochs, mean))
         training.losses = []
     meter.stage("train")
-    counts = count_among(training.judged, dataset.test, dataset, 1, meter.device, TOP)
+    counts, total = count_among(training.judged, dataset.test, dataset, 1, meter.device, TOP)
     meter.stage("rank")
     part = Part(dict(enumerate(architecture)))
-    top1, top5 = (100 * correct / len(dataset.test) for (correct,) in counts)
+    top1, top5 = (100 * correct / total for (correct,) in counts)
     return Supernets(space, (part,), (training.judged,)), top1, top5
 
 

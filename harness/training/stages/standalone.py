@@ -201,7 +201,7 @@ def count_correct(
     network: torch.nn.Module, split: Split, dataset: DataSet, copies: int, device: torch.device | str
 ) -> tuple[int, ...]:
     """How many images of the split each copy classifies correctly."""
-    return count_among(network, split, dataset, copies, device)[0]
+    return count_among(network, split, dataset, copies, device)[0][0]
 
 
 @torch.no_grad()
@@ -212,13 +212,14 @@ def count_among(
     copies: int,
     device: torch.device | str,
     first: Sequence[int] = (1,),
-) -> list[tuple[int, ...]]:
-    """For each k of `first`: for how many images the class is among the k most probable, for each copy."""
+) -> tuple[list[tuple[int, ...]], int]:
+    """For each k of `first`: for how many images the class is among the k most probable, for each copy; of how many."""
     network.eval()
-    correct = torch.zeros(len(first), copies, dtype=torch.long, device=device)
+    correct, total = torch.zeros(len(first), copies, dtype=torch.long, device=device), 0
     for images, labels in evaluation_batches(dataset, split, 250, device):
         logits = network(images.repeat(1, copies, 1, 1)).view(len(labels), copies, dataset.classes)
         for row, k in zip(correct, first, strict=True):
             answers = logits.argmax(2, keepdim=True) if k == 1 else logits.topk(min(k, dataset.classes), 2).indices
             row += (answers == labels[:, None, None]).any(2).sum(0)
-    return [tuple(row) for row in correct.tolist()]
+        total += len(labels)
+    return [tuple(row) for row in correct.tolist()], total
