@@ -47,7 +47,7 @@ class Pieces:
         images, damaged = _piece(self.folder, self.split, number)
         if place in damaged:
             raise DamagedImage(damaged[place])
-        return images[place], int(self.labels[index])
+        return images[place].transpose(2, 0, 1), int(self.labels[index])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -131,13 +131,13 @@ def _write(folder: Path, dataset: DataSet, split: str, number: int, side: int) -
     stream: Stream = getattr(dataset, split)
     square = Stream(stream.source, (stream.shape[0], side, side), None, 1.0, stream.interpolation)
     indices = range(number * PIECE, min((number + 1) * PIECE, len(stream)))
-    images = np.zeros((len(indices), stream.shape[0], side, side), np.uint8)
+    images = np.zeros((len(indices), side, side, stream.shape[0]), np.uint8)
     damaged: dict[int, str] = {}
     left_out = LeftOut(stream, dataset)
     keys = ([(index, 0) for index in indices[start : start + 32]] for start in range(0, len(indices), 32))
     for place, read in enumerate(batches(Samples(square, dataset), keys, _processes())):
         left_out.note(read.damaged)
-        images[place * 32 + read.kept.numpy()] = read.images.numpy()
+        images[place * 32 + read.kept.numpy()] = read.images.permute(0, 2, 3, 1).numpy()
         damaged |= {index - indices.start: reason for index, reason in read.damaged}
     file = _file(folder, split, number)
     for target in (file.with_suffix(".json"), file):

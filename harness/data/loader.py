@@ -192,10 +192,21 @@ class Normalise:
         std = torch.tensor(dataset.std, device=device).view(1, -1, 1, 1)
         mean = torch.tensor(dataset.mean, device=device).view(1, -1, 1, 1)
         self.scale, self.shift = 1 / std, -mean / std
+        self.rows = self.scale[0, 0, 0, :0], self.shift[0, 0, 0, :0]
+        """Scale and shift of a row of pixels, once its width is known."""
 
     def __call__(self, images: Tensor) -> Tensor:
-        floats = images.to(torch.float32, memory_format=torch.channels_last)
-        return floats.mul_(self.scale).add_(self.shift)
+        if images.device.type != "cpu" or not images.is_contiguous(memory_format=torch.channels_last):
+            floats = images.to(torch.float32, memory_format=torch.channels_last)
+            return floats.mul_(self.scale).add_(self.shift)
+        # A whole row of pixels at a time: the same bits, faster than three numbers at a time.
+        width, channels = images.shape[3], images.shape[1]
+        if len(self.rows[0]) != width * channels:
+            self.rows = self.scale.flatten().repeat(width), self.shift.flatten().repeat(width)
+        rows = images.permute(0, 2, 3, 1).reshape(*images.shape[:1], -1, width * channels).to(torch.float32)
+        for image in rows:  # one by one they stay in the cache
+            image.mul_(self.rows[0]).add_(self.rows[1])
+        return rows.view(len(images), -1, width, channels).permute(0, 3, 1, 2)
 
 
 def in_order(

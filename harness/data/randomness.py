@@ -15,19 +15,37 @@ from harness.seeds import derive
 @contextmanager
 def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
     """Context in which the global rngs of torch, numpy and `random` start from that seed; then they are as before."""
+    with preserved(device) as reseed:
+        reseed(seed)
+        yield
+
+
+@contextmanager
+def preserved(device: torch.device | str = "cpu") -> Iterator[Callable[[int], None]]:
+    """Context after which the global rngs are as before; yields a function that seeds them.
+
+    Saving and restoring numpy's takes longer than seeding all of them: for many samples, do it once.
+    """
     where = torch.device(device)
-    python, array = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
-        try:
-            torch.default_generator.manual_seed(seed)
-            if where.type == "cuda":
+    python, array, cpu = random.getstate(), np.random.get_state(legacy=False), torch.default_generator.get_state()
+    gpu = torch.cuda.get_rng_state(where) if where.type == "cuda" else None
+
+    def reseed(seed: int) -> None:
+        torch.default_generator.manual_seed(seed)
+        if gpu is not None:
+            with torch.cuda.device(where):
                 torch.cuda.manual_seed(seed)
-            random.seed(seed)
-            np.random.seed(seed & 0xFFFFFFFF)
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(array)
+        random.seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)
+
+    try:
+        yield reseed
+    finally:
+        torch.default_generator.set_state(cpu)
+        if gpu is not None:
+            torch.cuda.set_rng_state(gpu, where)
+        random.setstate(python)
+        np.random.set_state(array)
 
 
 def step_randomness(

@@ -12,20 +12,20 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset
 
 from harness.components.augmentation import ImageTransform
 from harness.components.dataset import DataSet, Split
 from harness.components.loader import WHOLE, Batch, EpochOrder, Share
 from harness.data.loader import Normalise, Planner, copied, shared, windows_of
-from harness.data.randomness import seeded
+from harness.data.randomness import preserved
 from harness.errors import DamagedImage, DataError, InvalidConfiguration
 from harness.seeds import derive
 
@@ -182,7 +182,17 @@ class Samples(Dataset["tuple[Tensor, Tensor] | Damaged"]):
         self.split, self.dataset, self.transforms = split, dataset, transforms
         self.seed, self.epoch = seed, epoch
 
+    def __getitems__(self, keys: Sequence[Key]) -> list[tuple[Tensor, Tensor] | Damaged]:
+        """The samples of a batch; torch's `DataLoader` asks for all of them at once."""
+        if not self.transforms:
+            return [self._read(key) for key in keys]
+        with preserved() as reseed:
+            return [self._read(key, reseed) for key in keys]
+
     def __getitem__(self, key: Key) -> tuple[Tensor, Tensor] | Damaged:
+        return self.__getitems__([key])[0]
+
+    def _read(self, key: Key, reseed: Callable[[int], None] | None = None) -> tuple[Tensor, Tensor] | Damaged:
         index, occurrence = key
         try:
             pixels, label = self.split.sample(index)
@@ -193,10 +203,10 @@ class Samples(Dataset["tuple[Tensor, Tensor] | Damaged"]):
             raise DataError(f"{self.dataset.name}: image {index} must be channels×height×width bytes, not {what}")
         # A copy: a transform may work in place, and a source may hand out a part of a read-only file.
         image = torch.from_numpy(np.array(pixels))
-        if self.transforms:
-            with seeded(derive(self.seed, "transforms", self.epoch, index, *([occurrence] if occurrence else []))):
-                for transform in self.transforms:
-                    image = transform(image)
+        if self.transforms and reseed is not None:
+            reseed(derive(self.seed, "transforms", self.epoch, index, *([occurrence] if occurrence else [])))
+            for transform in self.transforms:
+                image = transform(image)
         return self._fitted(image, index), self._label(label, index)
 
     def _fitted(self, image: Tensor, index: int) -> Tensor:
@@ -235,8 +245,12 @@ def collated(items: Sequence[tuple[Tensor, Tensor] | Damaged]) -> Read:
     damaged = [one for one in items if isinstance(one, Damaged)]
     if not there:
         raise DataError(f"no image of a batch can be read: {damaged[0].reason}")
-    images, labels = default_collate(list(there.values()))
-    return Read(images, labels, torch.tensor(list(there)), damaged)
+    first, _ = next(iter(there.values()))
+    # As decoders write pixels and as networks read them: colours side by side. Bytes are turned once, here.
+    images = torch.empty((len(there), *first.shape), dtype=first.dtype, memory_format=torch.channels_last)
+    for place, (image, _) in enumerate(there.values()):
+        images[place] = image
+    return Read(images, torch.stack([label for _, label in there.values()]), torch.tensor(list(there)), damaged)
 
 
 def batches(samples: Samples, keys: Iterable[list[Key]], processes: int) -> Iterator[Read]:

@@ -86,6 +86,13 @@ def data(turns: int, batches: int = 100) -> Row:
     return Row(what, per(ours, batches), per(plain, batches), "≥ 10", "a DataLoader with 2 workers and torchvision")
 
 
+def imagenet(name: str, wanted: str, turns: int, batches: int = 4) -> Row:
+    sides = [Side("imagenet_batches", name, str(batches)), Side("plain_imagenet_batches", str(batches))]
+    ours, plain = in_turns(sides, turns)
+    what = f"a batch of 32 images of 224×224, {name}, cropped and mirrored"
+    return Row(what, per(ours, batches), per(plain, batches), wanted, "torchvision's ImageFolder, the same transforms")
+
+
 def first_step(turns: int) -> Row:
     """From the command to the end of the first epoch of its first trial, 24 steps: a little more than to the first."""
     return Row("from `run` to the first steps (demo)", [_first() for _ in range(turns)], [], "≤ 6 s")
@@ -144,6 +151,8 @@ ROWS: dict[str, Callable[[], Row]] = {
     "spread": lambda: spread("demo", 15),
     "side-by-side": lambda: side_by_side(2),
     "data": lambda: data(7),
+    "imagenet": lambda: imagenet("imagenet", "≥ 1.0", 9),
+    "imagenet-256": lambda: imagenet("imagenet-256", "≥ 3.0", 9),
     "first-step": lambda: first_step(3),
     "bias": lambda: bias(3),
 }

@@ -27,6 +27,8 @@ from harness.training.cost import Meter
 from harness.training.stages.rank import predict
 from harness.training.stages.train import Supernets, build_supernets, prepare
 from tests.perf.baseline import PlainSupernet, PlainTraining, loader
+from tests.perf.imagenet import batches as imagenet_batches
+from tests.perf.imagenet import plain_batches as plain_imagenet_batches
 
 Turn = Callable[[], object]
 
@@ -39,6 +41,9 @@ STEPS = {"demo": 60, "small": 20, "paper": 3}
 
 RANKED = {"demo": 150, "small": 60, "paper": 12}
 """How many architectures a turn evaluates."""
+
+
+__all__ = ["imagenet_batches", "plain_imagenet_batches", "serve"]  # the first two are served by name
 
 
 def serve(words: Sequence[str]) -> None:
