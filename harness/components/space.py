@@ -297,6 +297,10 @@ class Space(ABC):
         """
         return self
 
+    def counts_text(self) -> str:
+        """The counts that it has, for messages."""
+        return ", ".join(self.complexity_counts)
+
     def extremes(self, count: str = "parameters") -> tuple[int, Architecture, int, Architecture]:
         """The least count with its architecture, and the greatest with its own (the lowest number if several have it).
 

@@ -242,9 +242,8 @@ def _check_search(config: RunConfig, method: Method, space: Space) -> None:
 def _check_ranking(config: RunConfig) -> None:
     """Reject a trial whose ranking could not be measured, before it is trained; as far as can be known here."""
     space = SPACES.get(config.space)()
-    counts = space.complexity_counts
-    if config.rank.complexity not in counts:
-        raise InvalidConfiguration(f"rank.complexity is {config.rank.complexity!r}; allowed: {', '.join(counts)}")
+    if config.rank.complexity not in space.complexity_counts:
+        raise InvalidConfiguration(f"rank.complexity is {config.rank.complexity!r}; allowed: {space.counts_text()}")
     if taken := [name for name in config.rank.metrics if name in RESULTS]:
         raise InvalidConfiguration(f"rank.metrics: {', '.join(taken)} is a key of every result; register another name")
     if config.rank.candidates is None and config.rank.top1 and not space.enumerable:

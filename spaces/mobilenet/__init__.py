@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
+from harness.components.latency import Pieces
 from harness.components.registries import SPACES
 from harness.components.space import Architecture, Block, Chain, Space, network_settings
 from harness.errors import InvalidConfiguration
@@ -41,8 +42,17 @@ def published(name: str, network: ReducedNetwork | None = None) -> Any:
 class Chained(Space):
     """What both forms share. `at` gives the same space with the counts of networks of another size."""
 
-    complexity_counts = FORMULAS
     _settings: Any = None
+
+    @cached_property
+    def complexity_counts(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Formulas, and latencies that were measured (`harness benchmark latency`), each by the name of its table."""
+        from harness.data.latency import counts
+
+        return (*FORMULAS, *counts(self.name))
+
+    def counts_text(self) -> str:
+        return f"{super().counts_text()}, and what `python -m harness benchmark latency {self.name}` measures"
 
     @property
     def settings(self) -> Any:
@@ -104,9 +114,35 @@ class Chained(Space):
         return self._table(count).extremes()
 
     def _table(self, count: str, settings: Any = None) -> Table:
-        if count not in self.complexity_counts:
-            raise InvalidConfiguration(f"complexity {count!r} is unknown; allowed: {', '.join(self.complexity_counts)}")
-        return table(self.name, count, settings or self.settings)
+        settings = settings or self.settings
+        if count.startswith("latency"):
+            return self._latency(count, settings)
+        if count not in FORMULAS:
+            raise InvalidConfiguration(f"complexity {count!r} is unknown; allowed: {self.counts_text()}")
+        return table(self.name, count, settings)
+
+    def _latency(self, count: str, settings: Any) -> Table:
+        """A measured table; read once, since a search asks for it thousands of times."""
+        if (count, settings) not in self._measured:
+            from harness.data.latency import table_of
+
+            found = table_of(self.name, count, self.latency_settings(settings))
+            self._measured[count, settings] = Table(found.shared, found.layers)
+        return self._measured[count, settings]
+
+    @cached_property
+    def _measured(self) -> dict[tuple[str, Any], Table]:
+        return {}
+
+    def latency_settings(self, settings: Any) -> dict[str, Any]:
+        """How batch normalisation is trained does not matter."""
+        names = ("image_size", "image_channels", "classes", "width_multiplier", "squeeze", "stage1_width")
+        return {name: getattr(settings, name) for name in names if hasattr(settings, name)}
+
+    def pieces(self, settings: Any) -> Pieces:
+        from .networks import pieces
+
+        return pieces(plan(self.name, settings), settings)
 
     def network_class(self, architecture: Architecture) -> Architecture:
         """Layers of one shape are exchangeable in a new network, so only the order of those that are left matters."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from harness.components.latency import Piece, Pieces
 from harness.components.space import Architecture
 from harness.errors import InvalidConfiguration
 
@@ -140,13 +141,14 @@ class Network(nn.Module):
         self.classifier = Classifier(sizes.head, settings)
         self.to(memory_format=torch.channels_last)
 
+    def choices(self) -> list[nn.ModuleDict]:
+        """By layer, the blocks by the number of their choice."""
+        return [layer for layer in self.layers if isinstance(layer, nn.ModuleDict)]
+
     def path(self, architecture: Architecture) -> list[nn.Module]:
         """The modules of a path in their order; a skip has none."""
-        blocks: list[nn.Module] = []
-        for layer, choice in zip(self.layers, architecture, strict=True):
-            assert isinstance(layer, nn.ModuleDict)
-            if str(choice) in layer:
-                blocks.append(layer[str(choice)])
+        pairs = zip(self.choices(), architecture, strict=True)
+        blocks = [layer[str(choice)] for layer, choice in pairs if str(choice) in layer]
         return [self.stem, self.first, *blocks, self.head, self.classifier]
 
     def run(self, x: Tensor, architecture: Architecture) -> Tensor:
@@ -225,6 +227,27 @@ def _blocks(choices: Sequence[Operation | str], only: int | None = None) -> dict
         for number, operation in enumerate(choices)
         if isinstance(operation, Operation) and only in (None, number)
     }
+
+
+def pieces(sizes: Plan, settings: Any) -> Pieces:
+    """Every block by itself, stem and head included, for measurements of latency."""
+    whole = Supernet(sizes, settings)
+
+    def piece(module: nn.Module, layer: Layer) -> Piece:
+        return Piece(module, (layer.inputs, layer.size, layer.size))
+
+    side, last = sizes.image_size, sizes.last
+    layers = [
+        [piece(blocks[str(choice)], layer) if str(choice) in blocks else None for choice in range(len(layer.choices))]
+        for layer, blocks in zip(sizes.layers, whole.choices(), strict=True)
+    ]
+    head = nn.Sequential(whole.head, whole.classifier)
+    shared = [
+        Piece(whole.stem, (sizes.image_channels, side, side)),
+        piece(whole.first, sizes.first),
+        Piece(head, (last.outputs, last.size_out, last.size_out)),
+    ]
+    return Pieces(shared, layers)
 
 
 def parameter_groups(network: nn.Module) -> list[dict[str, Any]]:
