@@ -1,7 +1,8 @@
 """FairNAS (Chu et al., 2021): strict fairness, every operation of every decision once per step.
 
 A step trains n paths, n the largest number of choices; path k takes the k-th entry of a random
-permutation at each decision. A decision with fewer choices repeats a fresh permutation. With momentum
+permutation at each decision. A decision with fewer choices repeats a fresh permutation: with 6 choices
+and n = 7 each is trained once, and one of them, drawn uniformly, twice. With momentum
 separation the clustered decisions are constant within a step (Algorithm 2), so that the step belongs to
 one cluster; strict fairness then holds for all other decisions. With a sampler that is not uniform the
 paths of a step are drawn from it, and fairness is given up.

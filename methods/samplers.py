@@ -41,7 +41,7 @@ class ByComplexity(Sampler):
     def bind(self, space: Space, fixed: Fixed) -> PathSource:
         if self.complexity not in space.complexity_counts:
             raise InvalidConfiguration(
-                f"sampler.complexity is {self.complexity!r}; {space.name} allows {', '.join(space.complexity_counts)}"
+                f"sampler.complexity is {self.complexity!r}; {space.name} allows {space.counts_text()}"
             )
         return _ByComplexitySource(space, fixed, self.complexity)
 

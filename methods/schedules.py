@@ -79,6 +79,10 @@ class CaLR(Schedule):
 
     def coefficients(self, space: Space) -> tuple[float, float]:
         """ω and the offset (the paper's τ) of the affine map from g(C) to γ (Eq. 5 and 6)."""
+        if self.complexity not in space.complexity_counts:
+            raise InvalidConfiguration(
+                f"schedule.complexity is {self.complexity!r}; {space.name} allows {space.counts_text()}"
+            )
         low, high = space.complexity_range(self.complexity)
         if low == high:
             raise InvalidConfiguration(f"CaLR needs subnets of different complexity; all of {space.name} have {low}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.components.space import Wiring
+from harness.components.space import Chain, Wiring
 
 Numbers = tuple[float, ...]
 
@@ -72,7 +72,7 @@ class GraphPanel:
     """An architecture under its name."""
 
     title: str
-    wiring: Wiring
+    wiring: Wiring | Chain
 
 
 Panel = LinePanel | PointPanel | BarPanel | GraphPanel

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from harness.cli._request import WithUpdates
+
 
 @click.group()
 def command() -> None:
-    """Build, import, inspect and verify tables of stand-alone accuracy."""
+    """Build, import, inspect and verify tables of stand-alone accuracy, and measure latency."""
 
 
 @command.command()
@@ -161,6 +163,54 @@ def verify(name: str | None, sample: int, seed: int, jobs: int | None) -> int:
     passed = all(row.exact if same else row.within for row in found)
     click.echo("verified" if passed else "NOT verified")
     return 0 if passed else 1
+
+
+@command.command(cls=WithUpdates)
+@click.argument("space")
+@click.option("--image-size", default=224, show_default=True, type=click.IntRange(1), help="Side of the images.")
+@click.option("--image-channels", default=3, show_default=True, type=click.IntRange(1))
+@click.option("--classes", default=1000, show_default=True, type=click.IntRange(1))
+@click.option("--device", default="cpu", show_default=True, help="Device to measure: cpu, cuda, cuda:1, …")
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads of a CPU.")
+@click.option("--batch", default=1, show_default=True, type=click.IntRange(1), help="Images at once.")
+@click.option("--repeats", default=20, show_default=True, type=click.IntRange(1), help="Measurements per piece.")
+def latency(
+    space: str, device: str, threads: int, batch: int, repeats: int, updates: tuple[str, ...], **inputs: int
+) -> None:
+    """Measure every layer and choice of SPACE on this machine and store the medians.
+
+    The table gives the space a further count, in microseconds. Its name is made of the table's content. After `with`:
+    settings of the network, such as network.squeeze=0.25. Tables are kept in HARNESS_LATENCY (latency/ in
+    HARNESS_DATA if not set).
+    """
+    import torch
+    from rich.progress import Progress
+
+    from harness.components.registries import SPACES
+    from harness.components.space import network_settings
+    from harness.errors import InvalidConfiguration
+    from harness.study.configuration import as_network
+    from harness.study.overrides import parse_updates
+    from harness.training.latency import measure
+
+    own = parse_updates(updates)
+    if wrong := [key for key in own if not key.startswith("network.")]:
+        raise InvalidConfiguration(f"{', '.join(wrong)}: only settings of the network (network.KEY) matter here")
+    network = as_network(space, {key.removeprefix("network."): value for key, value in own.items()}, "network")
+    torch.set_num_threads(threads)
+    with Progress(transient=True) as progress:
+        task = progress.add_task("measuring", total=None)
+        table = measure(
+            SPACES.get(space)(),
+            network_settings(network, **inputs),
+            torch.device(device),
+            batch,
+            repeats,
+            lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    path = table.write()
+    click.echo(f"wrote {path}, measured on {table.measured['device']} with {threads} thread(s)")
+    click.echo(f"use it as a count of {space}, in microseconds: with 'search.limits.{table.count}=[None, 20000]'")
 
 
 def _default_benchmark() -> str:

@@ -199,6 +199,11 @@ class DataSet:
     def image_size(self) -> int:
         return int(self.train.shape[1])
 
+    @property
+    def inputs(self) -> dict[str, int]:
+        """What the images add to the settings of a network (`harness.components.space.network_settings`)."""
+        return {"classes": self.classes, "image_channels": self.image_channels, "image_size": self.image_size}
+
     def checksum(self) -> str:
         """SHA-256 of all images, labels and how they are used; must be equal for data sets of the same name."""
         return self._known_checksum or self.computed_checksum()

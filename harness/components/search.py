@@ -99,8 +99,9 @@ class Search(ABC):
         """The limits, for that space. Raises `InvalidConfiguration` for a count that it does not have."""
         for count in self.limits:
             if count not in space.complexity_counts:
-                allowed = ", ".join(space.complexity_counts)
-                raise InvalidConfiguration(f"search.limits.{count} is not a count of {space.name}; allowed: {allowed}")
+                raise InvalidConfiguration(
+                    f"search.limits.{count} is not a count of {space.name}; allowed: {space.counts_text()}"
+                )
         return Limits(space, {count: (ends[0], ends[1]) for count, ends in self.limits.items()})
 
     def check(self, space: Space) -> None:

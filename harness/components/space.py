@@ -102,6 +102,25 @@ class Wiring:
     """(from, to, operation); operations that do nothing are left out."""
 
 
+@dataclass(frozen=True)
+class Block:
+    """One block of a chain: its text, the text above it, and what its look says."""
+
+    label: str
+    above: str = ""
+    kind: str = ""
+    """Blocks of one kind have one colour; the empty kind is that of blocks that are not searched."""
+    size: float = 1.0
+    """Relative size, drawn as the block's height."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """An architecture as blocks in a row to be drawn, from input to output."""
+
+    blocks: tuple[Block, ...]
+
+
 class Space(ABC):
     """A search space. Subclasses are registered in `spaces/` and hold no state but their definition."""
 
@@ -114,6 +133,9 @@ class Space(ABC):
 
     Network: type = Network
     """The type of the network's settings: a frozen dataclass, read from the section `network` of a configuration."""
+
+    split: int | None = None
+    """The decision at which few-shot methods split the space unless told otherwise; None to draw it."""
 
     @cached_property
     def size(self) -> int:
@@ -255,8 +277,8 @@ class Space(ABC):
     def format(self, architecture: Architecture) -> str:
         """The architecture as text, in the form that publications use."""
 
-    def wiring(self, architecture: Architecture) -> Wiring | None:
-        """The architecture as a graph to be drawn; None where the space has no drawing."""
+    def wiring(self, architecture: Architecture) -> Wiring | Chain | None:
+        """The architecture to be drawn, as a graph or as a chain of blocks; None where the space has no drawing."""
         return None
 
     @abstractmethod
@@ -266,6 +288,18 @@ class Space(ABC):
         `count` is one of `complexity_counts`: "parameters" and "flops" (multiply-adds) for every space. A space that
         can count at any size takes `settings`, a third argument: the settings that `standalone` gets, or None.
         """
+
+    def at(self, settings: Any) -> Space:
+        """The same space with the counts of networks of these settings; by default with those of its published size.
+
+        The engine trains and searches with this one: limits and complexities are those of the trial's own networks.
+        `settings` has the fields of `Network` and, once the images are known, of `Inputs`.
+        """
+        return self
+
+    def counts_text(self) -> str:
+        """The counts that it has, for messages."""
+        return ", ".join(self.complexity_counts)
 
     def extremes(self, count: str = "parameters") -> tuple[int, Architecture, int, Architecture]:
         """The least count with its architecture, and the greatest with its own (the lowest number if several have it).

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 DATA, FOLDER, CACHE = "HARNESS_DATA", "HARNESS_DATA_FOLDER", "HARNESS_CACHE"
+LATENCY = "HARNESS_LATENCY"
 """The environment variables that override the defaults."""
 
 
@@ -18,6 +19,12 @@ def image_folder() -> Path:
     """The folder of the data set `folder`: `HARNESS_DATA_FOLDER`, by default `folder` in the data folder."""
     chosen = os.environ.get(FOLDER)
     return Path(chosen).expanduser() if chosen else data_folder() / "folder"
+
+
+def latency_folder() -> Path:
+    """The folder of measured latencies: `HARNESS_LATENCY`, by default `latency` in the data folder."""
+    chosen = os.environ.get(LATENCY)
+    return Path(chosen).expanduser() if chosen else data_folder() / "latency"
 
 
 def cache_folder() -> Path:

@@ -21,7 +21,7 @@ from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
 from harness.components.search import Search
 from harness.components.selection import RULES
-from harness.components.space import Space, short
+from harness.components.space import Space, network_settings, short
 from harness.documents import canonical
 from harness.errors import InvalidConfiguration
 from harness.execution.states import Kind, Work, stand
@@ -195,7 +195,8 @@ class _Checks:
 
     def _check_components(self, config: RunConfig) -> None:
         # One instance for all trials, because it caches slow results.
-        space = self.spaces.setdefault(config.space, SPACES.get(config.space)())
+        key = canonical([config.space, vars(config.network), config.dataset])
+        space = self.spaces.get(key) or self.spaces.setdefault(key, space_of(config))
         method: Method = config.method.build(COMPONENTS["method"], "method")
         _check_search(config, method, space)
         schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
@@ -211,6 +212,15 @@ class _Checks:
         known = text in self.seen
         self.seen.add(text)
         return not known
+
+
+def space_of(config: RunConfig) -> Space:
+    """The space with the counts of the configuration's networks; without the images, of their published size."""
+    space = SPACES.get(config.space)()
+    if type(space).at is Space.at:  # the same counts for all
+        return space
+    inputs = DATASETS.get(config.dataset)().inputs if are_here(config.dataset) else None
+    return space.at(config.network if inputs is None else network_settings(config.network, **inputs))
 
 
 def _check_search(config: RunConfig, method: Method, space: Space) -> None:
@@ -232,9 +242,8 @@ def _check_search(config: RunConfig, method: Method, space: Space) -> None:
 def _check_ranking(config: RunConfig) -> None:
     """Reject a trial whose ranking could not be measured, before it is trained; as far as can be known here."""
     space = SPACES.get(config.space)()
-    counts = space.complexity_counts
-    if config.rank.complexity not in counts:
-        raise InvalidConfiguration(f"rank.complexity is {config.rank.complexity!r}; allowed: {', '.join(counts)}")
+    if config.rank.complexity not in space.complexity_counts:
+        raise InvalidConfiguration(f"rank.complexity is {config.rank.complexity!r}; allowed: {space.counts_text()}")
     if taken := [name for name in config.rank.metrics if name in RESULTS]:
         raise InvalidConfiguration(f"rank.metrics: {', '.join(taken)} is a key of every result; register another name")
     if config.rank.candidates is None and config.rank.top1 and not space.enumerable:

@@ -11,7 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from harness.components.space import Chain, Wiring
+
 from ..figure_values import BarPanel, FigureValue, GraphPanel, LinePanel, Panel, PointPanel
+from .chains import draw_chain
 from .wirings import draw_wiring
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ HATCHES = ("", "//", "..", "xx", "\\\\", "--")
 MOST_COLUMNS = 3
 PANEL = (3.7, 2.7)
 """Inches."""
+CHAIN = (11.0, 1.5)
+"""Inches of a panel with a chain of blocks, which takes a row of its own."""
 
 _STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -71,22 +76,23 @@ def _compose(figure: FigureValue) -> Figure:
     from matplotlib.figure import Figure
 
     count = max(1, len(figure.panels))
-    columns = min(MOST_COLUMNS, count)
-    if count == 4:
-        columns = 2
+    chains = sum(map(_is_chain, figure.panels))
+    columns = 1 if chains else 2 if count == 4 else min(MOST_COLUMNS, count)
+    width, height = CHAIN if chains == count else (CHAIN[0], PANEL[1]) if chains else PANEL
     rows = -(-count // columns)
     # A legend that all panels share is drawn once.
     shared = count > 1 and len({tuple(_labels(panel)) for panel in figure.panels}) == 1
-    canvas = Figure(figsize=(PANEL[0] * columns, PANEL[1] * rows + 0.4), layout="constrained")
+    canvas = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
     places = canvas.subplots(rows, columns, squeeze=False).flat
     for place in places[count:]:
         place.set_axis_off()
-    # One colour per operation in all drawings of the figure.
-    edges = [edge for panel in figure.panels if isinstance(panel, GraphPanel) for edge in panel.wiring.edges]
-    operations = sorted({operation for _, _, operation in edges})
+    # One colour per operation and one scale in all drawings of the figure.
+    drawings = [panel.wiring for panel in figure.panels if isinstance(panel, GraphPanel)]
+    operations = sorted({operation for drawing in drawings for operation in _operations(drawing)})
     colours = {operation: COLOURS[number % len(COLOURS)] for number, operation in enumerate(operations)}
+    length = max((len(drawing.blocks) for drawing in drawings if isinstance(drawing, Chain)), default=0)
     for panel, place in zip(figure.panels, places, strict=False):
-        _draw_panel(place, panel, colours)
+        _draw_panel(place, panel, colours, length)
         handles, labels = place.get_legend_handles_labels()
         if labels and not shared:
             place.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=_ncols(labels, 1))
@@ -95,6 +101,17 @@ def _compose(figure: FigureValue) -> Figure:
         if labels:
             canvas.legend(handles, labels, loc="outside lower center", ncols=_ncols(labels, columns))
     return canvas
+
+
+def _is_chain(panel: Panel) -> bool:
+    return isinstance(panel, GraphPanel) and isinstance(panel.wiring, Chain)
+
+
+def _operations(drawing: Wiring | Chain) -> list[str]:
+    """What has a colour of its own."""
+    if isinstance(drawing, Chain):
+        return [block.kind for block in drawing.blocks if block.kind]
+    return [operation for _, _, operation in drawing.edges]
 
 
 def _ncols(labels: Sequence[str], columns: int) -> int:
@@ -115,10 +132,13 @@ def _labels(panel: Panel) -> list[str]:
             return []
 
 
-def _draw_panel(axes: Axes, panel: Panel, colours: Mapping[str, str]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, colours: Mapping[str, str], length: int) -> None:
     axes.set_title(panel.title)
     if isinstance(panel, GraphPanel):
-        draw_wiring(axes, panel.wiring, colours)
+        if isinstance(panel.wiring, Chain):
+            draw_chain(axes, panel.wiring, colours, length)
+        else:
+            draw_wiring(axes, panel.wiring, colours)
         return
     axes.set_xlabel(panel.x)
     axes.set_ylabel(panel.y)

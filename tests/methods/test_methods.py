@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.components.discovery import component
-from harness.components.method import Method, Part
+from harness.components.method import Method, Part, check_partition
 from harness.components.registries import METHODS, SPACES
 from harness.components.space import Architecture, NetworkSettings, Space
 from harness.errors import InvalidConfiguration
@@ -266,3 +266,27 @@ def test_fsnas_refuses_a_space_of_one_architecture() -> None:
 
 def test_the_methods_have_names() -> None:
     assert [METHODS.get(name) for name in ("spos", "fairnas", "fsnas")] == [SPOS, FairNAS, FSNAS]
+
+
+@given(splittable, seeds, st.data())
+@settings(deadline=None)
+def test_fsnas_groups_choices_into_fewer_supernets(space: Toy, seed: int, data: st.DataObject) -> None:
+    split = data.draw(st.sampled_from([decision for decision, choices in enumerate(space.choices) if choices > 1]))
+    count = data.draw(st.integers(2, space.choices[split]))
+    parts = FSNAS(split=split, supernets=count).parts(space, random.Random(seed))
+    assert len(parts) == count
+    check_partition(space, Part({}), parts)
+    shares = [len(part.allowed.get(split, (0,))) for part in parts]
+    assert max(shares) - min(shares) <= 1
+    state = training(space, seed, part=parts[-1])
+    assert all(path in parts[-1] for _ in range(5) for path in FSNAS().paths(state))
+    with pytest.raises(InvalidConfiguration, match=r"method\.supernets must be 2 to"):
+        FSNAS(split=split, supernets=space.choices[split] + 1).parts(space, random.Random(seed))
+
+
+def test_fsnas_splits_where_the_space_says_unless_told() -> None:
+    space = Toy((2, 3, 4))
+    space.split = 2
+    for seed in range(5):
+        assert [part.fixed for part in FSNAS().parts(space, random.Random(seed))] == [{2: c} for c in range(4)]
+    assert [part.fixed for part in FSNAS(split=0).parts(space, random.Random(0))] == [{0: 0}, {0: 1}]

@@ -14,7 +14,7 @@ from harness.components.dataset import DataSet, joined
 from harness.components.method import Part
 from harness.components.registries import AUGMENTATIONS, SPACES
 from harness.components.schedule import Schedule, warmed
-from harness.components.space import Architecture
+from harness.components.space import Architecture, network_settings
 from harness.seeds import derive
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.training.cost import Meter
@@ -41,7 +41,8 @@ def retrain(
     """
     settings = config.retrain
     assert settings is not None, "the configuration does not retrain"
-    space = SPACES.get(config.space)()
+    network = settings.network or config.network
+    space = SPACES.get(config.space)().at(network_settings(network, **dataset.inputs))
     schedule: Schedule = settings.schedule.build(COMPONENTS["schedule"], "retrain.schedule")
     recipe = StandaloneRecipe(
         epochs=settings.epochs,
@@ -52,7 +53,7 @@ def retrain(
     )
     seen = with_valid(dataset) if settings.with_valid else dataset
     augment = [one.build(AUGMENTATIONS, "retrain.augment") for one in settings.augment]
-    seed, factor, network = derive(config.seed, "retrain"), schedule.bind(space), settings.network or config.network
+    seed, factor = derive(config.seed, "retrain"), schedule.bind(space)
     factor = warmed(factor, settings.warmup_epochs / settings.epochs, 0.0)
     training = RecipeTraining(space, architecture, seen, recipe, seed, 1, meter.device, factor, augment, network)
     training.equip(settings, seed)

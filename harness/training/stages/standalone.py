@@ -77,13 +77,8 @@ class StandaloneTraining:
         self.architecture, self.dataset, self.recipe, self.copies = architecture, dataset, recipe, copies
         self.device = torch.device(device)
         self.factor = factor or (lambda architecture, progress: 0.5 * (1 + math.cos(math.pi * progress)))
-        settings = network_settings(
-            space.alone(network or _sized(space, recipe)),
-            classes=dataset.classes,
-            image_channels=dataset.image_channels,
-            image_size=dataset.image_size,
-            copies=copies,
-        )
+        alone = space.alone(network or _sized(space, recipe))
+        settings = network_settings(alone, **dataset.inputs, copies=copies)
         with torch.random.fork_rng(devices=[]):  # modules draw weights when made; those of `initialise` replace them
             self.network = space.standalone(architecture, settings)
         initialise(self.network, seed)

@@ -194,15 +194,10 @@ class Keeper(Protocol):
 
 def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | str = "cpu") -> Supernets:
     """The configuration's supernets with their initial weights. They are also the untrained reference."""
-    space = SPACES.get(config.space)()
+    settings = network_settings(config.network, **dataset.inputs)
+    space = SPACES.get(config.space)().at(settings)
     method: Method = config.method.build(COMPONENTS["method"], "method")
     parts = method.parts(space, make_rng(config.seed, "split"))
-    settings = network_settings(
-        config.network,
-        classes=dataset.classes,
-        image_channels=dataset.image_channels,
-        image_size=dataset.image_size,
-    )
     networks = []
     for number in range(len(parts)):
         with torch.random.fork_rng(devices=[]):
