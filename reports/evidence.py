@@ -10,7 +10,9 @@ from harness.components.preset import Preset
 from harness.stores.schema import OBSERVED
 from harness.stores.shapes import is_judged
 from harness.study.expansion import expand_stored
+from harness.study.metrics import SUPERNET
 from harness.study.study import Request, Study
+from harness.study.trial import Trial
 
 if TYPE_CHECKING:
     from harness.stores.store import Store
@@ -64,7 +66,9 @@ def find(
     `harness.results.runs` that selects the runs that count. Raises `InvalidConfiguration`.
     """
     requests = expand_stored(study, preset, store.runs, seeds, overrides)
-    found = gather(requests, store.runs({request.trial.key for request in requests}))
+    trials = [request.trial for request in requests]
+    keys = {trial.key for trial in trials} | {trial.start.key for trial in trials if trial.start is not None}
+    found = gather(requests, store.runs(keys))
     problems = tuple(store.problems)
     counted = _matching(found, where, preset.name)
     return Findings(study, preset, seeds, dict(overrides or {}), where, requests, found, counted, store.name, problems)
@@ -85,8 +89,19 @@ def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evide
         candidates = by_key.get(request.trial.key, [])
         invalid = tuple(run for run in candidates if run.invalid is not None)
         judged = _judge(request, [run for run in candidates if run.invalid is None])
+        if judged.metrics and (start := request.trial.start) is not None:
+            judged = replace(judged, metrics={**judged.metrics, SUPERNET: _of_the_start(start, by_key)})
         found.append(replace(judged, invalid=invalid))
     return found
+
+
+def _of_the_start(start: Trial, by_key: Mapping[str, Sequence[StoredRun]]) -> Mapping[str, Any]:
+    """The metrics of the trial that a retraining starts from: those of its supernets and their search."""
+    done = [run for run in by_key.get(start.key, ()) if run.invalid is None and run.status == "done"]
+    if not done:
+        return {}
+    run = max(done, key=lambda one: one.attempt)
+    return {**(run.cost or {}), **run.rankings.get(start.ranking_key, {})}
 
 
 def _judge(request: Request, candidates: Sequence[StoredRun]) -> Evidence:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.components.registries import PRESETS
-from harness.errors import UnknownName
+from harness.errors import InvalidConfiguration, UnknownName
 
 ByName = Mapping[str, Mapping[str, Any]]
 
@@ -40,6 +40,21 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class FromPreset:
+    """A value of a row's setting that each preset defines: `{"search.limits.flops": [None, FromPreset("S")]}`."""
+
+    name: str
+
+    def of(self, preset: Preset) -> Any:
+        if self.name not in preset.values:
+            known = ", ".join(preset.values) or "none"
+            raise InvalidConfiguration(
+                f"preset {preset.name} of {preset.space} has no value {self.name!r} for a row; it has: {known}"
+            )
+        return preset.values[self.name]
+
+
+@dataclass(frozen=True)
 class Preset:
     """A scale of one space. `settings` are dotted configuration keys.
 
@@ -52,11 +67,16 @@ class Preset:
     datasets: tuple[str, ...]
     """The data sets that a study reports on."""
     space: str = ""
+    """The space of the studies that it is for. The setting `space` may name another one: a reduced form of it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     by_method: ByName = field(default_factory=dict)
     """Settings for the rows of one method only; they take precedence over `settings`."""
     by_dataset: ByName = field(default_factory=dict)
     """Settings for training on one data set only; they take precedence over `settings` and `by_method`."""
+    by_study: ByName = field(default_factory=dict)
+    """Settings for one study only (the paper made a table with a shorter retraining); they precede all of these."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Values that rows refer to by name (`FromPreset`): limits of a search, which depend on the scale."""
     benchmark: str | None = None
     """The source of the ground truth; None for the benchmark that has the data set's name."""
     trained_on: str | None = None

@@ -81,6 +81,8 @@ class Result(Ranked, total=False):
 
     retrained_accuracy: Annotated[float | None, "the test accuracy of the retrained architecture, in %"]
     retrained_top5: Annotated[float | None, "the share of test images whose class is among its first 5 answers, in %"]
+    retrained_parameters: Annotated[int, "the parameters of the retrained network, where the space counts them"]
+    retrained_flops: Annotated[int, "its multiply-adds for one image, where the space counts them"]
     observed: Annotated[Points, "the curves observed during training"]
 
 

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.study.expansion import expand
-    from harness.study.layout import Bars, Column, Computed, Curves, Drawings, Figure, Line, Row, Scatter, Series
+    from harness.study.layout import (
+        Bars,
+        Column,
+        Computed,
+        Curves,
+        Drawings,
+        Figure,
+        FromPreset,
+        Line,
+        Row,
+        Scatter,
+        Series,
+    )
     from harness.study.study import Request, Study
 
 __all__ = [
@@ -20,6 +32,7 @@ __all__ = [
     "Curves",
     "Drawings",
     "Figure",
+    "FromPreset",
     "Line",
     "Request",
     "Row",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.components.method import Method
-from harness.components.preset import Preset
+from harness.components.preset import FromPreset, Preset
 from harness.components.registries import SEARCHES, SPACES
 from harness.components.registry import Registry
 from harness.errors import InvalidConfiguration
@@ -39,13 +39,15 @@ def expand(
     overrides = dotted(overrides or {})
     requests = []
     unused = {key for key in overrides if _component_option(key) or key.partition(".")[0] in SOME_ROWS}
-    common = {"space": study.space} if study.space else {}
+    common = {"space": study.space} if study.space and "space" not in preset.settings else {}
     rows = [
-        (number, {**common, **dotted(row.settings)}) for number, row in enumerate(study.rows) if row.source == "runs"
+        (number, {**common, **_scaled(dotted(row.settings), preset)})
+        for number, row in enumerate(study.rows)
+        if row.source == "runs"
     ]
     kept = [(n, own) for n, own in rows if all(overrides.get(key, value) == value for key, value in own.items())]
     if not kept:
-        _explain(study, overrides)
+        _explain(study, preset, overrides)
         clashing = sorted({key for _, own in rows for key in own if key in overrides})
         raise InvalidConfiguration(
             f"every row of study {study.name} sets {', '.join(clashing)} to another value than the override"
@@ -55,7 +57,7 @@ def expand(
         for dataset in preset.datasets:
             if preset.trained_on not in (None, dataset) and any(key.startswith("retrain.") for key in settings):
                 continue  # a network retrained on one data set has no accuracy on another
-            config, fitting = _configured(copy.deepcopy(default), preset, dataset, settings, overrides)
+            config, fitting = _configured(copy.deepcopy(default), preset, study.name, dataset, settings, overrides)
             points = study.rows[number].points
             config = _with_curves(config, {key: count for key, count in points.items() if key not in overrides})
             unused -= fitting
@@ -63,13 +65,29 @@ def expand(
             for seed in range(preset.seeds if seeds is None else seeds):
                 requests.append(Request(study.name, number, dataset, seed, first.with_seed(seed), bool(overrides)))
     if unused:
-        _explain(study, overrides)
+        _explain(study, preset, overrides)
         raise InvalidConfiguration(f"no row of study {study.name} has {', '.join(sorted(unused))}")
     return requests
 
 
+def _scaled(settings: Mapping[str, Any], preset: Preset) -> dict[str, Any]:
+    """The settings with the preset's values in the place of their names."""
+
+    def value(of: Any) -> Any:
+        if isinstance(of, list | tuple):
+            return [value(one) for one in of]
+        return of.of(preset) if isinstance(of, FromPreset) else of
+
+    return {key: value(own) for key, own in settings.items()}
+
+
 def _configured(
-    document: dict[str, Any], preset: Preset, dataset: str, settings: Mapping[str, Any], overrides: Mapping[str, Any]
+    document: dict[str, Any],
+    preset: Preset,
+    study: str,
+    dataset: str,
+    settings: Mapping[str, Any],
+    overrides: Mapping[str, Any],
 ) -> tuple[RunConfig, set[str]]:
     """The configuration of a row on one of the preset's data sets, and the overrides that apply to it.
 
@@ -80,7 +98,8 @@ def _configured(
     by_method = dotted(preset.by_method.get(asked.get("method.name", document["method"]["name"]), {}))
     places = preset.places(dataset)
     by_dataset = dotted(preset.by_dataset.get(places["dataset"], {}))
-    merged = {**places, **dotted(preset.settings), **by_method, **by_dataset, **settings, **overrides}
+    by_study = dotted(preset.by_study.get(study, {}))
+    merged = {**places, **dotted(preset.settings), **by_method, **by_dataset, **by_study, **settings, **overrides}
     _for_space(document, merged.get("space", document["space"]))
     network = {field.name for field in dataclasses.fields(SPACES.get(document["space"]).Network)}
     names = {section: merged.get(f"{section}.name", _name(document, section)) for section in COMPONENTS}
@@ -156,9 +175,9 @@ def expand_stored(
     return expand(study, preset, seeds, overrides, Fingerprints.of(runs()))
 
 
-def _explain(study: Study, overrides: Mapping[str, Any]) -> None:
+def _explain(study: Study, preset: Preset, overrides: Mapping[str, Any]) -> None:
     """Raise the configuration's own error for an override that is invalid in itself."""
-    settings = {**dotted(study.rows[0].settings), **overrides}
+    settings = {**_scaled(dotted(study.rows[0].settings), preset), **overrides}
     document = RunConfig(retrain=Retraining()).json()
     document["retrain"] |= {"network": {}, "teacher": {}}
     if not any(key.startswith("retrain.teacher.") for key in settings):

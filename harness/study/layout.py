@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.components.preset import FromPreset as FromPreset
 from harness.errors import InvalidConfiguration
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """Checks the metrics that a study names when the study is loaded, not when its table stays empty. Imports no torch.
 
 A column may show a number of the result or the cost (`harness.stores.schema`), a curve that a row observes (its last
-value), or what a component adds. A line of a figure shows a curve.
+value), or what a component adds. `supernet.` before a name means the trial that a retraining starts from. A line of a
+figure shows a curve.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from harness.study.study import Study
 
 ADDING = ("observations", "metrics")
 """Registries whose components bring curves and metrics of their own, under their names."""
+
+
+SUPERNET = "supernet"
+"""In a row that retrains, metrics of what it starts from: `supernet.training_memory_bytes`."""
 
 
 def check_metrics(study: Study) -> None:
@@ -51,6 +56,7 @@ def _check(study: Study) -> None:
 
 def _require(name: str, where: str, asked: set[str], numbers: Iterable[str]) -> None:
     """Raise unless runs of the study have the metric."""
+    name = name.removeprefix(f"{SUPERNET}.")
     section, dot, _ = name.partition(".")
     if name in numbers or (dot and numbers and section in shapes.open_sections()):
         return

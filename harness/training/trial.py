@@ -18,7 +18,7 @@ import torch
 from harness.components.benchmark import Benchmark, benchmark_for
 from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS, SPACES
-from harness.components.space import Architecture
+from harness.components.space import Architecture, Space
 from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
 from harness.seeds import make_rng
@@ -146,8 +146,16 @@ def retrain_trial(
         meter.stage("train")
         nothing: dict[str, Any] = {"retrained_accuracy": None, "retrained_top5": None, OBSERVED: {}}
         return Outcome(_diverged(error) | found | nothing, meter.json(), {}, None)
-    result = {**UNRANKED, **found, "retrained_accuracy": top1, "retrained_top5": top5, OBSERVED: {}}
-    return Outcome(result, meter.json(), {}, networks)
+    measured = {"retrained_accuracy": top1, "retrained_top5": top5, **_size(networks.space, architecture)}
+    return Outcome({**UNRANKED, **found, **measured, OBSERVED: {}}, meter.json(), {}, networks)
+
+
+def _size(space: Space, architecture: Architecture) -> dict[str, int]:
+    """The counts of the network that was retrained, if the space counts networks of a trial's own settings."""
+    if type(space).at is Space.at:
+        return {}
+    counts = {"parameters", "flops"} & set(space.complexity_counts)
+    return {f"retrained_{count}": space.complexity(architecture, count) for count in sorted(counts, reverse=True)}
 
 
 def rank_again(
