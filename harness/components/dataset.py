@@ -233,6 +233,21 @@ class DataSet:
 LoadDataSet = Callable[[], DataSet]
 
 
+def inputs_of(name: str) -> dict[str, int] | None:
+    """`DataSet.inputs` of a data set; None if its files are not here.
+
+    A registered object with an attribute `inputs` says so without being read.
+    """
+    registered = DATASETS.get(name)
+    if (declared := getattr(registered, "inputs", None)) is not None:
+        return dict(declared)
+    try:
+        found: dict[str, int] = registered().inputs
+        return found
+    except DataError:
+        return None
+
+
 def fingerprint(name: str) -> str | None:
     """Hash of the current files of a data set; None for a data set that needs no files.
 

@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 from harness.components.benchmark import benchmark_for, open_benchmark
 from harness.components.clustering import ClusterRule
-from harness.components.dataset import fingerprint
+from harness.components.dataset import fingerprint, inputs_of
 from harness.components.method import Method
 from harness.components.preset import Preset, get_preset
 from harness.components.registries import DATASETS, SEARCHES, SPACES
@@ -181,6 +181,7 @@ class _Checks:
 
     seen: set[str] = field(default_factory=set)
     spaces: dict[str, Space] = field(default_factory=dict)
+    inputs: dict[str, dict[str, int] | None] = field(default_factory=dict)
 
     def check(self, label: str, config: RunConfig) -> None:
         """Reject incompatible components now, not when the trial starts."""
@@ -195,8 +196,7 @@ class _Checks:
 
     def _check_components(self, config: RunConfig) -> None:
         # One instance for all trials, because it caches slow results.
-        key = canonical([config.space, vars(config.network), config.dataset])
-        space = self.spaces.get(key) or self.spaces.setdefault(key, space_of(config))
+        space = self._space(config)
         method: Method = config.method.build(COMPONENTS["method"], "method")
         _check_search(config, method, space)
         schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
@@ -207,20 +207,24 @@ class _Checks:
             method.check(space, rule.bind(space, part.fixed, make_rng(config.seed, "clusters")), sampler)
             sampler.bind(space, part.fixed)
 
+    def _space(self, config: RunConfig) -> Space:
+        """The space with the counts of the configuration's networks; without the images, of their published size."""
+        key = canonical([config.space, vars(config.network), config.dataset])
+        if key not in self.spaces:
+            space = SPACES.get(config.space)()
+            if type(space).at is not Space.at:  # otherwise the counts are the same for all
+                if config.dataset not in self.inputs:  # reading the images may take long
+                    self.inputs[config.dataset] = inputs_of(config.dataset)
+                inputs = self.inputs[config.dataset]
+                space = space.at(config.network if inputs is None else network_settings(config.network, **inputs))
+            self.spaces[key] = space
+        return self.spaces[key]
+
     def _is_new(self, document: Any) -> bool:
         text = canonical(document)
         known = text in self.seen
         self.seen.add(text)
         return not known
-
-
-def space_of(config: RunConfig) -> Space:
-    """The space with the counts of the configuration's networks; without the images, of their published size."""
-    space = SPACES.get(config.space)()
-    if type(space).at is Space.at:  # the same counts for all
-        return space
-    inputs = DATASETS.get(config.dataset)().inputs if are_here(config.dataset) else None
-    return space.at(config.network if inputs is None else network_settings(config.network, **inputs))
 
 
 def _check_search(config: RunConfig, method: Method, space: Space) -> None:

@@ -113,7 +113,7 @@ def test_lookups_equal_the_modules_that_run(space: Any, settings: Any, architect
 
 
 @given(st.integers(0, 2**32), st.integers(1, 70), st.integers(1, 40), st.sampled_from([0.0, 0.25]), st.booleans())
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 def test_lookups_equal_torchs_counter_halved(seed: int, size: int, classes: int, squeeze: float, small: bool) -> None:
     space = REDUCED if small else SPACE
     wanted, architecture = sized(space, size, classes, squeeze=squeeze), space.sample(random.Random(seed))

@@ -13,11 +13,15 @@ from typing import Any
 import pytest
 
 from harness.cli import main
+from harness.components.preset import get_preset
 from harness.components.registries import SPACES
 from harness.components.space import network_settings
 from harness.data.latency import LatencyTable, counts
 from harness.errors import DataError, InvalidConfiguration
+from harness.execution.plan import make_plan
 from harness.study.configuration import RunConfig
+from harness.study.layout import Column, Row
+from harness.study.study import Study
 from harness.study.trial import Trial
 from harness.training.trial import run_trial
 from tests.toy import user_folder
@@ -101,6 +105,21 @@ def test_configurations_name_the_table_so_that_trials_know_what_they_rest_on(pro
     for count in (other.count, "latency"):  # not here; and a name that says nothing of the machine
         with pytest.raises(InvalidConfiguration, match=rf"schedule\.complexity is '{count}'.*benchmark latency"):
             run_trial(asked(count))
+
+
+def test_planning_counts_the_trials_own_networks(project: Path) -> None:
+    """The table fits the digits' size, not the published one."""
+    _, table = stored(project)
+
+    def planned(count: str) -> int:
+        settings = {"benchmark": None, "schedule.name": "calr", "schedule.complexity": count}
+        rows = [Row({"Method": "SPOS"}, settings)]
+        study = Study("one", "One", rows, [Column("Top-1", "top1_accuracy")], space="mobilenet-reduced")
+        return len(make_plan([study], get_preset("tiny", "mobilenet-reduced"), [], seeds=1).work)
+
+    assert planned(table.count) == 1
+    with pytest.raises(InvalidConfiguration, match="schedule.complexity is 'latency-0'; mobilenet-reduced allows"):
+        planned("latency-0")
 
 
 def test_a_search_keeps_a_limit_of_latency(project: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from harness.components.registries import SPACES
 from harness.components.space import network_settings
-from harness.execution.plan import space_of
 from harness.study.configuration import RunConfig
 from harness.training.trial import retrain_trial, run_trial
 
@@ -41,7 +40,6 @@ def test_limits_and_complexities_are_those_of_the_trials_own_networks() -> None:
     half = (least + greatest) // 2
     assert half < REDUCED.extremes("flops")[0]
     asked = config(search={"name": "best-of-n-random", "samples": 4, "limits": {"flops": [None, half]}})
-    assert space_of(asked).extremes("flops") == REDUCED.at(DIGITS).extremes("flops")
     outcome = run_trial(asked)
     (found,) = outcome.result["found"]
     assert least <= REDUCED.complexity(tuple(found["architecture"]), "flops", DIGITS) <= half
