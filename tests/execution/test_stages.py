@@ -1,62 +1,34 @@
-"""Three stages on a user's space of 10^30 architectures without a table of truth, each killed with SIGKILL."""
+"""All stages on a user's space of 10^30 architectures without a table of truth, each killed with SIGKILL."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness import results
 from harness.cli import main
 from harness.components.registries import SPACES
-from harness.execution.job import run_job
-from harness.execution.plan import make_plan
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.stored import StoredRun
-from harness.study.catalogue import find_studies
-from harness.study.trial import Trial
 from tests.huge import FILES
+from tests.jobs import died, job, outcome, trials
 from tests.toy import user_folder
 
 RUN = ["run", "three", "--preset", "tiny", "--seeds", "1", "--jobs", "1", "--checkpoint-every", "0"]
-DEATHS = (("train", 3), ("search", 17), ("retrain", 2))
-"""The stages that are killed, and at which evaluation of a network."""
+DEATHS = (("train", 3), ("rank", 17), ("search", 17 + 24 + 5), ("retrain", 2))
+"""The stages that are killed, and at which pass. The ranking has 40: 16 that stay, 24 after its death."""
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A user's folder with the space, the study, and a store of all three stages that were left alone."""
     with user_folder(tmp_path_factory.mktemp("huge"), FILES) as folder:
-        for trial in trials():
+        for trial in trials("three"):
             assert job(trial, "whole")["status"] == "done"
         yield folder
-
-
-def trials(**overrides: Any) -> list[Trial]:
-    """The trials of the study, parents first."""
-    plan = make_plan(find_studies("three"), "tiny", [], seeds=1, overrides=overrides)
-    return [work.trial for work in plan.work]
-
-
-def job(trial: Trial, store: str, kind: str = "train") -> dict[str, Any]:
-    """What a training process does, in this one."""
-    asked = {"kind": kind, "trial": trial.json(), "store": store, "preset": "tiny", "overrides": {}, "threads": 1}
-    return run_job({**asked, "device": "cpu", "checkpoint_every": 0.0}, lambda report: None)
-
-
-def died(trial: Trial, store: str) -> bool:
-    """Whether the job ended by SIGKILL, in a process of its own."""
-    child = os.fork()
-    if not child:
-        os._exit(0 if job(trial, store)["status"] == "done" else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
 def done(store: str) -> dict[tuple[bool, int], StoredRun]:
@@ -64,17 +36,6 @@ def done(store: str) -> dict[tuple[bool, int], StoredRun]:
     runs = [run for run in DirectoryStore(Path(store)).runs() if run.counts]
     stages = [run.trial["config"].get("retrain") for run in runs]
     return {(one is not None, (one or {}).get("which", 0)): run for one, run in zip(stages, runs, strict=True)}
-
-
-def outcome(store: str, run: StoredRun) -> dict[str, Any]:
-    """What must be the same however a run was made."""
-    folder = Path(store) / run.id
-    result = json.loads((folder / "result.json").read_text())["result"]
-    curves = json.loads((folder / "metrics.json").read_text())
-    points = {name: [curve["steps"], curve["values"]] for name, curve in curves.items()}
-    return {"result": result, "points": points} | {
-        name: (folder / name).read_bytes() for name in ("predictions.json", "weights.pt")
-    }
 
 
 def kill_later() -> None:
@@ -89,14 +50,14 @@ def assert_same(store: str) -> None:
     for which, run in whole.items():
         assert outcome(store, killed[which]) == outcome("whole", run), which
     resumed = {which: (run.cost or {})["resumed"] for which, run in killed.items()}
-    assert resumed == {(False, 0): 2, (True, 0): 1, (True, 1): 0}
+    assert resumed == {(False, 0): 3, (True, 0): 1, (True, 1): 0}
 
 
 def test_every_stage_resumes_to_the_same_bytes(project: Path) -> None:
     kill_later()
-    supernet, first, second = trials()
-    deaths = [died(supernet, "killed"), died(supernet, "killed"), died(supernet, "killed")]  # train, search, the end
-    assert deaths + [died(one, "killed") for one in (first, first, second)] == [True, True, False, True, False, False]
+    supernet, first, second = trials("three")
+    assert [died(supernet, "killed") for _ in range(4)] == [True, True, True, False]  # train, rank, search, the end
+    assert [died(one, "killed") for one in (first, first, second)] == [True, False, False]
     assert_same("killed")
 
 
@@ -104,7 +65,7 @@ def test_every_stage_resumes_to_the_same_bytes(project: Path) -> None:
 def test_the_same_by_the_command_line(project: Path) -> None:
     kill_later()
     again = [*RUN, "--store", "commanded", "--retry", "failed"]
-    for left in (2, 1, 0):  # each time one more stage ends by SIGKILL
+    for left in (3, 2, 1, 0):  # each time one more stage ends by SIGKILL
         assert main(again) == 1
         assert len(list(project.glob("die-*"))) == left
     assert main(again) == 0
@@ -158,7 +119,7 @@ def test_the_report_shows_what_there_is(project: Path, capfd: pytest.CaptureFixt
 
 
 def test_another_search_is_made_with_the_stored_weights(project: Path) -> None:
-    supernet, first, _ = trials(**{"search.finalists": 5})
+    supernet, first, _ = trials("three", **{"search.finalists": 5})
     before = done("whole")[False, 0]
     assert before.key == supernet.key and supernet.ranking_key not in before.rankings
     assert "no done search" in job(first, "whole")["error"]
