@@ -50,6 +50,12 @@ def complete(components: tuple[Component, ...], registry: Registry[Any], where: 
     return tuple(Component(one.name, document(one.build(registry, where))) for one in components)
 
 
+def _complete_order(section: Any, where: str) -> None:
+    """Check the section's order of samples; the default stays as it is, and out of the text."""
+    if section.order != SHUFFLED:
+        object.__setattr__(section, "order", complete((section.order,), ORDERS, where)[0])
+
+
 @dataclass(frozen=True)
 class Training:
     """Length and batches of training, and the settings in which the paper and its code differ."""
@@ -76,8 +82,7 @@ class Training:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "train.augment"))
-        if self.order != SHUFFLED:
-            object.__setattr__(self, "order", complete((self.order,), ORDERS, "train.order")[0])
+        _complete_order(self, "train.order")
         require(self.epochs >= 1, f"train.epochs must be at least 1, not {self.epochs}")
         require(self.batch_size >= 1, f"train.batch_size must be at least 1, not {self.batch_size}")
         require(self.first_step in (0, 1), f"train.first_step must be 0 or 1, not {self.first_step}")
@@ -224,6 +229,8 @@ class Retraining:
     """As in `train`."""
     network: Any = added(None)
     """Settings of the network that differ from the supernet's; null for the same."""
+    order: Component = added(SHUFFLED)
+    """As in `train`."""
     which: int = added(0)
     """Which of several found architectures is retrained, counted from 0, the best."""
 
@@ -231,6 +238,7 @@ class Retraining:
         named = self.schedule if self.schedule.name else replace(self.schedule, name=default_name("schedule.name"))
         object.__setattr__(self, "schedule", complete((named,), SCHEDULES, "retrain.schedule")[0])
         object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "retrain.augment"))
+        _complete_order(self, "retrain.order")
         require(self.which >= 0, f"retrain.which must not be negative, not {self.which}")
         for name in ("epochs", "batch_size"):
             require(getattr(self, name) >= 1, f"retrain.{name} must be at least 1, not {getattr(self, name)}")

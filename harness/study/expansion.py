@@ -178,8 +178,8 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-_ORDER = ["train", "order"]
-"""A component inside a section, which is left out of stored configurations while it has its default."""
+_ORDERS = (["train", "order"], ["retrain", "order"])
+"""Components inside a section, which are left out of stored configurations while they have their default."""
 
 
 def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
@@ -189,7 +189,7 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
         place = document
         for depth, part in enumerate(outer):
             inner = place.get(part)
-            if outer[: depth + 1] == _ORDER and not isinstance(inner, dict):  # left out by default, or a bare name
+            if outer[: depth + 1] in _ORDERS and not isinstance(inner, dict):  # left out by default, or a bare name
                 inner = place[part] = {} if inner is None else {"name": inner}
             if not isinstance(inner, dict):
                 section = ".".join(outer[: depth + 1])
@@ -204,7 +204,7 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
         if named and outer[-1] in COMPONENTS:
             renamed = _name({outer[-1]: place}, outer[-1]) != value
         else:
-            renamed = named and outer == _ORDER and place.get("name") != value
+            renamed = named and outer in _ORDERS and place.get("name") != value
         if renamed:
             place.clear()
         place[last] = value

@@ -12,11 +12,11 @@ from typing import Any
 
 from harness.components.dataset import DataSet, joined
 from harness.components.method import Part
-from harness.components.registries import AUGMENTATIONS, SPACES
+from harness.components.registries import AUGMENTATIONS, ORDERS, SPACES
 from harness.components.schedule import Schedule
 from harness.components.space import Architecture
 from harness.seeds import derive
-from harness.study.configuration import COMPONENTS, RunConfig
+from harness.study.configuration import COMPONENTS, SHUFFLED, RunConfig
 from harness.training.cost import Meter
 from harness.training.stages.standalone import StandaloneRecipe, StandaloneTraining, count_correct
 from harness.training.stages.train import Keeper, Progress, Supernets, check_finite
@@ -48,8 +48,11 @@ def retrain(
     )
     seen = with_valid(dataset) if settings.with_valid else dataset
     augment = [one.build(AUGMENTATIONS, "retrain.augment") for one in settings.augment]
+    order = None if settings.order == SHUFFLED else settings.order.build(ORDERS, "retrain.order")
     seed, factor, network = derive(config.seed, "retrain"), schedule.bind(space), settings.network or config.network
-    training = StandaloneTraining(space, architecture, seen, recipe, seed, 1, meter.device, factor, augment, network)
+    training = StandaloneTraining(
+        space, architecture, seen, recipe, seed, 1, meter.device, factor, augment, network, order
+    )
     if keeper is not None:
         keeper.start(training)
     steps = training.steps_per_epoch
