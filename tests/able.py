@@ -95,7 +95,11 @@ class Able(Space):
         return drawn if fixed else self.paired(drawn)
 
     def mutate(self, architecture, rng, probability):
-        return self.paired(super().mutate(architecture, rng, probability))
+        """The blocks of a pair change together."""
+        changed = list(super().mutate(architecture, rng, probability))
+        for first in range(2, len(changed), 4):
+            changed[first + 2] = architecture[first + 2] ^ changed[first] ^ architecture[first]
+        return tuple(changed)
 
     def crossover(self, one, other, rng):
         cut = 1 + 4 * rng.randrange(BLOCKS // 2 + 1)

@@ -184,17 +184,34 @@ def kept(store: Path) -> Mapping[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted((store / "references").iterdir())}
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_stopped_while_it_makes_them_goes_on(how: signal.Signals, mine: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "more"), [(signal.SIGKILL, []), (signal.SIGINT, []), (signal.SIGINT, ["--references-only"])]
+)
+def test_a_run_stopped_while_it_makes_them_goes_on(
+    how: signal.Signals, more: list[str], mine: Path, tmp_path: Path
+) -> None:
     store = tmp_path / "store"
-    command = [sys.executable, "-m", "harness", *RUN, "--jobs", "1"]
+    command = [sys.executable, "-m", "harness", *RUN, "--jobs", "1", *more]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    process = subprocess.Popen(command, cwd=mine, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        cwd=mine,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     until = time.monotonic() + 60
     while not list(store.glob("references/*.json")) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.005)
     os.killpg(process.pid, how)
-    assert process.wait() in (-how, 128 + how)
+    _, said = process.communicate()
+    assert process.returncode in (-how, 128 + how)
+    if how is signal.SIGINT:
+        assert "stopping: references that are made are stored" in said and "running trials" not in said
+        assert ("stopped; the same command makes the references that are missing" in said) == bool(more)
     early = kept(store)
     assert early
     assert main(RUN) == 0
