@@ -180,6 +180,33 @@ def test_run_makes_them_and_the_report_shows_the_toys_own_truth(
     assert all(float(rows[name][1].split()[0]) <= 76.67 for name in ("Untrained supernet", "Random numbers"))
 
 
+def test_they_come_along_in_an_archive_and_into_the_database(
+    mine: Path,
+    tmp_path: Path,
+    mongod: str,
+    mongo_database: Database[dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    missing = missing_references(find_studies("mine.py"), "tiny", DirectoryStore(tmp_path / "store"), 2)
+    for job in missing.jobs(tmp_path / "store", None):
+        run_job(dict(job.document), lambda report: None)
+    assert main(REPORT) == 0
+    table = capsys.readouterr().out
+    assert main(["store", "export", "mine.py", str(tmp_path / "a.tar"), *REPORT[2:6]]) == 0
+    assert "wrote 2 runs and 6 references of mine" in capsys.readouterr().out
+    assert main(["store", "import", str(tmp_path / "a.tar"), "--store", str(tmp_path / "other")]) == 0
+    assert "6 references added, 0 already there" in capsys.readouterr().out
+    address = mongod.replace("/?", f"/{mongo_database.name}?")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_MONGO", address)
+        assert main(["store", "sync"]) == 0
+    assert "6 references copied to the database" in capsys.readouterr().out
+    for place in (str(tmp_path / "other"), address):
+        assert main([*REPORT, "--store", place]) == 0
+        printed = capsys.readouterr()
+        assert (rows_of(printed.out), printed.err) == (rows_of(table), "")
+
+
 def kept(store: Path) -> Mapping[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted((store / "references").iterdir())}
 
