@@ -103,7 +103,7 @@ def die(stage):
 '''
 
 STUDY = '''
-"""Train, search under limits at two costs, retrain both that were found."""
+"""Train, search under limits at two costs, retrain both that were found; and the better of them."""
 
 from harness.study import Column, Row, Study
 
@@ -118,6 +118,7 @@ rows = [
     Row({"Stage": "searched"}, common),
     Row({"Stage": "first retrained"}, common | again | {"retrain.which": 0}),
     Row({"Stage": "second retrained"}, common | again | {"retrain.which": 1}),
+    Row({"Stage": "better retrained"}, common | again | {"retrain.which": "all"}),
 ]
 columns = [
     Column("τ", "kendall_tau"),

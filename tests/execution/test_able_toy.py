@@ -61,6 +61,8 @@ def test_every_stage_of_every_toy_is_killed_and_resumes_to_the_same_bytes(projec
         one, other = done("whole")[trial.key], done("killed")[trial.key]
         assert outcome("killed", other) == outcome("whole", one)
         assert (other.cost or {})["resumed"] == len(deaths)
+        # What was evaluated before a death is not evaluated again.
+        assert (other.cost or {})["evaluations"] == (one.cost or {})["evaluations"]
 
 
 @pytest.mark.long

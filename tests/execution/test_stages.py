@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness import results
 from harness.cli import main
+from harness.components.preset import get_preset
 from harness.components.registries import SPACES
+from harness.errors import InvalidConfiguration
+from harness.execution.plan import make_plan
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.stored import StoredRun
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
 from tests.huge import FILES
 from tests.jobs import died, job, outcome, trials
 from tests.toy import user_folder
@@ -114,8 +121,33 @@ def test_the_report_shows_what_there_is(project: Path, capfd: pytest.CaptureFixt
     text = capfd.readouterr().out
     assert "channels 6, retrained for 2 epochs" in text
     assert "τ, Top-1 have no value, because there is no table of truth" in text
+    assert "better retrained: of 2 retrained architectures per seed the one with the best accuracy on the test" in text
     for kind in ("html", "latex", "csv"):
         assert main(["report", "--format", kind, "--out", "out", *RUN[1:6], "--store", "whole"]) == 0
+
+
+def test_all_that_were_found_are_retrained_by_the_trials_of_the_single_rows(project: Path) -> None:
+    (study,) = find_studies("three")
+    requests = expand(study, get_preset("tiny", "huge"), 1)
+    by_row = {row: [one.trial.key for one in requests if one.row == row] for row in range(4)}
+    assert by_row[3] == by_row[1] + by_row[2] and len(by_row[3]) == 2
+
+
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ("al", "retrain.which must be"),
+        ([], "retrain.which must be a number from 0 on, a list of different ones, or 'all'"),
+        ([0, 0], "a list of different ones"),
+        ([0, -1], "must not be negative"),
+        ([0, 2], "retrain.which is 2, but the search keeps 2"),
+    ],
+)
+def test_numbers_that_cannot_be_retrained_are_refused(which: Any, message: str, project: Path) -> None:
+    (study,) = find_studies("three")
+    row = replace(study.rows[1], settings={**study.rows[1].settings, "retrain.which": which})
+    with pytest.raises(InvalidConfiguration, match=message):
+        make_plan([replace(study, rows=[row])], "tiny", [], seeds=1)
 
 
 def test_another_search_is_made_with_the_stored_weights(project: Path) -> None:

@@ -5,6 +5,7 @@ One study has a row per toy. Every row's schedule kills its own process half way
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
 
 from harness import results
 from harness.cli import main
@@ -19,7 +21,7 @@ from harness.components.discovery import component
 from harness.components.method import Part, check_partition
 from harness.components.registries import DATASETS, METHODS, SPACES
 from harness.components.schedule import warmed
-from harness.data.loader import DeviceLoader
+from harness.data.loader import DeviceLoader, in_order
 from harness.errors import InvalidConfiguration
 from harness.stores.directory.store import DirectoryStore
 from harness.training.cost import Meter
@@ -240,6 +242,10 @@ def test_every_optimisers_state_is_separated_by_cluster(optimiser: str, project:
     assert len(buffers) > 1
     for number, buffer in enumerate(buffers):
         assert buffer is not None and all(not torch.equal(buffer, other) for other in buffers[:number])  # type: ignore[arg-type]
+    # All that the optimiser keeps, the second moment too.
+    states = [one.state[shared] for one in made.values() if one.state.get(shared)]
+    for name in (name for name, value in states[0].items() if isinstance(value, torch.Tensor) and value.ndim):
+        assert all(not torch.equal(a[name], b[name]) for a, b in itertools.combinations(states, 2))
 
 
 def test_one_cluster_is_the_optimiser_itself_bit_for_bit() -> None:
@@ -286,3 +292,52 @@ def test_warm_up_counts_epochs_and_steps(project: Path) -> None:
     warm = steps(0, train={"epochs": 4, "batch_size": 16, "warmup_epochs": 1, "warmup_steps": 3}, schedule="constant")
     factors = [warm.rate_factors([(1, 1, 1)], step)[0] for step in range(12)]
     assert factors == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, *[1.0] * 7])
+    least = steps(0, train={"epochs": 4, "batch_size": 16, "least_rate": 0.25}, schedule="mortal")
+    assert [least.rate_factors([(1, 1, 1)], step)[0] for step in (8, 9, 10, 11)] == [0.25] * 4
+
+
+def test_an_optimiser_of_the_methods_own_is_clipped(project: Path) -> None:
+    training = steps(0)
+    for clipping, expected in (({"clip": 0.5}, [0.3, 0.4]), ({"clip_value": 3.5}, [3.0, 3.5]), ({}, [3.0, 4.0])):
+        own = torch.nn.Parameter(torch.zeros(2))
+        training.modules["own"] = torch.optim.SGD([own], lr=1.0)
+        own.grad = torch.tensor([3.0, 4.0])
+        training.update_own("own", **clipping)
+        assert (-own.detach()).tolist() == pytest.approx(expected, rel=1e-4)
+
+
+def test_validation_batches_are_those_of_the_ranking_images(project: Path) -> None:
+    training, dataset = steps(0), DATASETS.get("toy")()
+    loader = training.validation
+    assert loader.steps_per_epoch == 4  # 50 images, 16 at a time; there are 40 to train on
+    seen = torch.cat([loader.batch(step).images for step in range(4)])
+    indices = torch.cat([loader.batch(step).indices for step in range(4)])
+    stored = torch.cat([images for images, _ in in_order(dataset.valid, dataset, 50)])
+    assert sorted(indices.tolist()) == list(range(50)) and torch.equal(seen, stored[indices])
+
+
+def test_logits_and_losses_are_those_of_the_path_and_the_target(project: Path) -> None:
+    training, dataset = steps(2), DATASETS.get("toy")()
+    batch = DeviceLoader(dataset.train, dataset, 16, 0).batch(0)
+    other = batch.labels.roll(1)
+    for path in ((1, 0, 0), (2, 1, 1)):
+        expected = training.network(batch.images, path)
+        assert torch.equal(training.logits(batch, path), expected)
+        assert torch.equal(training.loss(batch, path), functional.cross_entropy(expected, batch.labels))
+        for target in (other, functional.one_hot(other, 10).float()):
+            assert torch.allclose(training.loss(batch, path, target), functional.cross_entropy(expected, target))
+    assert not torch.equal(training.loss(batch, (2, 1, 1), other), training.loss(batch, (2, 1, 1)))
+
+
+def test_a_method_is_told_of_every_epoch_once(project: Path, tmp_path: Path) -> None:
+    """In a resumed training, too."""
+    config = toy_config(method="learnt")
+    with pytest.raises(Stop):
+        run_trial(config, checkpoint=checkpoint(tmp_path, config, saves=5))
+    told: list[list[int]] = []
+    training = steps(0, method="learnt")
+    kind = type(METHODS.get("learnt")())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "score", lambda self, trainings, one: told.append(trainings[0].memory["epochs"]) or 0.0)
+        run_trial(config, checkpoint=checkpoint(tmp_path, config))
+    assert told[0] == [0, 1, 2, 3] and "epochs" not in training.memory
