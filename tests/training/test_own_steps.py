@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,14 @@ from harness.components.schedule import warmed
 from harness.data.loader import DeviceLoader, in_order
 from harness.errors import InvalidConfiguration
 from harness.stores.directory.store import DirectoryStore
+from harness.training import preparation
 from harness.training.cost import Meter
 from harness.training.ranks import Ranks
 from harness.training.separation import SeparatedMomentum
 from harness.training.stages.rank import predict
 from harness.training.stages.train import build_supernets, make_step, prepare
 from harness.training.supernet import SupernetTraining
-from harness.training.trial import rank_again, run_trial
+from harness.training.trial import Watch, rank_again, run_trial
 from harness.truth.table import Table
 from tests.steps import FILES, ROWS
 from tests.stores.test_checkpoints import Stop, checkpoint
@@ -157,6 +159,26 @@ def test_ranks_share_an_evaluation_and_add_what_they_found(project: Path) -> Non
     alone = predict(supernets, paths, dataset, config.rank, Meter(torch.device("cpu")))
     shared = predict(supernets, paths, dataset, config.rank, Meter(torch.device("cpu")), ranks=Half())
     assert any(alone.values()) and not any(shared.values())
+
+
+class Second(Ranks):
+    """The second of two ranks, which sees every other image; its losses are told from others by their size."""
+
+    def share_of(self, batch: Any) -> Any:
+        return type(batch)(*(part[1::2] for part in batch))
+
+    def mean(self, value: float) -> float:
+        return value + 1000
+
+
+def test_a_step_trains_on_the_ranks_share_and_the_loss_is_that_of_all(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = run_trial(toy_config()).cost["images"]
+    monkeypatch.setattr(preparation, "SeparatedMomentum", partial(SeparatedMomentum, ranks=Second()))
+    losses: list[float] = []
+    outcome = run_trial(toy_config(), watch=Watch(epoch=lambda progress: losses.append(progress.loss)))
+    assert outcome.cost["images"] == alone // 2 and len(losses) == 4 and min(losses) > 1000  # type: ignore[operator]
 
 
 class Silent(Ranks):
