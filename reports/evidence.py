@@ -31,6 +31,8 @@ class Evidence:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     invalid: tuple[StoredRun, ...] = ()
     """Runs of the trial that were declared invalid."""
+    among: int = 1
+    """Of how many retrained architectures this is the best."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,9 @@ class Findings:
     found: Sequence[Evidence]
     """One entry per request."""
     counted: Sequence[Evidence]
-    """The entries for which the condition `where` holds."""
+    """The entries for which the condition `where` holds; of a row that retrains several architectures the best."""
+    left_out: int
+    """How many entries the condition leaves out."""
     store: str
     problems: Sequence[Problem]
     """Entries of these trials in the store that cannot be used."""
@@ -70,8 +74,9 @@ def find(
     keys = {trial.key for trial in trials} | {trial.start.key for trial in trials if trial.start is not None}
     found = gather(requests, store.runs(keys))
     problems = tuple(store.problems)
-    counted = _matching(found, where, preset.name)
-    return Findings(study, preset, seeds, dict(overrides or {}), where, requests, found, counted, store.name, problems)
+    matching = _matching(found, where, preset.name)
+    asked = study, preset, seeds, dict(overrides or {}), where, requests
+    return Findings(*asked, found, best_retrained(matching), len(found) - len(matching), store.name, problems)
 
 
 def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evidence]:
@@ -102,6 +107,32 @@ def _of_the_start(start: Trial, by_key: Mapping[str, Sequence[StoredRun]]) -> Ma
         return {}
     run = max(done, key=lambda one: one.attempt)
     return {**(run.cost or {}), **run.rankings.get(start.ranking_key, {})}
+
+
+def best_retrained(found: Sequence[Evidence]) -> list[Evidence]:
+    """The same, with one entry per row, data set and seed: of several retrained architectures the best.
+
+    The best has the highest accuracy on the test images; of equal ones the first found. It is known when all are
+    done; diverged ones are done, and never the best.
+    """
+    groups: dict[tuple[int, str, int], list[Evidence]] = {}
+    for one in found:
+        groups.setdefault((one.request.row, one.request.dataset, one.request.seed), []).append(one)
+    return [members[0] if len(members) == 1 else _best(members) for members in groups.values()]
+
+
+def _best(members: Sequence[Evidence]) -> Evidence:
+    done = [one for one in members if one.metrics.get("retrained_accuracy") is not None]
+    lacking = [one for one in members if one.state not in ("done", "diverged")] or ([] if done else list(members))
+    if not lacking:
+        return replace(max(done, key=lambda one: one.metrics["retrained_accuracy"]), among=len(members))
+    reasons = [f"found {_which(one)} is {one.reason}" for one in lacking]
+    return replace(lacking[0], reason="; ".join(reasons), among=len(members))
+
+
+def _which(one: Evidence) -> int:
+    retrain = one.request.trial.config.retrain
+    return retrain.which if retrain is not None else 0
 
 
 def _judge(request: Request, candidates: Sequence[StoredRun]) -> Evidence:

@@ -68,8 +68,9 @@ def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
         if one.state != "done" or lacking:
             reasons.setdefault((row, dataset, reason), []).append(one.request.seed)
     lines = []
-    if len(found) < asked:
-        lines.append(f"The condition leaves out {asked - len(found)} of {asked} runs.")
+    if findings.left_out:
+        lines.append(f"The condition leaves out {findings.left_out} of {asked} runs.")
+    lines += _best_of(findings)
     done = sum(one.state == "done" for one in found)
     if done < len(found):
         lines.append(f"{done} of {len(found)} runs are done; without a value are:")
@@ -83,6 +84,19 @@ def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
         # A reason that many rows share is printed once: before any run, all forty rows of a table are missing.
         lines.append(f"{those[0]}, {which}: {text}" if len(those) == 1 else f"{text}, {which}: {'; '.join(those)}")
     return lines
+
+
+def _best_of(findings: Findings) -> list[str]:
+    """Which rows show the best of several retrained architectures, and how it is chosen."""
+    several: dict[int, list[str]] = {}
+    for number, row in enumerate(findings.study.rows):
+        if among := {one.among for one in findings.counted if one.request.row == number and one.among > 1}:
+            several.setdefault(max(among), []).append(row_name(row.labels))
+    return [
+        f"{'; '.join(rows)}: of {count} retrained architectures per seed the one with the best accuracy on the test "
+        "images, which favours it a little."
+        for count, rows in several.items()
+    ]
 
 
 def _undefined(lacking: Sequence[str], need_truth: Sequence[str], one: Evidence) -> str:

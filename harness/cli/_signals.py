@@ -7,16 +7,22 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 
+TRIALS = "running trials are stored as interrupted; Ctrl-C again ends them at once"
+REFERENCES = "references that are made are stored; Ctrl-C again ends the others at once"
+
 
 @contextlib.contextmanager
-def on_signals(ask: Callable[[], None]) -> Iterator[list[int]]:
-    """In this context Ctrl-C and SIGTERM call `ask` instead of ending the process. Yields the signals received."""
+def on_signals(ask: Callable[[], None], words: Callable[[], str] = lambda: TRIALS) -> Iterator[list[int]]:
+    """In this context Ctrl-C and SIGTERM call `ask` instead of ending the process. Yields the signals received.
+
+    The first says what happens to the work that is under way, in these words.
+    """
     received: list[int] = []
 
     def handle(number: int, frame: object) -> None:
         received.append(number)
         if len(received) == 1:  # unbuffered: the handler may interrupt a print
-            os.write(2, b"stopping: running trials are stored as interrupted; Ctrl-C again ends them at once\n")
+            os.write(2, f"stopping: {words()}\n".encode())
         ask()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}

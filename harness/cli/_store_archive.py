@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +18,9 @@ from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from harness.execution.plan import Plan
+    from harness.stores.store import Store
     from harness.stores.stored import StoredRun
+    from harness.study.study import Study
 
 LISTED = 20
 """Number of missing trials to list at most."""
@@ -44,7 +48,7 @@ def export_command(
     store: Places,
     updates: tuple[str, ...],
 ) -> None:
-    """Write the runs that count for STUDY to FILE, an archive with a checksum for every file.
+    """Write the runs that count for STUDY, and its references, to FILE: an archive with a checksum for every file.
 
     The same runs give the same bytes. A FILE that ends in .gz or .tgz is compressed. Trials of the study that
     the store does not have are listed, on the screen and in the archive.
@@ -63,8 +67,12 @@ def export_command(
     if not chosen:
         raise UserError(f"{opened.name} has no run of {study} under preset {preset}: there is nothing to export")
     name = ", ".join(one.name for one in studies)
-    export_runs(opened, chosen, file, study=name, preset=preset, missing=missing, weights=not no_weights)
-    click.echo(f"wrote {len(chosen)} runs of {name} to {file}, {amount(file.stat().st_size)}")
+    beside = _references(studies, preset, opened, seeds, parse_updates(updates))
+    export_runs(
+        opened, chosen, file, study=name, preset=preset, missing=missing, weights=not no_weights, references=beside
+    )
+    more = f" and {len(beside)} references" if beside else ""
+    click.echo(f"wrote {len(chosen)} runs{more} of {name} to {file}, {amount(file.stat().st_size)}")
     for problem in opened.problems:
         click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
     for line in missing[:LISTED]:
@@ -84,7 +92,7 @@ def export_command(
 )
 @store_option
 def import_command(file: Path, mirror_weights_max: float, store: Places) -> None:
-    """Add the runs of the archive FILE to the directory of runs, or with --store mongodb://… to a database.
+    """Add the runs and references of the archive FILE to a directory, or with --store mongodb://… to a database.
 
     Nothing is added unless the whole archive is intact and agrees with the stored runs. Runs that are already
     stored are skipped, but rankings and weights that only the archive has are added to them.
@@ -101,10 +109,30 @@ def import_command(file: Path, mirror_weights_max: float, store: Places) -> None
     click.echo(
         f"{len(done.added)} runs added to {place}, {len(done.extended)} extended, {len(done.present)} already there"
     )
+    if done.manifest.references:
+        there = len(done.manifest.references) - len(done.references)
+        click.echo(f"{len(done.references)} references added, {there} already there")
     if done.manifest.missing:
         click.echo(f"{len(done.manifest.missing)} trials of {done.manifest.study} are not in the archive", err=True)
     if store.mongo is not None and not store.database_only:
         click.echo("`harness store sync` copies them to the database", err=True)
+
+
+def _references(
+    studies: Sequence[Study], preset: str, store: Store, seeds: int | None, overrides: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The stored references of the studies, by key."""
+    from harness.components.preset import get_preset
+    from harness.errors import DataError
+    from harness.study.references import references_of, stored_document
+
+    found = {}
+    for study in studies:
+        for one in references_of(study, get_preset(preset, study.about), store.runs, seeds, overrides):
+            with contextlib.suppress(DataError):  # the table of truth is not here
+                if (document := stored_document(store, one)) is not None:
+                    found[one.key] = document
+    return found
 
 
 def _chosen(plan: Plan, stored: list[StoredRun], all_attempts: bool) -> tuple[list[StoredRun], list[str]]:

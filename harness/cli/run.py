@@ -15,7 +15,7 @@ import click
 from harness.cli._references import make_references
 from harness.cli._request import WithUpdates, request_options
 from harness.cli._resources import resource_options
-from harness.cli._signals import on_signals
+from harness.cli._signals import REFERENCES, TRIALS, on_signals
 from harness.cli._store_places import weights_option
 from harness.cli._values import Duration
 from harness.errors import UserError
@@ -112,8 +112,8 @@ def command(
         timeout=timeout,
         compile=compiled,
     )
-    begun, stopping = time.time(), Stopping()
-    with contextlib.closing(make("local", slots)) as executor, on_signals(stopping.ask) as received:
+    begun, stopping, words = time.time(), Stopping(), REFERENCES if references_only else TRIALS
+    with contextlib.closing(make("local", slots)) as executor, on_signals(stopping.ask, lambda: words) as received:
         executor.prepare()
         place = Workplace(places, lease, int(mirror_weights_max), click.echo)
         if not place.reach(outage_wait, stopping):
@@ -138,11 +138,15 @@ def command(
             session.run()
         made = None
         if not no_references and not session.gave_up:
+            words = REFERENCES
             made = make_references(asked, place.reader, places, slots.device, stopping, executor)
         left = None if session.gave_up else place.sync(stopping)
     if references_only:
+        if received:
+            click.echo("stopped; the same command makes the references that are missing", err=True)
+            return 128 + received[0]
         click.echo(made or "all references are stored already")
-        return 128 + received[0] if received else 0
+        return 0
     status = _conclude(session.plan, {key for key, _ in session.attempted}, session.errors, received)
     if profile:
         _tell_profiles(store.directory, begun)

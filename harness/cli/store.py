@@ -35,7 +35,7 @@ for _one in (check, clean, recompute, export_command, import_command):
 @weights_option
 @store_option
 def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
-    """Bring the database up to date with the local runs.
+    """Bring the database up to date with the local runs and references.
 
     Idempotent; several machines may do it at once. Runs that are already in the database stay as they are.
     With --watch, the sync continues after outages of the server. Exits 1 if a run could not be copied.
@@ -97,6 +97,8 @@ def _sync(store: Places, weights_max: int, quiet: bool = False) -> int:
         database.client.close()
     if done.projected or not quiet:
         click.echo(f"{done.projected} of {done.runs} local runs copied to the database; the others were there")
+    if done.references:
+        click.echo(f"{done.references} references copied to the database")
     for run, reason in done.failed.items():
         click.echo(f"not copied: {run}: {reason}", err=True)
     return 1 if done.failed else 0

@@ -168,8 +168,8 @@ def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset, k
     words = [name if value is True else value for name, value in labels.items() if value is not False]
     if len(preset.datasets) > 1:
         words.append(request.dataset)
-    if request.trial.start is not None:
-        words.append("retraining")
+    if (retrain := request.trial.config.retrain) is not None:
+        words.append(f"retraining of found {retrain.which}" if retrain.which else "retraining")
     if kind:
         words.append(kind)
     return " ".join([*map(str, words), f"seed {request.seed}"])

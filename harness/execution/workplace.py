@@ -114,7 +114,7 @@ class Workplace:
         except HarnessError as error:
             return f"the database could not be brought up to date ({error}): {advice}"
         return (
-            f"{len(failed)} local runs could not be copied to the database: {next(iter(failed.values()))}"
+            f"{len(failed)} local runs or references could not be copied to the database: {next(iter(failed.values()))}"
             if failed
             else None
         )

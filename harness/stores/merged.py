@@ -46,6 +46,9 @@ class MergedStore(Store):
     def remember(self, key: str, document: Mapping[str, Any]) -> None:
         self.directory.remember(key, document)
 
+    def remembered(self) -> dict[str, dict[str, Any] | None]:
+        return self.database.remembered() | self.directory.remembered()
+
     def _holder(self, run: StoredRun) -> Store:
         return self.directory if self.directory.path_of(run).is_dir() else self.database
 

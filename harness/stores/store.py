@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -15,12 +16,15 @@ from typing import Any
 
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
 from harness.stores import collector
-from harness.stores.schema import OBSERVED, PredictionsDocument
-from harness.stores.shapes import require
+from harness.stores.schema import OBSERVED, PredictionsDocument, ReferenceDocument
+from harness.stores.shapes import problem, require
 from harness.stores.stored import Problem, Status, StoredRun
 
 LISTED = 20
 """Maximum number of runs that a message lists."""
+
+REFERENCE = re.compile(r"[0-9a-f]{32}")
+"""The key of a reference."""
 
 Metrics = dict[str, list[dict[str, Any]]]
 """Points (step, value, timestamp) by metric; a value that is not a number is None."""
@@ -66,6 +70,42 @@ class Store(ABC):
     @abstractmethod
     def remember(self, key: str, document: Mapping[str, Any]) -> None:
         """Cache a document that can be recomputed at any time. A place that is not writable keeps nothing."""
+
+    @abstractmethod
+    def remembered(self) -> dict[str, dict[str, Any] | None]:
+        """All remembered documents by key; None for one that is unreadable."""
+
+    def references(self) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
+        """The references that the place holds, by key, and those that are damaged: `run` makes these again."""
+        found, damaged = {}, []
+        for key, document in sorted(self.remembered().items()):
+            wrong = "is unreadable" if document is None else problem(ReferenceDocument, document)
+            if wrong is None and document is not None:
+                found[key] = document
+            else:
+                damaged.append(Problem(f"{self.name}: reference {key}", str(wrong)))
+        return found, damaged
+
+    def check_references(self, references: Mapping[str, Mapping[str, Any]]) -> set[str]:
+        """The keys of those that the place holds. Raises `DataError` if it holds another result of one of them."""
+        there, _ = self.references() if references else ({}, [])
+        for key in sorted(references.keys() & there.keys()):
+            if there[key] != references[key]:
+                raise DataError(f"{self.name} holds another result of reference {key}; nothing was added")
+        return references.keys() & there.keys()
+
+    def add_references(self, references: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Store the references that the place lacks; returns their keys. Those that are there stay as they are.
+
+        Raises `DataError`, and stores nothing, if the place holds another result under the same key: references are
+        deterministic. Also raises it if the place keeps nothing.
+        """
+        new = sorted(references.keys() - self.check_references(references))
+        for key in new:
+            self.remember(key, references[key])
+            if self.recall(key) != references[key]:
+                raise DataError(f"{self.name}: reference {key} could not be written")
+        return new
 
     def runs(self, keys: Collection[str] | None = None) -> list[StoredRun]:
         """All runs, or those of the trials with these keys, sorted by trial and attempt.

@@ -27,7 +27,6 @@ from harness.components.registries import (
     METRICS,
     OBSERVATIONS,
     OPTIMISERS,
-    ORDERS,
     SAMPLERS,
     SCHEDULES,
     SEARCHES,
@@ -38,12 +37,11 @@ from harness.components.space import Network as Network
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.stores import shapes
 from harness.study.reader import Component, as_component, as_type, complete, hints, read, require, require_precision
+from harness.study.retraining import SHUFFLED as SHUFFLED
 from harness.study.retraining import Retraining as Retraining
+from harness.study.retraining import complete_order
 
 T = TypeVar("T")
-
-SHUFFLED = Component("shuffled")
-"""The default order of samples."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +70,7 @@ class Training:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "train.augment"))
-        if self.order != SHUFFLED:
-            object.__setattr__(self, "order", complete((self.order,), ORDERS, "train.order")[0])
+        complete_order(self, "train.order")
         require(self.epochs >= 1, f"train.epochs must be at least 1, not {self.epochs}")
         require(self.batch_size >= 1, f"train.batch_size must be at least 1, not {self.batch_size}")
         require(self.first_step in (0, 1), f"train.first_step must be 0 or 1, not {self.first_step}")

@@ -19,6 +19,8 @@ from harness.study.fingerprints import HERE, Fingerprints, Recorded, are_here, c
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
 
+WHICH = "retrain.which"
+
 SOME_ROWS = ("network", "search", "retrain")
 """Sections whose keys hold only in some rows: where the space has such a setting, or the row has such a stage."""
 
@@ -57,13 +59,14 @@ def expand(
         for dataset in preset.datasets:
             if preset.trained_on not in (None, dataset) and any(key.startswith("retrain.") for key in settings):
                 continue  # a network retrained on one data set has no accuracy on another
-            config, fitting = _configured(copy.deepcopy(default), preset, study.name, dataset, settings, overrides)
-            points = study.rows[number].points
-            config = _with_curves(config, {key: count for key, count in points.items() if key not in overrides})
+            configs, fitting = _configured(copy.deepcopy(default), preset, study.name, dataset, settings, overrides)
+            points = {key: count for key, count in study.rows[number].points.items() if key not in overrides}
             unused -= fitting
-            first = Trial.of(config, known)
+            trials = [Trial.of(_with_curves(config, points), known) for config in configs]
             for seed in range(preset.seeds if seeds is None else seeds):
-                requests.append(Request(study.name, number, dataset, seed, first.with_seed(seed), bool(overrides)))
+                requests += [
+                    Request(study.name, number, dataset, seed, one.with_seed(seed), bool(overrides)) for one in trials
+                ]
     if unused:
         _explain(study, preset, overrides)
         raise InvalidConfiguration(f"no row of study {study.name} has {', '.join(sorted(unused))}")
@@ -88,11 +91,12 @@ def _configured(
     dataset: str,
     settings: Mapping[str, Any],
     overrides: Mapping[str, Any],
-) -> tuple[RunConfig, set[str]]:
-    """The configuration of a row on one of the preset's data sets, and the overrides that apply to it.
+) -> tuple[list[RunConfig], set[str]]:
+    """The configurations of a row on one of the preset's data sets, and the overrides that apply to it.
 
-    The row's settings take precedence over the preset's, and overrides over both. Options of components, in
-    presets and overrides, apply to the rows whose component has them.
+    There is one configuration, or one per architecture that `retrain.which` names. The row's settings take precedence
+    over the preset's, and overrides over both. Options of components, in presets and overrides, apply to the rows whose
+    component has them.
     """
     asked = {**dotted(preset.settings), **settings, **overrides}
     by_method = dotted(preset.by_method.get(asked.get("method.name", document["method"]["name"]), {}))
@@ -132,11 +136,37 @@ def _configured(
         document["search"] = {"name": merged["search.name"], "limits": {}}
     else:
         merged = {key: value for key, value in merged.items() if not key.startswith("search.")}
+    several = merged.pop(WHICH) if names_several(merged.get(WHICH)) else None
     apply(document, {key: value for key, value in merged.items() if meant(key)})
     config = RunConfig.from_json({**document, "seed": 0})
     if preset.equal_passes and "train.epochs" not in {**by_method, **settings}:
         config = config.with_valid(train=replace(config.train, epochs=_share(config)))
-    return config, {key for key in overrides if fits(key)}
+    return _each_retrained(config, several), {key for key in overrides if fits(key)}
+
+
+def names_several(which: Any) -> bool:
+    """Whether a row's `retrain.which` names several architectures: a list of numbers, or "all"."""
+    return which == "all" or isinstance(which, list | tuple)
+
+
+def _each_retrained(config: RunConfig, several: Any) -> list[RunConfig]:
+    """One configuration per architecture that is retrained: each is the trial that its number alone would give."""
+    if several is None or config.retrain is None:
+        return [config]
+    if several == "all":
+        method: Method = config.method.build(COMPONENTS["method"], "method")
+        if config.search is None and type(method).found is not Method.found:
+            raise InvalidConfiguration(
+                f"{WHICH} is 'all', but how many architectures {config.method.name} finds is not known before it has "
+                "run: list their numbers, as [0, 1]"
+            )
+        several = range(1 if config.search is None else config.search.build(SEARCHES, "search").keep)
+    numbers = list(several)
+    if not numbers or len(set(map(str, numbers))) < len(numbers) or any(type(one) is not int for one in numbers):
+        raise InvalidConfiguration(
+            f"{WHICH} must be a number from 0 on, a list of different ones, or 'all', not {several!r}"
+        )
+    return [config.with_valid(retrain=replace(config.retrain, which=number)) for number in numbers]
 
 
 def _with_curves(config: RunConfig, points: Mapping[str, int]) -> RunConfig:
@@ -178,6 +208,7 @@ def expand_stored(
 def _explain(study: Study, preset: Preset, overrides: Mapping[str, Any]) -> None:
     """Raise the configuration's own error for an override that is invalid in itself."""
     settings = {**_scaled(dotted(study.rows[0].settings), preset), **overrides}
+    settings = {key: value for key, value in settings.items() if key != WHICH or not names_several(value)}
     document = RunConfig(retrain=Retraining()).json()
     document["retrain"] |= {"network": {}, "teacher": {}}
     if not any(key.startswith("retrain.teacher.") for key in settings):
@@ -201,8 +232,8 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-_ORDER = ["train", "order"]
-"""A component inside a section, which is left out of stored configurations while it has its default."""
+_ORDERS = (["train", "order"], ["retrain", "order"])
+"""Components inside a section, which are left out of stored configurations while they have their default."""
 
 
 def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
@@ -212,7 +243,7 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
         place = document
         for depth, part in enumerate(outer):
             inner = place.get(part)
-            if outer[: depth + 1] == _ORDER and not isinstance(inner, dict):  # left out by default, or a bare name
+            if outer[: depth + 1] in _ORDERS and not isinstance(inner, dict):  # left out by default, or a bare name
                 inner = place[part] = {} if inner is None else {"name": inner}
             if not isinstance(inner, dict):
                 section = ".".join(outer[: depth + 1])
@@ -227,7 +258,7 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
         if named and outer[-1] in COMPONENTS:
             renamed = _name({outer[-1]: place}, outer[-1]) != value
         else:
-            renamed = named and outer == _ORDER and place.get("name") != value
+            renamed = named and outer in _ORDERS and place.get("name") != value
         if renamed:
             place.clear()
         place[last] = value

@@ -98,11 +98,14 @@ def references_of(
 
 def stored_result(store: Store, reference: Reference) -> dict[str, Any] | None:
     """The reference's result; None if it is not stored, or damaged. Raises what `Reference.key` raises."""
+    document = stored_document(store, reference)
+    return None if document is None else document["result"]
+
+
+def stored_document(store: Store, reference: Reference) -> dict[str, Any] | None:
+    """What is stored of the reference; None if nothing is, or it is damaged."""
     document = store.recall(reference.key)
-    if document is None or problem(ReferenceDocument, document) is not None:
-        return None
-    result: dict[str, Any] = document["result"]
-    return result
+    return None if document is None or problem(ReferenceDocument, document) is not None else document
 
 
 def command_for(study: Study, preset: Preset, seeds: int | None, overrides: Mapping[str, Any], store: str) -> str:

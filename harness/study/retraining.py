@@ -7,8 +7,17 @@ from typing import Any
 
 from harness.components.option import added
 from harness.components.preset import default_name
-from harness.components.registries import AUGMENTATIONS, SCHEDULES
+from harness.components.registries import AUGMENTATIONS, ORDERS, SCHEDULES
 from harness.study.reader import Component, complete, require, require_precision
+
+SHUFFLED = Component("shuffled")
+"""The default order of samples."""
+
+
+def complete_order(section: Any, where: str) -> None:
+    """Check the section's order of samples; the default stays as it is, and out of the text."""
+    if section.order != SHUFFLED:
+        object.__setattr__(section, "order", complete((section.order,), ORDERS, where)[0])
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,8 @@ class Retraining:
     """As in `train`."""
     network: Any = added(None)
     """Settings of the network that differ from the supernet's; null for the same."""
+    order: Component = added(SHUFFLED)
+    """As in `train`."""
     which: int = added(0)
     """Which of several found architectures is retrained, counted from 0, the best."""
     warmup_epochs: int = added(0)
@@ -79,6 +90,7 @@ class Retraining:
         named = self.schedule if self.schedule.name else replace(self.schedule, name=default_name("schedule.name"))
         object.__setattr__(self, "schedule", complete((named,), SCHEDULES, "retrain.schedule")[0])
         object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "retrain.augment"))
+        complete_order(self, "retrain.order")
         require(self.which >= 0, f"retrain.which must not be negative, not {self.which}")
         for name in ("epochs", "batch_size"):
             require(getattr(self, name) >= 1, f"retrain.{name} must be at least 1, not {getattr(self, name)}")

@@ -105,7 +105,8 @@ class Trial:
     def _of_the_data(self) -> dict[str, tuple[Registry[Any], str]]:
         """Orders and augmentations other than the defaults, by their place in the configuration."""
         train, retrain = self.config.train, self.config.retrain
-        found = {} if train.order == SHUFFLED else {"order": (ORDERS, train.order.name)}
+        orders = {"order": train.order, "retrain order": retrain.order if retrain else SHUFFLED}
+        found = {place: (ORDERS, one.name) for place, one in orders.items() if one != SHUFFLED}
         for section, steps in (("augment", train.augment), ("retrain augment", retrain.augment if retrain else ())):
             found |= {f"{section} {number}": (AUGMENTATIONS, one.name) for number, one in enumerate(steps)}
         return found

@@ -128,7 +128,8 @@ settings = {
     "space": "blocks", "dataset": "waves", "benchmark": "blocks", "network.width": 4, "optimiser.learning_rate": 0.1,
     "train.epochs": 3, "train.batch_size": 20, "train.augment": augment, "train.order": "pairs",
     "rank.images": 30, "rank.batch_size": 20, "rank.candidates": 27, "rank.bins": 5,
-    "retrain.epochs": 3, "retrain.batch_size": 20, "retrain.augment": augment, "observe.kendall_tau_every": 2,
+    "retrain.epochs": 3, "retrain.batch_size": 20, "retrain.augment": augment, "retrain.order": "pairs",
+    "observe.kendall_tau_every": 2,
 }
 study = Study("streamed", "Streamed waves", [Row({"Data": "mixed waves"}, settings)],
               [Column("Retrained", "retrained_accuracy")])

@@ -1,11 +1,10 @@
-"""Three stages on a user's space of 10^30 architectures without a table of truth, each killed with SIGKILL."""
+"""All stages on a user's space of 10^30 architectures without a table of truth, each killed with SIGKILL."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,50 +12,30 @@ import pytest
 
 from harness import results
 from harness.cli import main
+from harness.components.preset import get_preset
 from harness.components.registries import SPACES
-from harness.execution.job import run_job
+from harness.errors import InvalidConfiguration
 from harness.execution.plan import make_plan
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.stored import StoredRun
 from harness.study.catalogue import find_studies
-from harness.study.trial import Trial
+from harness.study.expansion import expand
 from tests.huge import FILES
+from tests.jobs import died, job, outcome, trials
 from tests.toy import user_folder
 
 RUN = ["run", "three", "--preset", "tiny", "--seeds", "1", "--jobs", "1", "--checkpoint-every", "0"]
-DEATHS = (("train", 3), ("search", 17), ("retrain", 2))
-"""The stages that are killed, and at which evaluation of a network."""
+DEATHS = (("train", 3), ("rank", 17), ("search", 17 + 24 + 5), ("retrain", 2))
+"""The stages that are killed, and at which pass. The ranking has 40: 16 that stay, 24 after its death."""
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A user's folder with the space, the study, and a store of all three stages that were left alone."""
     with user_folder(tmp_path_factory.mktemp("huge"), FILES) as folder:
-        for trial in trials():
+        for trial in trials("three"):
             assert job(trial, "whole")["status"] == "done"
         yield folder
-
-
-def trials(**overrides: Any) -> list[Trial]:
-    """The trials of the study, parents first."""
-    plan = make_plan(find_studies("three"), "tiny", [], seeds=1, overrides=overrides)
-    return [work.trial for work in plan.work]
-
-
-def job(trial: Trial, store: str, kind: str = "train") -> dict[str, Any]:
-    """What a training process does, in this one."""
-    asked = {"kind": kind, "trial": trial.json(), "store": store, "preset": "tiny", "overrides": {}, "threads": 1}
-    return run_job({**asked, "device": "cpu", "checkpoint_every": 0.0}, lambda report: None)
-
-
-def died(trial: Trial, store: str) -> bool:
-    """Whether the job ended by SIGKILL, in a process of its own."""
-    child = os.fork()
-    if not child:
-        os._exit(0 if job(trial, store)["status"] == "done" else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
 def done(store: str) -> dict[tuple[bool, int], StoredRun]:
@@ -64,17 +43,6 @@ def done(store: str) -> dict[tuple[bool, int], StoredRun]:
     runs = [run for run in DirectoryStore(Path(store)).runs() if run.counts]
     stages = [run.trial["config"].get("retrain") for run in runs]
     return {(one is not None, (one or {}).get("which", 0)): run for one, run in zip(stages, runs, strict=True)}
-
-
-def outcome(store: str, run: StoredRun) -> dict[str, Any]:
-    """What must be the same however a run was made."""
-    folder = Path(store) / run.id
-    result = json.loads((folder / "result.json").read_text())["result"]
-    curves = json.loads((folder / "metrics.json").read_text())
-    points = {name: [curve["steps"], curve["values"]] for name, curve in curves.items()}
-    return {"result": result, "points": points} | {
-        name: (folder / name).read_bytes() for name in ("predictions.json", "weights.pt")
-    }
 
 
 def kill_later() -> None:
@@ -89,14 +57,14 @@ def assert_same(store: str) -> None:
     for which, run in whole.items():
         assert outcome(store, killed[which]) == outcome("whole", run), which
     resumed = {which: (run.cost or {})["resumed"] for which, run in killed.items()}
-    assert resumed == {(False, 0): 2, (True, 0): 1, (True, 1): 0}
+    assert resumed == {(False, 0): 3, (True, 0): 1, (True, 1): 0}
 
 
 def test_every_stage_resumes_to_the_same_bytes(project: Path) -> None:
     kill_later()
-    supernet, first, second = trials()
-    deaths = [died(supernet, "killed"), died(supernet, "killed"), died(supernet, "killed")]  # train, search, the end
-    assert deaths + [died(one, "killed") for one in (first, first, second)] == [True, True, False, True, False, False]
+    supernet, first, second = trials("three")
+    assert [died(supernet, "killed") for _ in range(4)] == [True, True, True, False]  # train, rank, search, the end
+    assert [died(one, "killed") for one in (first, first, second)] == [True, False, False]
     assert_same("killed")
 
 
@@ -104,7 +72,7 @@ def test_every_stage_resumes_to_the_same_bytes(project: Path) -> None:
 def test_the_same_by_the_command_line(project: Path) -> None:
     kill_later()
     again = [*RUN, "--store", "commanded", "--retry", "failed"]
-    for left in (2, 1, 0):  # each time one more stage ends by SIGKILL
+    for left in (3, 2, 1, 0):  # each time one more stage ends by SIGKILL
         assert main(again) == 1
         assert len(list(project.glob("die-*"))) == left
     assert main(again) == 0
@@ -153,12 +121,37 @@ def test_the_report_shows_what_there_is(project: Path, capfd: pytest.CaptureFixt
     text = capfd.readouterr().out
     assert "channels 6, retrained for 2 epochs" in text
     assert "τ, Top-1 have no value, because there is no table of truth" in text
+    assert "better retrained: of 2 retrained architectures per seed the one with the best accuracy on the test" in text
     for kind in ("html", "latex", "csv"):
         assert main(["report", "--format", kind, "--out", "out", *RUN[1:6], "--store", "whole"]) == 0
 
 
+def test_all_that_were_found_are_retrained_by_the_trials_of_the_single_rows(project: Path) -> None:
+    (study,) = find_studies("three")
+    requests = expand(study, get_preset("tiny", "huge"), 1)
+    by_row = {row: [one.trial.key for one in requests if one.row == row] for row in range(4)}
+    assert by_row[3] == by_row[1] + by_row[2] and len(by_row[3]) == 2
+
+
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ("al", "retrain.which must be"),
+        ([], "retrain.which must be a number from 0 on, a list of different ones, or 'all'"),
+        ([0, 0], "a list of different ones"),
+        ([0, -1], "must not be negative"),
+        ([0, 2], "retrain.which is 2, but the search keeps 2"),
+    ],
+)
+def test_numbers_that_cannot_be_retrained_are_refused(which: Any, message: str, project: Path) -> None:
+    (study,) = find_studies("three")
+    row = replace(study.rows[1], settings={**study.rows[1].settings, "retrain.which": which})
+    with pytest.raises(InvalidConfiguration, match=message):
+        make_plan([replace(study, rows=[row])], "tiny", [], seeds=1)
+
+
 def test_another_search_is_made_with_the_stored_weights(project: Path) -> None:
-    supernet, first, _ = trials(**{"search.finalists": 5})
+    supernet, first, _ = trials("three", **{"search.finalists": 5})
     before = done("whole")[False, 0]
     assert before.key == supernet.key and supernet.ranking_key not in before.rankings
     assert "no done search" in job(first, "whole")["error"]

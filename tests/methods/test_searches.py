@@ -56,6 +56,23 @@ def test_all_that_is_scored_is_within_the_limits(name: str) -> None:
     assert expected is None or found[0].score == expected
 
 
+@pytest.mark.parametrize("name", ["exhaustive", "random", "best-of-n-random"])
+def test_of_architectures_that_are_equal_in_all_that_matters_one_is_scored(name: str) -> None:
+    class Alike(SPACES.get("nasbench201")):  # type: ignore[misc]
+        """Only the first two decisions matter."""
+
+        choices = (2, 2, 3)
+
+        def canonical(self, architecture: Architecture) -> Architecture:
+            return (*architecture[:2], 0)
+
+    asked, space = Asked(), Alike()
+    search = SEARCHES.get(name)(keep=4, **({"samples": 4} if name == "best-of-n-random" else {}))
+    search.find(asked, space, random.Random(0), Limits(space, {}))
+    scored = asked.by_cost[None]
+    assert len(scored) == 4 and len({one[:2] for one in scored}) == 4
+
+
 def test_limits_that_nothing_keeps_are_an_error() -> None:
     with pytest.raises(InvalidConfiguration, match=r"none of 10,000 random .*limits parameters \[0, 1\]"):
         Limits(SPACE, {"parameters": (0, 1)}).sample(random.Random(0))

@@ -180,21 +180,65 @@ def test_run_makes_them_and_the_report_shows_the_toys_own_truth(
     assert all(float(rows[name][1].split()[0]) <= 76.67 for name in ("Untrained supernet", "Random numbers"))
 
 
+def test_they_come_along_in_an_archive_and_into_the_database(
+    mine: Path,
+    tmp_path: Path,
+    mongod: str,
+    mongo_database: Database[dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    missing = missing_references(find_studies("mine.py"), "tiny", DirectoryStore(tmp_path / "store"), 2)
+    for job in missing.jobs(tmp_path / "store", None):
+        run_job(dict(job.document), lambda report: None)
+    assert main(REPORT) == 0
+    table = capsys.readouterr().out
+    assert main(["store", "export", "mine.py", str(tmp_path / "a.tar"), *REPORT[2:6]]) == 0
+    assert "wrote 2 runs and 6 references of mine" in capsys.readouterr().out
+    assert main(["store", "import", str(tmp_path / "a.tar"), "--store", str(tmp_path / "other")]) == 0
+    assert "6 references added, 0 already there" in capsys.readouterr().out
+    address = mongod.replace("/?", f"/{mongo_database.name}?")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_MONGO", address)
+        assert main(["store", "sync"]) == 0
+    assert "6 references copied to the database" in capsys.readouterr().out
+    for place in (str(tmp_path / "other"), address):
+        assert main([*REPORT, "--store", place]) == 0
+        printed = capsys.readouterr()
+        assert (rows_of(printed.out), printed.err) == (rows_of(table), "")
+
+
 def kept(store: Path) -> Mapping[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted((store / "references").iterdir())}
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_stopped_while_it_makes_them_goes_on(how: signal.Signals, mine: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "more"), [(signal.SIGKILL, []), (signal.SIGINT, []), (signal.SIGINT, ["--references-only"])]
+)
+def test_a_run_stopped_while_it_makes_them_goes_on(
+    how: signal.Signals, more: list[str], mine: Path, tmp_path: Path
+) -> None:
     store = tmp_path / "store"
-    command = [sys.executable, "-m", "harness", *RUN, "--jobs", "1"]
+    command = [sys.executable, "-m", "harness", *RUN, "--jobs", "1", *more]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    process = subprocess.Popen(command, cwd=mine, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        cwd=mine,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     until = time.monotonic() + 60
     while not list(store.glob("references/*.json")) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.005)
     os.killpg(process.pid, how)
-    assert process.wait() in (-how, 128 + how)
+    _, said = process.communicate()
+    assert process.returncode in (-how, 128 + how)
+    if how is signal.SIGINT:
+        assert "stopping: references that are made are stored" in said and "running trials" not in said
+        assert ("stopped; the same command makes the references that are missing" in said) == bool(more)
     early = kept(store)
     assert early
     assert main(RUN) == 0

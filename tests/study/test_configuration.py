@@ -360,8 +360,10 @@ def test_augmentations_are_complete_in_their_order() -> None:
     for wrong, message in (("mixpu", "did you mean 'mixup'"), ({"name": "mixup", "beta": 1}, r"train\.augment\.beta")):
         with pytest.raises((InvalidConfiguration, UnknownName), match=message):
             RunConfig.from_json({"train": {"augment": [wrong]}})
-    shuffled = RunConfig.from_json({"train": {"order": {"name": "shuffled"}, "augment": []}})
-    assert shuffled.canonical() == RunConfig().canonical()
+    section = {"order": {"name": "shuffled"}, "augment": []}
+    assert RunConfig.from_json({"train": section}).canonical() == RunConfig().canonical()
+    retrained = [RunConfig.from_json({"retrain": one}).canonical() for one in (section, {})]
+    assert retrained[0] == retrained[1]
 
 
 def test_a_component_that_is_no_dataclass_is_refused_with_its_place() -> None:

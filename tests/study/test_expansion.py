@@ -195,6 +195,9 @@ def test_the_order_of_samples_is_a_component_inside_its_section() -> None:
     apply(document, {"train.order": "repeated"})
     apply(document, {"train.order.times": 4})
     assert RunConfig.from_json(document).json()["train"]["order"] == {"name": "repeated", "times": 4}
+    retrained = [Row({"M": "a"}, {"retrain.order.name": "repeated", "retrain.order.times": 2})]
+    (request,) = expand(Study("s", "S", retrained, COLUMNS), DEMO, 1)
+    assert request.trial.config.json()["retrain"]["order"] == {"name": "repeated", "times": 2}
 
 
 def test_a_key_below_a_value_is_refused_with_its_neighbours() -> None:
@@ -233,9 +236,10 @@ def test_an_edited_augmentation_or_order_is_another_one(tmp_path: Path, monkeypa
         monkeypatch.chdir(tmp_path)
         with discovery.fresh():
             for section in ({"augment": ["none"]}, {"order": "mine"}):
-                trial = Trial(RunConfig.from_json({"train": section}))
-                assert "methods-mine.py" in trial.sources()
-                keys.setdefault(str(section), []).append(trial.key)
+                for stage in ("train", "retrain"):
+                    trial = Trial(RunConfig.from_json({stage: section}))
+                    assert "methods-mine.py" in trial.sources()
+                    keys.setdefault(f"{stage} {section}", []).append(trial.key)
     for first, edited, third in keys.values():
         assert first == third != edited
 

@@ -5,13 +5,16 @@ One study has a row per toy. Every row's schedule kills its own process half way
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
 
 from harness import results
 from harness.cli import main
@@ -19,225 +22,21 @@ from harness.components.discovery import component
 from harness.components.method import Part, check_partition
 from harness.components.registries import DATASETS, METHODS, SPACES
 from harness.components.schedule import warmed
-from harness.data.loader import DeviceLoader
+from harness.data.loader import DeviceLoader, in_order
 from harness.errors import InvalidConfiguration
 from harness.stores.directory.store import DirectoryStore
+from harness.training import preparation
 from harness.training.cost import Meter
 from harness.training.ranks import Ranks
 from harness.training.separation import SeparatedMomentum
 from harness.training.stages.rank import predict
 from harness.training.stages.train import build_supernets, make_step, prepare
 from harness.training.supernet import SupernetTraining
-from harness.training.trial import rank_again, run_trial
+from harness.training.trial import Watch, rank_again, run_trial
 from harness.truth.table import Table
-from tests.conftest import TOY
+from tests.steps import FILES, ROWS
 from tests.stores.test_checkpoints import Stop, checkpoint
-from tests.test_documents import example_files
 from tests.toy import toy_config, user_folder
-
-MORTAL = '''
-import math, os, signal
-from dataclasses import dataclass
-from harness.components.registries import SCHEDULES
-from harness.components.schedule import Schedule
-
-@SCHEDULES.register("mortal")
-@dataclass(frozen=True)
-class Mortal(Schedule):
-    """Half a cosine wave; half way it ends its process while there is a file `armed`."""
-
-    def bind(self, space):
-        def factor(path, progress):
-            if progress > 0.5 and os.path.exists("armed"):
-                os.kill(os.getpid(), signal.SIGKILL)
-            return 0.5 * (1 + math.cos(math.pi * progress))
-        return factor
-'''
-
-SIGN = '''
-from dataclasses import dataclass
-import torch
-from harness.components.optimiser import Optimiser
-from harness.components.registries import OPTIMISERS
-
-@OPTIMISERS.register("sign")
-@dataclass(frozen=True)
-class Sign(Optimiser):
-    """The sign of a running mean of gradients."""
-
-    beta: float = 0.9
-
-    def make(self, groups):
-        return SignDescent(groups, dict(lr=self.learning_rate, weight_decay=self.weight_decay, beta=self.beta))
-
-class SignDescent(torch.optim.Optimizer):
-    @torch.no_grad()
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    state = self.state[parameter]
-                    mean = state.setdefault("exp_avg", torch.zeros_like(parameter))
-                    mean.lerp_(parameter.grad, 1 - group["beta"])
-                    parameter.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * mean.sign())
-'''
-
-OWN = '''
-from dataclasses import dataclass
-import torch
-from harness.components.method import Method, Part, Step
-from harness.components.registries import METHODS
-
-@METHODS.register("learnt")
-class Learnt(Method):
-    """Learns by validation loss which choices to train: one vector per decision, an optimiser of its own."""
-
-    def begin(self, training):
-        alphas = torch.nn.ParameterList(torch.randn(count) for count in training.space.choices)
-        training.modules["alphas"] = alphas
-        training.modules["optimiser"] = torch.optim.Adam(alphas.parameters(), lr=0.1)
-
-    def begin_epoch(self, training, epoch):
-        training.memory["epochs"] = training.memory.get("epochs", []) + [epoch]
-
-    def train_step(self, training, batch, step):
-        alphas = training.modules["alphas"]
-        path = tuple(training.rng.choices(range(len(one)), one.softmax(0).tolist())[0] for one in alphas)
-        with torch.no_grad():
-            loss = training.loss(training.validation.batch(step), path)
-        likelihood = sum(one.log_softmax(0)[choice] for one, choice in zip(alphas, path))
-        training.backward(likelihood * loss)
-        training.update_own("optimiser", clip=1.0)
-        return Step(training.descend(batch, [path], step), passes=2, images=2 * len(batch.labels))
-
-    def score(self, trainings, architecture):
-        alphas = trainings[0].modules["alphas"]
-        return sum(float(one.log_softmax(0)[choice]) for one, choice in zip(alphas, architecture))
-
-@METHODS.register("distilling")
-class Distilling(Method):
-    """The largest path learns from labels, a drawn one from the largest."""
-
-    def paths_per_step(self, space):
-        return 2
-
-    def train_step(self, training, batch, step):
-        teacher, [student] = (2, 1, 1), training.draw(1)
-        training.clear_gradients()
-        losses = [training.loss(batch, teacher)]
-        training.backward(losses[0])
-        with torch.no_grad():
-            target = training.logits(batch, teacher).softmax(1)
-        losses.append(training.loss(batch, student, target))
-        training.backward(losses[1])
-        training.update([teacher, student], step)
-        return torch.stack(losses).detach()
-
-@METHODS.register("resampling")
-class Resampling(Method):
-    """The order of the data depends on the training."""
-
-    def paths(self, training):
-        return training.draw(1)
-
-    def data_order(self, training, epoch):
-        first = int(next(training.network.parameters()).abs().sum() * 1000) % 40
-        return [(first + place) % 40 for place in range(40)]
-
-@METHODS.register("dividing")
-class Dividing(Method):
-    """After half the epochs the first decision splits into one choice and two; the latter split again."""
-
-    def paths(self, training):
-        return training.draw(1)
-
-    def divide(self, training, epochs):
-        if epochs == 2 and not training.part.allowed:
-            return Part({0: 1}), Part({}, {0: (0, 2)})
-        if epochs == 3 and training.part.allowed.keys() == {0}:
-            return Part({}, {0: (0, 2), 1: (0,)}), Part({}, {0: (0, 2), 1: (1,)})
-
-@METHODS.register("unfair")
-class Unfair(Method):
-    """Trains two paths and says one."""
-
-    def paths(self, training):
-        return training.draw(2)
-
-@METHODS.register("empty")
-class Empty(Method):
-    """Defines nothing."""
-'''
-
-CURIOUS = '''
-from dataclasses import dataclass
-from harness.components.registries import SAMPLERS
-from harness.components.sampler import PathSource, Sampler
-
-@SAMPLERS.register("curious")
-@dataclass(frozen=True)
-class Curious(Sampler):
-    """Prefers choices whose steps had large gradients."""
-
-    def bind(self, space, fixed):
-        return CuriousSource(space, fixed)
-
-class CuriousSource(PathSource):
-    def __init__(self, space, fixed):
-        self.space, self.fixed, self.norms = space, fixed, {}
-
-    def draw(self, rng, training):
-        paths = [self.space.sample(rng, self.fixed) for _ in range(1 if training.step < 2 else 4)]
-        return max(paths, key=lambda path: self.norms.get(str(path), 0.0))
-
-    def learn(self, training, paths, losses):
-        there = [parameter.grad for parameter in training.network.parameters() if parameter.grad is not None]
-        for path in paths:
-            self.norms[str(path)] = float(sum(gradient.norm() for gradient in there))
-
-    def state(self):
-        return self.norms
-
-    def restore(self, state):
-        self.norms = dict(state)
-'''
-
-STUDY = """
-from harness.study import Column, Row, Study
-
-toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "rank.images": 50, "rank.candidates": 12, "rank.bins": 5,
-       "train.epochs": 4, "train.batch_size": 16, "network.width": 4, "schedule.name": "mortal", "optimiser.clip": None}
-rows = {
-    "sign": {"optimiser.name": "sign", "optimiser.learning_rate": 0.01, "clusters.name": "operation"},
-    "adamw": {"optimiser.name": "adamw", "optimiser.clip_value": 0.01, "clusters.name": "operation"},
-    "learnt": {"method.name": "learnt"},
-    "distilling": {"method.name": "distilling"},
-    "resampling": {"method.name": "resampling"},
-    "dividing": {"method.name": "dividing", "sampler.name": "curious"},
-    "curious": {"sampler.name": "curious"},
-    "half": {"train.precision": "float16"},
-    "warm": {"train.warmup_epochs": 1, "train.warmup_steps": 2, "train.least_rate": 0.2},
-    "measuring": {"rank.metrics": ["regret"], "observe.own": ["weight-norm"]},
-    "searching": {"train.label_smoothing": 0.1, "search.name": "best-of-n-random", "search.samples": 6,
-                  "search.batches": 1, "search.keep": 2},
-}
-study = Study("steps", "Steps", [Row({"Toy": name}, toy | own) for name, own in rows.items()],
-              [Column("τ", "kendall_tau")])
-"""
-
-ROWS = (
-    *("sign", "adamw", "learnt", "distilling", "resampling", "dividing"),
-    *("curious", "half", "warm", "measuring", "searching"),
-)
-FILES = {
-    "spaces/toy.py": TOY,
-    "methods/mortal.py": MORTAL,
-    "methods/sign.py": SIGN,
-    "methods/own.py": OWN,
-    "methods/curious.py": CURIOUS,
-    "methods/measures.py": example_files()["methods/measures.py"],
-    "studies/steps.py": STUDY,
-}
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +71,7 @@ def test_toys_are_killed_resumed_and_reported(project: Path, capsys: pytest.Capt
     assert run("whole") == 0
     assert outcomes(project / "killed") == outcomes(project / "whole") and len(outcomes(project / "whole")) == len(ROWS)
     table = results.runs(store=project / "killed")
-    assert table["regret"].notna().sum() == 1 and table["found"].notna().sum() == 1
+    assert table["regret"].notna().sum() == 1 and table["found"].notna().sum() == 3
     assert set(table[table["status"] == "done"]["resumed"]) == {1}
     capsys.readouterr()
     assert main(["report", "steps", "--preset", "tiny", "--seeds", "1", "--store", "killed", "--format", "csv"]) == 0
@@ -362,6 +161,26 @@ def test_ranks_share_an_evaluation_and_add_what_they_found(project: Path) -> Non
     assert any(alone.values()) and not any(shared.values())
 
 
+class Second(Ranks):
+    """The second of two ranks, which sees every other image; its losses are told from others by their size."""
+
+    def share_of(self, batch: Any) -> Any:
+        return type(batch)(*(part[1::2] for part in batch))
+
+    def mean(self, value: float) -> float:
+        return value + 1000
+
+
+def test_a_step_trains_on_the_ranks_share_and_the_loss_is_that_of_all(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = run_trial(toy_config()).cost["images"]
+    monkeypatch.setattr(preparation, "SeparatedMomentum", partial(SeparatedMomentum, ranks=Second()))
+    losses: list[float] = []
+    outcome = run_trial(toy_config(), watch=Watch(epoch=lambda progress: losses.append(progress.loss)))
+    assert outcome.cost["images"] == alone // 2 and len(losses) == 4 and min(losses) > 1000  # type: ignore[operator]
+
+
 class Silent(Ranks):
     """A group in which all gradients cancel each other."""
 
@@ -445,6 +264,10 @@ def test_every_optimisers_state_is_separated_by_cluster(optimiser: str, project:
     assert len(buffers) > 1
     for number, buffer in enumerate(buffers):
         assert buffer is not None and all(not torch.equal(buffer, other) for other in buffers[:number])  # type: ignore[arg-type]
+    # All that the optimiser keeps, the second moment too.
+    states = [one.state[shared] for one in made.values() if one.state.get(shared)]
+    for name in (name for name, value in states[0].items() if isinstance(value, torch.Tensor) and value.ndim):
+        assert all(not torch.equal(a[name], b[name]) for a, b in itertools.combinations(states, 2))
 
 
 def test_one_cluster_is_the_optimiser_itself_bit_for_bit() -> None:
@@ -491,3 +314,55 @@ def test_warm_up_counts_epochs_and_steps(project: Path) -> None:
     warm = steps(0, train={"epochs": 4, "batch_size": 16, "warmup_epochs": 1, "warmup_steps": 3}, schedule="constant")
     factors = [warm.rate_factors([(1, 1, 1)], step)[0] for step in range(12)]
     assert factors == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, *[1.0] * 7])
+    least = steps(0, train={"epochs": 4, "batch_size": 16, "least_rate": 0.25}, schedule="mortal")
+    assert [least.rate_factors([(1, 1, 1)], step)[0] for step in (8, 9, 10, 11)] == [0.25] * 4
+
+
+def test_an_optimiser_of_the_methods_own_is_clipped(project: Path) -> None:
+    training = steps(0)
+    for clipping, expected in (({"clip": 0.5}, [0.3, 0.4]), ({"clip_value": 3.5}, [3.0, 3.5]), ({}, [3.0, 4.0])):
+        own = torch.nn.Parameter(torch.zeros(2))
+        training.modules["own"] = torch.optim.SGD([own], lr=1.0)
+        own.grad = torch.tensor([3.0, 4.0])
+        training.update_own("own", **clipping)
+        assert (-own.detach()).tolist() == pytest.approx(expected, rel=1e-4)
+
+
+def test_validation_batches_are_those_of_the_ranking_images(project: Path) -> None:
+    training, dataset = steps(0), DATASETS.get("toy")()
+    loader = training.validation
+    assert loader.steps_per_epoch == 4  # 50 images, 16 at a time; there are 40 to train on
+    seen = torch.cat([loader.batch(step).images for step in range(4)])
+    indices = torch.cat([loader.batch(step).indices for step in range(4)])
+    stored = torch.cat([images for images, _ in in_order(dataset.valid, dataset, 50)])
+    assert sorted(indices.tolist()) == list(range(50)) and torch.equal(seen, stored[indices])
+
+
+def test_logits_and_losses_are_those_of_the_path_and_the_target(project: Path) -> None:
+    training, dataset = steps(2), DATASETS.get("toy")()
+    batch = DeviceLoader(dataset.train, dataset, 16, 0).batch(0)
+    other = batch.labels.roll(1)
+    for path in ((1, 0, 0), (2, 1, 1)):
+        expected = training.network(batch.images, path)
+        assert torch.equal(training.logits(batch, path), expected)
+        assert torch.equal(training.loss(batch, path), functional.cross_entropy(expected, batch.labels))
+        for target in (other, functional.one_hot(other, 10).float()):
+            assert torch.allclose(training.loss(batch, path, target), functional.cross_entropy(expected, target))
+    assert not torch.equal(training.loss(batch, (2, 1, 1), other), training.loss(batch, (2, 1, 1)))
+
+
+def test_a_method_is_told_of_every_epoch_once(project: Path, tmp_path: Path) -> None:
+    """In a resumed training, too."""
+    config = toy_config(method="learnt")
+    with pytest.raises(Stop):
+        run_trial(config, checkpoint=checkpoint(tmp_path, config, saves=5))
+    told: list[int] = []
+
+    def score(method: Any, trainings: Sequence[SupernetTraining], architecture: Any) -> float:
+        told[:] = trainings[0].memory["epochs"]
+        return 0.0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(METHODS.get("learnt"), "score", score)
+        run_trial(config, checkpoint=checkpoint(tmp_path, config))
+    assert told == [0, 1, 2, 3]

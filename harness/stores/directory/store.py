@@ -20,7 +20,7 @@ from harness.stores.directory.curves import by_metric, from_columns
 from harness.stores.directory.index import summaries
 from harness.stores.directory.reading import Damaged, read_small, read_verified
 from harness.stores.directory.run_directory import METRICS, POINTS, RunDirectory, read_points
-from harness.stores.store import Metrics, Store
+from harness.stores.store import REFERENCE, Metrics, Store
 from harness.stores.stored import Problem, StoredRun, stored_run
 
 if TYPE_CHECKING:
@@ -85,6 +85,10 @@ class DirectoryStore(Store):
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, document)
+
+    def remembered(self) -> dict[str, dict[str, Any] | None]:
+        files = (self.path / REFERENCES).glob("*.json")
+        return {file.stem: self.recall(file.stem) for file in files if REFERENCE.fullmatch(file.stem)}
 
     def create(
         self, trial: Trial, preset: str, overrides: Mapping[str, Any], attempt: int | None = None

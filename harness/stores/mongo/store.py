@@ -26,7 +26,7 @@ from harness.stores.mongo.connection import address, translated
 from harness.stores.mongo.snapshot import phase_of
 from harness.stores.schema import SCHEMA, Summary
 from harness.stores.shapes import problem
-from harness.stores.store import Metrics, Store
+from harness.stores.store import REFERENCE, Metrics, Store
 from harness.stores.stored import Problem, StoredRun, stored_run
 
 Document = dict[str, Any]
@@ -103,10 +103,12 @@ class MongoStore(Store):
     def recall(self, key: str) -> dict[str, Any] | None:
         with translated():
             found = self.database[REFERENCES].find_one({"_id": key})
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            document = json.loads(found["text"]) if found else None
-            return document if isinstance(document, dict) else None
-        return None
+        return None if found is None else _remembered(found)
+
+    def remembered(self) -> dict[str, dict[str, Any] | None]:
+        with translated():
+            found = list(self.database[REFERENCES].find())
+        return {str(one["_id"]): _remembered(one) for one in found if REFERENCE.fullmatch(str(one["_id"]))}
 
     def remember(self, key: str, document: Mapping[str, Any]) -> None:
         with contextlib.suppress(HarnessError), translated():
@@ -228,3 +230,11 @@ def by_name(own: Mapping[str, Any]) -> dict[str, Document]:
 def is_there(entry: Mapping[str, Any]) -> bool:
     """Whether the database has the file itself, not only its entry."""
     return "text" in entry or entry.get("id") is not None
+
+
+def _remembered(found: Document) -> dict[str, Any] | None:
+    """The document that was remembered; None if it is unreadable."""
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        document = json.loads(found["text"])
+        return document if isinstance(document, dict) else None
+    return None

@@ -1,4 +1,4 @@
-"""Mirrors a whole directory store into its database, and copies invalid marks back.
+"""Mirrors a whole directory store into its database, references included, and copies invalid marks back.
 
 Compares before it writes: a run that is already in the database costs only a look at its directory. Any number
 of processes may do this at the same time.
@@ -35,8 +35,10 @@ class Synced:
     runs: int = 0
     """How many were examined."""
     projected: int = 0
+    references: int = 0
+    """How many references were copied."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Reasons by run."""
+    """Reasons by run, or by reference."""
 
 
 def sync(
@@ -71,7 +73,18 @@ def sync(
         except DataError as error:
             done.failed[name] = str(error)
         report(number, len(behind))
+    done.references = _copy_references(store, MongoStore(database), done.failed)
     return done
+
+
+def _copy_references(store: DirectoryStore, mirror: MongoStore, failed: dict[str, str]) -> int:
+    """Copy the references that the database lacks; returns how many. Reasons why others were not go into `failed`."""
+    here, damaged = store.references()
+    failed |= {one.place: f"{one.reason}; `harness run` makes it again" for one in damaged}
+    there, _ = mirror.references() if here else ({}, [])
+    other = {key for key in here.keys() & there.keys() if here[key] != there[key]}
+    failed |= {f"reference {key}": "the database holds another result of it" for key in sorted(other)}
+    return len(mirror.add_references({key: document for key, document in here.items() if key not in other}))
 
 
 def unsynced(store: DirectoryStore, database: Database[Document]) -> list[str]:

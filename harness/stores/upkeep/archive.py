@@ -1,8 +1,9 @@
 """Runs as one file: a tar archive that can be verified, from any kind of store. Imports no torch.
 
 `manifest.json` comes first and lists the contents of the archive, with a checksum of every file and of itself;
-the runs follow, as `runs/ID/FILE`. Equal runs give equal bytes: names are sorted, and no time, owner or path of
-a machine is included. An archive whose name ends in `.gz` or `.tgz` is compressed.
+the runs follow, as `runs/ID/FILE`, and their references, as `references/KEY.json`. Equal runs give equal bytes: names
+are sorted, and no time, owner or path of a machine is included. An archive whose name ends in `.gz` or `.tgz` is
+compressed.
 
 An archive may come from anywhere: nothing of it is trusted before all of it is verified, and nothing is ever
 written outside the folder that it is unpacked into.
@@ -13,13 +14,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import re
 import tarfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -27,12 +29,12 @@ from harness.documents import canonical
 from harness.errors import DataError, UserError
 from harness.files import write
 from harness.stores.directory.run_directory import ABSENT, COMPLETION, RANKINGS, WEIGHTS, declare_absent
-from harness.stores.directory.store import RUN_ID
-from harness.stores.store import Store
+from harness.stores.directory.store import REFERENCES, RUN_ID
+from harness.stores.store import REFERENCE, Store
 from harness.stores.stored import StoredRun
 
-SCHEMA = 1
-"""Schema of the manifest. A newer one is refused."""
+SCHEMA = 2
+"""Schema of the manifest. A newer one is refused. An archive without references has schema 1, as it always had."""
 
 MANIFEST, RUNS = "manifest.json", "runs"
 LONGEST_MANIFEST = 1 << 28
@@ -54,11 +56,14 @@ class Manifest:
     """By run."""
     absent: Mapping[str, Mapping[str, str]]
     """By run, the checksums of files that were left out."""
+    references: Files = field(default_factory=dict)
+    """By key."""
 
     def document(self) -> dict[str, Any]:
         runs = {name: {"files": files, "absent": dict(self.absent[name])} for name, files in self.files.items()}
-        document = {"schema": SCHEMA, "study": self.study, "preset": self.preset, "missing": list(self.missing)}
-        return _sealed({**document, "runs": runs})
+        schema, more = (SCHEMA, {"references": self.references}) if self.references else (1, {})
+        document = {"schema": schema, "study": self.study, "preset": self.preset, "missing": list(self.missing)}
+        return _sealed({**document, "runs": runs, **more})
 
     @classmethod
     def read(cls, text: bytes) -> Manifest:
@@ -73,9 +78,12 @@ class Manifest:
             absent = {name: dict(run["absent"]) for name, run in document["runs"].items()}
             for name in files:
                 _check_names(name, {**files[name], **absent[name]})
-                for one in files[name].values():
-                    one["sha256"], one["size"]
-            return cls(document["study"], document["preset"], document["missing"], files, absent)
+            references = dict(document.get("references", {}))
+            if wrong := [key for key in references if not REFERENCE.fullmatch(key)]:
+                raise DataError(f"its manifest names {wrong[0]!r}, which is not the key of a reference")
+            for one in itertools.chain(references.values(), *(own.values() for own in files.values())):
+                one["sha256"], one["size"]
+            return cls(document["study"], document["preset"], document["missing"], files, absent, references)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"its manifest cannot be read ({type(error).__name__}: {error})") from error
 
@@ -89,8 +97,9 @@ def export_runs(
     preset: str = "",
     missing: Sequence[str] = (),
     weights: bool = True,
+    references: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Manifest:
-    """Write the runs into an archive, with or without their weights.
+    """Write the runs into an archive, with or without their weights, and these references, by key.
 
     Raises `DataError` if a file of a run is damaged or missing, `UserError` if the archive cannot be written.
     The archive is written completely or not at all.
@@ -101,18 +110,21 @@ def export_runs(
         names = _exported(store, run, weights)
         files[run.id] = {name: _describe(store.read(run, name)) for name in names}
         absent[run.id] = _left_out(store, run, names)
-    manifest = Manifest(study, preset, missing, files, absent)
+    beside = {key: _text(one) for key, one in sorted((references or {}).items())}
+    described = {key: _describe(content) for key, content in beside.items()}
+    manifest = Manifest(study, preset, missing, files, absent, described)
 
     def fill(file: IO[bytes]) -> None:
         with _compressed(file, target) as body, tarfile.open(fileobj=body, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            text = json.dumps(manifest.document(), indent=1, ensure_ascii=False).encode() + b"\n"
-            _add(tar, MANIFEST, text)
+            _add(tar, MANIFEST, _text(manifest.document()))
             for run in ordered:
                 for name, described in files[run.id].items():
                     content = store.read(run, name)
                     if _describe(content) != described:
                         raise DataError(f"{store.name}: {run.id}/{name} changed while it was exported")
                     _add(tar, f"{RUNS}/{run.id}/{name}", content)
+            for key, content in beside.items():
+                _add(tar, reference_file(key), content)
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +149,7 @@ def unpack(archive: Path, folder: Path) -> Manifest:
             manifest = _read_manifest(tar, next(members, None))
             expected = {
                 f"{RUNS}/{run}/{name}": one for run, files in manifest.files.items() for name, one in files.items()
-            }
+            } | {reference_file(key): one for key, one in manifest.references.items()}
             for member in members:
                 if not member.isfile():
                     raise DataError(f"holds {member.name!r}, which is not a regular file")
@@ -154,6 +166,15 @@ def unpack(archive: Path, folder: Path) -> Manifest:
         if files:
             declare_absent(folder / name, files)
     return manifest
+
+
+def reference_file(key: str) -> str:
+    """The place of a reference in an archive, and in the folder that it is unpacked into."""
+    return f"{REFERENCES}/{key}.json"
+
+
+def _text(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def _exported(store: Store, run: StoredRun, weights: bool) -> list[str]:

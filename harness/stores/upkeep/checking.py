@@ -13,6 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,18 @@ def check_directory(
         if progress:
             progress(number + 1, len(ids))
     yield from duplicates(store.load(None, []))
+    for problem in store.references()[1]:
+        key = problem.place.rpartition(" ")[2]
+        again = partial(_recalled, store, key, backup) if backup is not None else None
+        yield Finding("damaged", problem.place, f"{problem.reason}; `harness run` makes it again", again)
+
+
+def _recalled(store: DirectoryStore, key: str, backup: MongoStore) -> str | None:
+    """Restore a reference from the database."""
+    if (document := backup.references()[0].get(key)) is None:
+        return None
+    store.remember(key, document)
+    return "restored from the database"
 
 
 def check_database(store: Store, progress: Progress | None = None) -> Iterator[Finding]:
@@ -77,6 +90,7 @@ def check_database(store: Store, progress: Progress | None = None) -> Iterator[F
         if progress:
             progress(number + 1, len(runs))
     yield from duplicates(runs)
+    yield from (Finding("damaged", problem.place, problem.reason) for problem in store.references()[1])
 
 
 def duplicates(runs: Iterable[StoredRun]) -> Iterator[Finding]:

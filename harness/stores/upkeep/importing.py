@@ -18,8 +18,11 @@ from typing import IO, Any
 
 from harness.errors import DataError, UserError
 from harness.files import make_durable, write
+from harness.stores.directory.reading import Damaged, read_small
 from harness.stores.directory.run_directory import ABSENT, INVALID, PREDICTIONS, RANKINGS, WEIGHTS
-from harness.stores.upkeep.archive import Manifest, unpack
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.schema import ReferenceDocument
+from harness.stores.upkeep.archive import Manifest, reference_file, unpack
 from harness.stores.upkeep.checking import examine
 
 STAGING = ".import-"
@@ -36,6 +39,8 @@ class Imported:
     """Already in the store, but without something that the archive has."""
     present: list[str] = field(default_factory=list)
     """Already in the store, and equal."""
+    references: list[str] = field(default_factory=list)
+    """References that were added, by key."""
 
 
 def import_into_directory(archive: Path, store: Path) -> Imported:
@@ -46,7 +51,9 @@ def import_into_directory(archive: Path, store: Path) -> Imported:
     """
     with _staging(store) as folder:
         done = Imported(unpack(archive, folder))
-        _verify(archive, folder, done.manifest)
+        references = _verify(archive, folder, done.manifest)
+        place = DirectoryStore(store)
+        place.check_references(references)
         runs = sorted(done.manifest.files)
         more = {run: additions(store / run, folder / run) for run in runs if (store / run).exists()}
         for run in runs:
@@ -58,6 +65,7 @@ def import_into_directory(archive: Path, store: Path) -> Imported:
                 done.extended.append(run)
             else:
                 done.present.append(run)
+        done.references.extend(place.add_references(references))
         make_durable(store)
     return done
 
@@ -75,7 +83,8 @@ def import_into_database(archive: Path, database: Any, weights_max: int) -> Impo
         folder, mirrored = Path(temporary) / "archive", Path(temporary) / "mirrored"
         folder.mkdir()
         done = Imported(unpack(archive, folder))
-        _verify(archive, folder, done.manifest)
+        references = _verify(archive, folder, done.manifest)
+        store.check_references(references)
         runs, there = sorted(done.manifest.files), set(store.ids())
         more = {run: additions(store.fetch(run, mirrored), folder / run) for run in runs if run in there}
         for run in runs:
@@ -84,6 +93,7 @@ def import_into_database(archive: Path, database: Any, weights_max: int) -> Impo
                 continue
             project(folder / run, database, weights_max)
             (done.extended if run in more else done.added).append(run)
+        done.references.extend(store.add_references(references))
     return done
 
 
@@ -133,12 +143,19 @@ def _staging(store: Path) -> Iterator[Path]:
         raise UserError(f"cannot write to the store {store}: {error.strerror or error}") from error
 
 
-def _verify(archive: Path, folder: Path, manifest: Manifest) -> None:
-    """Verify the runs, too: the manifest of an archive made by hand may agree with damaged runs."""
+def _verify(archive: Path, folder: Path, manifest: Manifest) -> dict[str, dict[str, Any]]:
+    """Verify the runs and references, too: the manifest of an archive made by hand may agree with damaged ones.
+
+    Returns the references.
+    """
     for run in sorted(manifest.files):
         for problem in examine(folder / run):
             place = Path(problem.place).relative_to(folder)
             raise DataError(f"{archive}: {place}: {problem.reason}; nothing was imported")
+    try:
+        return {key: read_small(folder / reference_file(key), ReferenceDocument) for key in manifest.references}
+    except Damaged as error:
+        raise DataError(f"{archive}: {error.path.relative_to(folder)}: {error.reason}; nothing was imported") from error
 
 
 def _files(folder: Path) -> set[str]:

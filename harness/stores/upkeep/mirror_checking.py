@@ -61,6 +61,20 @@ def check_mirror(
         if progress:
             progress(number + 1, len(runs))
     yield from _orphans(mirror)
+    yield from _references(store, mirror)
+
+
+def _references(store: DirectoryStore, mirror: MongoStore) -> Iterator[Finding]:
+    """References that the database lacks, or has with another result."""
+    here, there = store.references()[0], mirror.references()[0]
+    for key in sorted(key for key, document in here.items() if there.get(key) != document):
+
+        def copied(key: str = key) -> str | None:
+            mirror.remember(key, here[key])
+            return "copied" if mirror.recall(key) == here[key] else None
+
+        reason = "has another result than here" if key in there else "is not in the database"
+        yield Finding("mirror", f"{mirror.name}: reference {key}", reason, copied)
 
 
 def _project(path: Path, database: Database[Document], weights_max: int, again: bool = False) -> str | None:

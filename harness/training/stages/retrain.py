@@ -12,11 +12,11 @@ from typing import Any
 
 from harness.components.dataset import DataSet, joined
 from harness.components.method import Part
-from harness.components.registries import AUGMENTATIONS, SPACES
+from harness.components.registries import AUGMENTATIONS, ORDERS, SPACES
 from harness.components.schedule import Schedule, warmed
 from harness.components.space import Architecture, network_settings
 from harness.seeds import derive
-from harness.study.configuration import COMPONENTS, RunConfig
+from harness.study.configuration import COMPONENTS, SHUFFLED, RunConfig
 from harness.training.cost import Meter
 from harness.training.stages.recipe import RecipeTraining
 from harness.training.stages.standalone import StandaloneRecipe, count_among
@@ -53,9 +53,10 @@ def retrain(
     )
     seen = with_valid(dataset) if settings.with_valid else dataset
     augment = [one.build(AUGMENTATIONS, "retrain.augment") for one in settings.augment]
+    order = None if settings.order == SHUFFLED else settings.order.build(ORDERS, "retrain.order")
     seed, factor = derive(config.seed, "retrain"), schedule.bind(space)
     factor = warmed(factor, settings.warmup_epochs / settings.epochs, 0.0)
-    training = RecipeTraining(space, architecture, seen, recipe, seed, 1, meter.device, factor, augment, network)
+    training = RecipeTraining(space, architecture, seen, recipe, seed, 1, meter.device, factor, augment, network, order)
     training.equip(settings, seed)
     if keeper is not None:
         keeper.start(training)

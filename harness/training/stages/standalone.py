@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from harness.components.augmentation import Augmentation
+from harness.components.augmentation import Augmentation, Order
 from harness.components.dataset import DataSet, Split
 from harness.components.schedule import Factor
 from harness.components.space import Architecture, Network, Space, network_settings
@@ -69,10 +69,12 @@ class StandaloneTraining:
         factor: Factor | None = None,
         augment: Sequence[Augmentation] = (),
         network: Any = None,
+        order: Order | None = None,
     ) -> None:
         """`factor` gives the learning rate relative to the initial one; by default half a cosine wave to zero.
 
-        `network` holds the space's settings of the network; by default those of the recipe.
+        `network` holds the space's settings of the network; by default those of the recipe. `order` is that of the
+        samples; by default a random permutation per epoch.
         """
         self.architecture, self.dataset, self.recipe, self.copies = architecture, dataset, recipe, copies
         self.device = torch.device(device)
@@ -84,7 +86,7 @@ class StandaloneTraining:
         initialise(self.network, seed)
         self.network.to(device)
         self.loaders = [
-            loader_for(dataset, "train", recipe.batch_size, data_seed, device, augment=augment)
+            loader_for(dataset, "train", recipe.batch_size, data_seed, device, order=order, augment=augment)
             for data_seed in (derive(seed, "standalone data", number) for number in range(copies))
         ]
         self.optimiser = torch.optim.SGD(

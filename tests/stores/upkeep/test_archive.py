@@ -209,7 +209,7 @@ def _lead_out_by_run(members: Members) -> Members:
 
 
 def _newer(members: Members) -> Members:
-    return resealed(members, lambda document: document.update(schema=2))
+    return resealed(members, lambda document: document.update(schema=3))
 
 
 def _inconsistent(members: Members) -> Members:
@@ -241,7 +241,7 @@ def _no_manifest(members: Members) -> Members:
         (_add_link, "which is not a regular file"),
         (_lead_out, "which could lead outside the run"),
         (_lead_out_by_run, "which is not a run id"),
-        (_newer, "has schema 2; this version of the harness reads up to 1"),
+        (_newer, "has schema 3; this version of the harness reads up to 2"),
         (_inconsistent, "result.json: has another checksum than the completion record says"),
         (_no_manifest, "does not begin with manifest.json"),
     ],

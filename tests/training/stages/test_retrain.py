@@ -72,6 +72,17 @@ def test_its_schedule_knows_the_complexity_of_the_architecture(few_digits: DataS
     assert not torch.equal(trained["polynomial"], trained["calr"])
 
 
+def test_it_has_an_order_of_samples_of_its_own(few_digits: DataSet) -> None:
+    trained = {}
+    for order in ("shuffled", "stored"):
+        config = RunConfig.from_json(
+            {"network": {"width": 4, "depth": 1}, "retrain": {"epochs": 1, "batch_size": 16, "order": order}}
+        )
+        networks, _, _ = retrain(config, (3,) * 6, few_digits, Meter(torch.device("cpu")))
+        trained[order] = torch.cat([parameter.flatten() for parameter in networks.networks[0].parameters()])
+    assert not torch.equal(trained["shuffled"], trained["stored"])
+
+
 def test_images_that_ranked_may_be_trained_on_too() -> None:
     digits: DataSet = DATASETS.get("digits")()
     both = with_valid(digits)
