@@ -124,6 +124,34 @@ def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
     return table.astype({"run_id": "str", "architecture": "str", "predicted": "float64"})
 
 
+def searches(runs: Runs, store: Store = None) -> pandas.DataFrame:
+    """Every score of the searches of these runs, in long format.
+
+    One row per scored architecture: run_id, ranking (the key of the search), order, generation, architecture (as its
+    space writes it), images (the cost of the score), accuracy (predicted), and one column per count of the space.
+    """
+    import pandas
+
+    from harness.components.registries import SPACES
+
+    opened = _store_of(runs, store)
+    columns = ["run_id", "ranking", "order", "generation", "architecture", "images", "accuracy"]
+    rows: list[dict[str, Any]] = []
+    for run in _stored(runs, opened):
+        space = SPACES.get(run.trial["config"]["space"])()
+        for ranking in run.rankings:
+            if (found := opened.searched(run, ranking)) is None:
+                continue
+            named = [space.format(space.architecture(int(number))) for number in found["architectures"]]
+            known = zip(found["generations"], named, found["images"], found["accuracies"], strict=True)
+            for order, scored in enumerate(known):
+                counts = {count: numbers[order] for count, numbers in found["counts"].items()}
+                rows.append(dict(zip(columns, (run.id, ranking, order, *scored), strict=True)) | counts)
+    table = pandas.DataFrame(rows, columns=list(dict.fromkeys([*columns, *(name for row in rows for name in row)])))
+    kinds = {"run_id": "str", "ranking": "str", "order": "int64", "generation": "Int64", "architecture": "str"}
+    return table.astype({**kinds, "images": "int64", "accuracy": "float64"})
+
+
 def open_store(store: Store = None) -> stores.Store:
     """Open the store, unless it is one already."""
     return places(store).open() if store is None or isinstance(store, str | os.PathLike) else store
