@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.study.expansion import expand
-    from harness.study.layout import Bars, Column, Computed, Curves, Drawings, Figure, Line, Row, Scatter, Series
+    from harness.study.layout import Bars, Column, Computed, Curves, Drawings, Figure, Line, Row, Scatter, SearchPlot
+    from harness.study.layout import Series as Series
     from harness.study.study import Request, Study
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Request",
     "Row",
     "Scatter",
+    "SearchPlot",
     "Series",
     "Study",
     "expand",

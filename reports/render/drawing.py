@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..figure_values import BarPanel, FigureValue, GraphPanel, LinePanel, Panel, PointPanel
+from ..figure_values import BarPanel, FigureValue, GraphPanel, LinePanel, Panel, PointPanel, SearchPanel
+from . import searches
 from .wirings import draw_wiring
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ def _labels(panel: Panel) -> list[str]:
             return [point.label for point in panel.points]
         case BarPanel():
             return list(dict.fromkeys(bar.member for bar in panel.bars))
+        case SearchPanel():
+            return searches.labels(panel)
         case GraphPanel():
             return []
 
@@ -129,6 +132,8 @@ def _draw_panel(axes: Axes, panel: Panel, colours: Mapping[str, str]) -> None:
             empty = _draw_points(axes, panel)
         case BarPanel():
             empty = _draw_bars(axes, panel)
+        case SearchPanel():
+            empty = searches.draw_search(axes, panel)
     if empty:
         axes.text(0.5, 0.5, "no values yet", ha="center", va="center", transform=axes.transAxes, color="#555555")
         axes.set_xticks([])
