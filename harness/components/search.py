@@ -135,6 +135,15 @@ class Search(ABC):
         """Raise an error with the reason for a space that cannot be searched. Called before anything runs."""
         self.limits_in(space)
 
+    def check_limits(self, limits: Limits) -> None:
+        """Raise `InvalidConfiguration` for limits that the search cannot keep. Called before anything runs.
+
+        By default some random architecture must be within them.
+        """
+        limits.check()
+        if limits.ranges:
+            limits.sample(random.Random(0))
+
     @abstractmethod
     def find(self, score: Score, space: Space, rng: random.Random, limits: Limits) -> list[Found]:
         """The architectures found, best first, at most `keep`; all within the limits."""

@@ -65,7 +65,8 @@ def _enlarged(digits: Bytes, size: int) -> npt.NDArray[np.float32]:
     whole = digits.astype(np.int64)
     rows = whole[:, below] * (steps - part)[:, None] + whole[:, above] * part[:, None]
     both = rows[:, :, below] * (steps - part) + rows[:, :, above] * part
-    return (both / steps**2).astype(np.float32)
+    enlarged: npt.NDArray[np.float32] = (both / steps**2).astype(np.float32)
+    return enlarged
 
 
 def _images(

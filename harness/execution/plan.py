@@ -228,7 +228,8 @@ class _Checks:
         if config.dataset not in self.datasets:
             self.datasets[config.dataset] = DATASETS.get(config.dataset)()
         search: Search = config.search.build(SEARCHES, "search")
-        search.limits_in(space, counted_settings(space, config.network, self.datasets[config.dataset])).check()
+        settings = counted_settings(space, config.network, self.datasets[config.dataset])
+        search.check_limits(search.limits_in(space, settings))
 
     def _is_new(self, document: Any) -> bool:
         text = canonical(document)

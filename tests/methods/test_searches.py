@@ -30,7 +30,9 @@ class Asked:
     def __init__(self) -> None:
         self.by_cost: dict[int | None, list[Architecture]] = {}
 
-    def __call__(self, architectures: Sequence[Architecture], batches: int | None = None) -> list[float]:
+    def __call__(
+        self, architectures: Sequence[Architecture], batches: int | None = None, *, generation: int | None = None
+    ) -> list[float]:
         self.by_cost.setdefault(batches, []).extend(architectures)
         return [float(sum(one) if batches is None else -sum(one)) for one in architectures]
 
@@ -152,6 +154,7 @@ def test_a_method_says_itself_what_it_has_found_and_that_is_retrained(tmp_path: 
         ({"parameters": [None, 2000]}, r"no network of nasbench201 has at most 2,000 .*; the smallest has 4,822"),
         ({"flops": [1e9, None]}, r"search\.limits\.flops: no .* has at least 1,000,000,000 flops; the largest has"),
         ({"flops": [0, 1]}, r"at most 1 flops; the smallest has \d"),
+        ({"parameters": [4823, 4824]}, r"none of 10,000 random architectures of nasbench201 is within search\.limits"),
     ],
 )
 def test_limits_that_no_network_keeps_are_refused_before_training(limits: dict[str, Any], message: str) -> None:
@@ -162,6 +165,12 @@ def test_limits_that_no_network_keeps_are_refused_before_training(limits: dict[s
     # Of several searches of one supernet, each is looked at.
     rows = [Row({"": "free"}, {"search": "random"}), Row({"": "row"}, {"search": {"name": "random", "limits": limits}})]
     with pytest.raises(InvalidConfiguration, match=message):
+        make_plan([Study("mine", "Mine", rows, [])], "tiny", [], seeds=1)
+
+
+def test_an_exhaustive_search_under_limits_between_two_sizes_is_refused_too() -> None:
+    rows = [Row({"": "row"}, {"search": {"name": "exhaustive", "limits": {"parameters": [4823, 4824]}}})]
+    with pytest.raises(InvalidConfiguration, match="no architecture of nasbench201 is within search.limits parameters"):
         make_plan([Study("mine", "Mine", rows, [])], "tiny", [], seeds=1)
 
 

@@ -127,7 +127,7 @@ def search(scorer: Scorer) -> list[Found]:
     assert config.search is not None, "the configuration does not search"
     chosen: Search = config.search.build(SEARCHES, "search")
     limits = chosen.limits_in(space, scorer.settings)
-    limits.check()
+    chosen.check_limits(limits)
     scorer.rounds = chosen.rounds
     found = chosen.find(scorer, space, make_rng(config.seed, "search"), limits)
     scorer.meter.stage("search")

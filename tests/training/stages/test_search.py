@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from harness.components.registries import SPACES
+from harness.components.space import Architecture
 from harness.errors import InvalidConfiguration
 from harness.execution.experiment import searching
 from harness.study.configuration import Ranking, RunConfig
@@ -132,9 +133,9 @@ def tracked() -> Any:
 
 def test_calibration_changes_scores_and_depends_on_nothing_but_the_architecture(tracked: Any) -> None:
     config, dataset, supernets = tracked
-    architectures = [(3, 1, 2, 3, 4, 1), (1, 2, 3, 2, 3, 3), (2, 2, 2, 2, 2, 2), (3, 3, 3, 3, 3, 3)]
+    architectures: list[Architecture] = [(3, 1, 2, 3, 4, 1), (1, 2, 3, 2, 3, 3), (2, 2, 2, 2, 2, 2), (3, 3, 3, 3, 3, 3)]
 
-    def scores(chosen: list[tuple[int, ...]], calibration: int) -> dict[tuple[int, ...], float]:
+    def scores(chosen: list[Architecture], calibration: int) -> dict[Architecture, float]:
         ranking = replace(config.rank, calibration=calibration)
         return predict(supernets, chosen, dataset, ranking, Meter(torch.device("cpu")))
 
