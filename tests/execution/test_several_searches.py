@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,17 @@ def test_all_scores_are_a_table(store: str, project: Path) -> None:
         best = run.rankings[str(key)]["found"][0]
         assert own.accuracy.max() == best["score"] and own.parameters.max() <= max(LIMITS)
     assert results.searches(results.runs(store=store, where="attempt > 1"), store).empty
+
+
+def test_a_supernet_stands_once_for_every_search_of_a_study(store: str, project: Path) -> None:
+    """Rows of a study without retraining are the searches themselves."""
+    (study,) = find_studies("limits")
+    rows = [replace(row, settings={k: v for k, v in row.settings.items() if "retrain" not in k}) for row in study.rows]
+    table = results.runs(study=replace(study, rows=rows), store=store)
+    assert set(table.run_id) == {supernet(store).id} and list(table.row) == [0, 1, 2]
+    assert [ends[1] for ends in table.search_limits_parameters] == list(LIMITS)
+    found = [ranking["found"] for ranking in supernet(store).rankings.values()]
+    assert sorted(map(json.dumps, table.found)) == sorted(map(json.dumps, found))
 
 
 def built(store: str) -> Any:
