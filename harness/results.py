@@ -59,7 +59,8 @@ def runs(
     With a study, only the runs of the study's trials, each under the run's own preset: without overrides if the
     plain study has the trial (as in its report), else with the run's overrides. The study's row and labels are
     added, and the metrics are those of the ranking that the study requests, missing if that ranking was not made.
-    A run that the study judges by the truth of several data sets has one row for each (`rank_truth`).
+    A run that the study judges by the truth of several data sets has one row for each (`rank_truth`), and so has one
+    that the study searches several times for each search.
     `where` is a condition on the columns. `all` adds runs that are not done, invalid, or superseded.
     Raises `InvalidConfiguration` for a condition that cannot be evaluated, `UnknownName` for a study.
     """
@@ -122,6 +123,34 @@ def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
         rows += [(run.id, space.format(space.architecture(number)), value) for number, value in predicted.items()]
     table = pandas.DataFrame(rows, columns=["run_id", "architecture", "predicted"])
     return table.astype({"run_id": "str", "architecture": "str", "predicted": "float64"})
+
+
+def searches(runs: Runs, store: Store = None) -> pandas.DataFrame:
+    """Every score of the searches of these runs, in long format.
+
+    One row per scored architecture: run_id, ranking (the key of the search), order, generation, architecture (as its
+    space writes it), images (the cost of the score), accuracy (predicted), and one column per count of the space.
+    """
+    import pandas
+
+    from harness.components.registries import SPACES
+
+    opened = _store_of(runs, store)
+    columns = ["run_id", "ranking", "order", "generation", "architecture", "images", "accuracy"]
+    rows: list[dict[str, Any]] = []
+    for run in _stored(runs, opened):
+        space = SPACES.get(run.trial["config"]["space"])()
+        for ranking in run.rankings:
+            if (found := opened.searched(run, ranking)) is None:
+                continue
+            named = [space.format(space.architecture(int(number))) for number in found["architectures"]]
+            known = zip(found["generations"], named, found["images"], found["accuracies"], strict=True)
+            for order, scored in enumerate(known):
+                counts = {count: numbers[order] for count, numbers in found["counts"].items()}
+                rows.append(dict(zip(columns, (run.id, ranking, order, *scored), strict=True)) | counts)
+    table = pandas.DataFrame(rows, columns=list(dict.fromkeys([*columns, *(name for row in rows for name in row)])))
+    kinds = {"run_id": "str", "ranking": "str", "order": "int64", "generation": "Int64", "architecture": "str"}
+    return table.astype({**kinds, "images": "int64", "accuracy": "float64"})
 
 
 def open_store(store: Store = None) -> stores.Store:
@@ -229,12 +258,14 @@ def _one_study(name: str) -> Study:
 def _as_asked(run: StoredRun, request: Request) -> dict[str, Any]:
     """The run's columns, with the ranking that the request asks for in place of the run's own."""
     config = request.trial.config
-    measured = columns_of({"rank": vars(config.rank), "benchmark": config.benchmark})
+    searched = {"search": config.json()["search"]} if config.search else {}
+    measured = columns_of({"rank": vars(config.rank), "benchmark": config.benchmark, **searched})
     return record(run, request.trial.ranking_key) | measured | {"overridden": request.overridden}
 
 
 def _members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, list[Request]]:
-    """By run id, the requests of the study for the run: of the first row that has it, one per truth that judges it.
+    """By run id, the requests of the study for the run: of the first row that has it, one per truth that judges it,
+    and of the first row for each search that was made with it.
 
     A run that the study requests without overrides counts as such, as in the report, whatever overrides it was
     made with. Other runs are matched under their own overrides.
@@ -270,7 +301,8 @@ def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]
         for first, seed in product(requests, seeds):
             request = dataclasses.replace(first, seed=seed, trial=first.trial.with_seed(seed))
             same = asked.setdefault(request.trial.key, [])
-            if not same or same[0].row == request.row:
+            another = all(one.trial.config.search != request.trial.config.search for one in same)
+            if not same or same[0].row == request.row or another:
                 same.append(request)
         members |= {run.id: asked[run.key] for run in group if run.key in asked}
     return members

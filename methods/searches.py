@@ -39,6 +39,11 @@ class Exhaustive(TwoCosts):
         super().check(space)
         iter(space)  # refuses a space that is too large
 
+    def check_limits(self, limits: Limits) -> None:
+        limits.check()
+        if limits.ranges and not any(map(limits.allow, limits.space)):
+            raise InvalidConfiguration(f"no architecture of {limits.space.name} is within {limits}")
+
     def find(self, score: Score, space: Space, rng: random.Random, limits: Limits) -> list[Found]:
         candidates = {space.canonical(one): one for one in reversed(list(space)) if limits.allow(one)}
         ordered = sorted(candidates.values())

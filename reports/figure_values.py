@@ -75,7 +75,31 @@ class GraphPanel:
     wiring: Wiring | Chain
 
 
-Panel = LinePanel | PointPanel | BarPanel | GraphPanel
+@dataclass(frozen=True)
+class ScoredPoint:
+    """An architecture that a search scored."""
+
+    architecture: str
+    x: float
+    y: float
+    generation: int | None
+    """From 0 on; None for a search without generations."""
+
+
+@dataclass(frozen=True)
+class SearchPanel:
+    """Every architecture that a search scored, in order."""
+
+    title: str
+    x: str
+    y: str
+    points: tuple[ScoredPoint, ...]
+    limits: Numbers = ()
+    """Places on the x axis that no found architecture passes."""
+    found: tuple[ScoredPoint, ...] = ()
+
+
+Panel = LinePanel | PointPanel | BarPanel | GraphPanel | SearchPanel
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import InvalidConfiguration
 from harness.study import layout
@@ -17,11 +17,26 @@ from harness.study.layout import Labels
 from harness.study.study import Study
 
 from .evidence import Evidence, Findings, curves
-from .figure_values import Bar, BarPanel, Curve, FigureValue, GraphPanel, LinePanel, Panel, Point, PointPanel
+from .figure_values import (
+    Bar,
+    BarPanel,
+    Curve,
+    FigureValue,
+    GraphPanel,
+    LinePanel,
+    Panel,
+    Point,
+    PointPanel,
+    SearchPanel,
+)
 from .notes import scale, title
 from .quoted import given_row
+from .searches import search_panel
 from .tables import value_columns, value_of
 from .values import Value, ValueColumn, row_name
+
+if TYPE_CHECKING:
+    from harness.stores.store import Store
 
 SPREADS: dict[type, str] = {
     layout.Curves: "Lines are means over the seeds, bands span them.",
@@ -33,9 +48,12 @@ PLAIN = "baseline"
 """Name of the group member that has nothing added."""
 
 
-def build(findings: Findings) -> list[FigureValue]:
-    """All figures of the study. Raises `InvalidConfiguration` if a figure names a row that does not exist."""
-    return [_Making(findings).figure(figure) for figure in findings.study.figures]
+def build(findings: Findings, store: Store | None = None) -> list[FigureValue]:
+    """All figures of the study. Raises `InvalidConfiguration` if a figure names a row that does not exist.
+
+    Every score of a search is read from the store; without one, these are missing.
+    """
+    return [_Making(findings, store).figure(figure) for figure in findings.study.figures]
 
 
 def find_row(study: Study, labels: Labels) -> int:
@@ -60,6 +78,7 @@ class _Making:
     """A figure under construction. Collects the runs behind it and what is missing."""
 
     findings: Findings
+    store: Store | None = None
     runs: dict[str, None] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -71,6 +90,7 @@ class _Making:
             layout.Bars: self.bars,
             layout.Computed: self.computed,
             layout.Drawings: self.drawings,
+            layout.SearchPlot: self.search,
         }
         panels = [made for panel in figure.panels for made in makers[type(panel)](panel)]
         spreads = dict.fromkeys(SPREADS[type(panel)] for panel in figure.panels if type(panel) in SPREADS)
@@ -152,6 +172,26 @@ class _Making:
                 panels.append(GraphPanel(name, wiring))
             no_drawing = "" if wiring else f" ({space.name} has no drawing)"
             self.notes.append(f"{name}: {space.format(architecture)}{no_drawing}")
+        return panels
+
+    def search(self, panel: layout.SearchPlot) -> list[Panel]:
+        row = find_row(self.findings.study, panel.row)
+        panels: list[Panel] = []
+        for dataset in self.findings.preset.datasets:
+            wanted = (row, dataset, panel.seed)
+            asked = [one.request for one in self.findings.counted]
+            same = [one for one in asked if (one.row, one.dataset, one.seed) == wanted]
+            if not same:  # a condition, an override or fewer seeds have left it out
+                continue
+            name = self.on(panel.title, dataset)
+            made = search_panel(panel, name, same[0], self.store)
+            if isinstance(made, str):
+                self.missing[f"{name}: {made}"] = None
+                panels.append(SearchPanel(name, panel.x, panel.y, ()))
+            else:
+                run, drawn = made
+                self.runs[run] = None
+                panels.append(drawn)
         return panels
 
     def rows(self, *columns: ValueColumn) -> list[tuple[Labels, tuple[Value, ...]]]:

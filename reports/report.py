@@ -61,7 +61,7 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
     """Build the section of a study. Raises `InvalidConfiguration`."""
     findings = find(study, asked.preset, store, asked.seeds, asked.overrides, asked.where)
     table = lay_out(findings, store if asked.references else None)
-    figures = tuple(build_figures(findings)) if asked.figures else ()
+    figures = tuple(build_figures(findings, store)) if asked.figures else ()
     grids: tuple[Grid, ...] = ()
     if asked.compare:
         from .paper.comparison import build

@@ -27,11 +27,11 @@ def job(trial: Trial, store: str, kind: str = "train") -> dict[str, Any]:
     return run_job({**asked, "device": "cpu", "checkpoint_every": 0.0}, lambda report: None)
 
 
-def died(trial: Trial, store: str) -> bool:
+def died(trial: Trial, store: str, kind: str = "train") -> bool:
     """Whether the job ended by SIGKILL, in a process of its own."""
     child = os.fork()
     if not child:
-        os._exit(0 if job(trial, store)["status"] == "done" else 1)
+        os._exit(0 if job(trial, store, kind)["status"] == "done" else 1)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL

@@ -31,6 +31,8 @@ def command(asked: Asked, store: Places) -> None:
         part = plan.of(study)
         click.echo(f"{study.name}: {study.title}, {len(part.work)} trials, {part.states[State.DONE]} done")
     click.echo(f"total: {len(plan.work)} trials under preset {preset}, {plan.shared} requests shared with another row")
+    if plan.searches:
+        click.echo(f"  {plan.searches:5} searches with trained supernets; searches of one supernet share its training")
     for state in State:
         if plan.states[state]:
             click.echo(f"  {plan.states[state]:5} {state:12} {state.meaning}")
@@ -39,7 +41,7 @@ def command(asked: Asked, store: Places) -> None:
         click.echo("nothing to run")
         return
     if Kind.TRAIN not in kinds:
-        count = kinds.count(Kind.RANK)
+        count = sum(len(work.unranked) for work in plan.work if work.state is State.RANK)
         click.echo(f"{count} ranking{'s' if count > 1 else ''} of stored weights; time not estimated")
         return
     seconds = seconds_left(plan, runs, preset)

@@ -145,6 +145,7 @@ def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> I
     for figure in (figure for section in sections for figure in section.figures):
         for kind in drawing.FORMATS:
             yield f"{figure.file}.{kind}", drawing.draw(figure, kind)
+        yield f"{figure.file}.csv", component(FORMATS["csv"]).render_figure(figure).encode()
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from harness.components.space import Architecture, Space
+from harness.components.dataset import DataSet
+from harness.components.space import Architecture, Space, network_settings
 from harness.errors import InvalidConfiguration
 
 TRIES = 10_000
@@ -23,8 +24,13 @@ TRIES = 10_000
 class Score(Protocol):
     """Predicts accuracies with the trained supernets. Every score is stored."""
 
-    def __call__(self, architectures: Sequence[Architecture], batches: int | None = None) -> list[float]:
-        """The predicted accuracies in percent, on the first `batches` batches of the ranking images; None for all."""
+    def __call__(
+        self, architectures: Sequence[Architecture], batches: int | None = None, *, generation: int | None = None
+    ) -> list[float]:
+        """The predicted accuracies in percent, on the first `batches` batches of the ranking images; None for all.
+
+        `generation` counts the generations of a search that has them, from 0 on; it is stored with the scores.
+        """
 
 
 @dataclass(frozen=True)
@@ -41,14 +47,28 @@ class Limits:
 
     space: Space
     ranges: Mapping[str, tuple[float | None, float | None]]
+    settings: Any = None
+    """The settings of the stand-alone networks that are counted; None for the space's published size."""
 
     def allow(self, architecture: Architecture) -> bool:
         """Whether all counts of the architecture are within their ranges."""
         for count, (least, greatest) in self.ranges.items():
-            number = self.space.complexity(architecture, count)
+            number = self.space.counted(architecture, count, self.settings)
             if (least is not None and number < least) or (greatest is not None and number > greatest):
                 return False
         return True
+
+    def check(self) -> None:
+        """Raise `InvalidConfiguration` for limits below the smallest network of the space, or above the largest."""
+        for count, (least, greatest) in self.ranges.items():
+            smallest, largest = self.space.count_range(count, self.settings)
+            if greatest is not None and greatest < smallest:
+                wrong, end = f"at most {greatest:,.12g} {count}", f"the smallest has {smallest:,}"
+            elif least is not None and least > largest:
+                wrong, end = f"at least {least:,.12g} {count}", f"the largest has {largest:,}"
+            else:
+                continue
+            raise InvalidConfiguration(f"search.limits.{count}: no network of {self.space.name} has {wrong}; {end}")
 
     def sample(self, rng: random.Random) -> Architecture:
         """A random architecture within the limits. Raises `InvalidConfiguration` if none is found."""
@@ -95,22 +115,49 @@ class Search(ABC):
                     f"not {ends!r}"
                 )
 
-    def limits_in(self, space: Space) -> Limits:
-        """The limits, for that space. Raises `InvalidConfiguration` for a count that it does not have."""
+    @property
+    def rounds(self) -> int | None:
+        """The number of generations, for those who watch; None for a search without generations."""
+        return None
+
+    def limits_in(self, space: Space, settings: Any = None) -> Limits:
+        """The limits, for networks of that space with these settings; None for its published size.
+
+        Raises `InvalidConfiguration` for a count that the space does not have.
+        """
         for count in self.limits:
             if count not in space.complexity_counts:
                 raise InvalidConfiguration(
                     f"search.limits.{count} is not a count of {space.name}; allowed: {space.counts_text()}"
                 )
-        return Limits(space, {count: (ends[0], ends[1]) for count, ends in self.limits.items()})
+        return Limits(space, {count: (ends[0], ends[1]) for count, ends in self.limits.items()}, settings)
 
     def check(self, space: Space) -> None:
         """Raise an error with the reason for a space that cannot be searched. Called before anything runs."""
         self.limits_in(space)
 
+    def check_limits(self, limits: Limits) -> None:
+        """Raise `InvalidConfiguration` for limits that the search cannot keep. Called before anything runs.
+
+        By default some random architecture must be within them.
+        """
+        limits.check()
+        if limits.ranges:
+            limits.sample(random.Random(0))
+
     @abstractmethod
     def find(self, score: Score, space: Space, rng: random.Random, limits: Limits) -> list[Found]:
         """The architectures found, best first, at most `keep`; all within the limits."""
+
+
+def counted_settings(space: Space, network: Any, dataset: DataSet) -> Any:
+    """The settings of the stand-alone networks that a search counts: the supernet's, for images of that data set."""
+    return network_settings(
+        space.alone(network),
+        classes=dataset.classes,
+        image_channels=dataset.image_channels,
+        image_size=dataset.image_size,
+    )
 
 
 def best_of(

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, make_dataclass, replace
 from functools import cached_property, lru_cache
+from inspect import signature
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -301,10 +302,37 @@ class Space(ABC):
         """The counts that it has, for messages."""
         return ", ".join(self.complexity_counts)
 
+    @cached_property
+    def counts_at_any_size(self) -> tuple[str, ...]:
+        """The counts that `complexity` gives at any settings: all if it takes them, unless the class says less."""
+        return self.complexity_counts if "settings" in signature(self.complexity).parameters else ()
+
+    def counted(self, architecture: Architecture, count: str, settings: Any = None) -> int:
+        """The count of the stand-alone network at these settings; at the published size where no other is known."""
+        if settings is None or count not in self.counts_at_any_size:
+            return self.complexity(architecture, count)
+        at_any_size: Any = self.complexity
+        return int(at_any_size(architecture, count, settings))
+
+    def count_range(self, count: str, settings: Any = None) -> tuple[int, int]:
+        """The least and the greatest count at these settings; see `extremes` and `counted`."""
+        if settings is None or count not in self.counts_at_any_size:
+            return self.complexity_range(count)
+        if type(self).extremes is Space.extremes and self.enumerable:
+            counts = [self.counted(architecture, count, settings) for architecture in self]
+            return min(counts), max(counts)
+        extremes: Any = self.extremes
+        if "settings" in signature(extremes).parameters:
+            least, _, greatest, _ = extremes(count, settings)
+            return least, greatest
+        _, smallest, _, largest = self.extremes(count)
+        return self.counted(smallest, count, settings), self.counted(largest, count, settings)
+
     def extremes(self, count: str = "parameters") -> tuple[int, Architecture, int, Architecture]:
         """The least count with its architecture, and the greatest with its own (the lowest number if several have it).
 
-        A space that is not `enumerable` must define this: raises `InvalidConfiguration` otherwise.
+        A space that is not `enumerable` must define this: raises `InvalidConfiguration` otherwise. One whose smallest
+        and largest architectures depend on the network takes `settings`, a second argument, as `complexity` does.
         """
         if not self.enumerable:
             raise InvalidConfiguration(

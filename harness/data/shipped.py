@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from harness.components.dataset import DataSet, Split
 from harness.components.registries import AUGMENTATIONS, DATASETS, ORDERS
 
+if TYPE_CHECKING:
+    from harness.data.digits import Recipe
+
 
 @DATASETS.register("digits")
 def load_digits() -> DataSet:
     """Handwritten digits under strong noise, 1×8×8, 10 classes (embedded)."""
-    from harness.data.digits import Recipe, make
+    from harness.data.digits import Recipe
 
-    parts = {name: Split(images, labels.astype(np.int64)) for name, (images, labels) in make(Recipe()).items()}
-    return DataSet("digits", 10, parts["train"], parts["valid"], parts["test"], mean=(80.0,), std=(60.0,))
+    return _digits("digits", Recipe(), mean=80.0, std=60.0)
+
+
+@DATASETS.register("digits-16")
+def load_large_digits() -> DataSet:
+    """The digits enlarged, at random places of 1×16×16, under strong noise, 10 classes (embedded)."""
+    from harness.data.digits import LARGE
+
+    return _digits("digits-16", LARGE, mean=97.0, std=83.0)
+
+
+def _digits(name: str, recipe: Recipe, mean: float, std: float) -> DataSet:
+    from harness.data.digits import make
+
+    parts = {name: Split(images, labels.astype(np.int64)) for name, (images, labels) in make(recipe).items()}
+    return DataSet(name, 10, parts["train"], parts["valid"], parts["test"], mean=(mean,), std=(std,))
 
 
 for _name, _target, _summary in (

@@ -134,7 +134,10 @@ class Agenda:
 
     def _give_up(self, work: Work) -> bool:
         self.given_up.append(work)
-        self.say(f"{work.label} stays waiting: the search that it starts from is not there")
+        start = work.trial.start
+        # Another search of a trial that was trained here comes in the next round.
+        if start is None or all(one.trial.key != start.key for one in self.todo):
+            self.say(f"{work.label} stays waiting: the search that it starts from is not there")
         return False
 
     def _tell_of_others(self) -> None:

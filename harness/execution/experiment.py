@@ -28,6 +28,7 @@ from harness.stores.sacred import SETTINGS, Experiment, RunObserver
 from harness.study.trial import Trial
 from harness.training.profiling import during
 from harness.training.stages.rank import Predictions
+from harness.training.stages.search import SearchProgress
 from harness.training.stages.train import Progress
 from harness.training.trial import Outcome, Watch, retrain_trial, run_trial
 
@@ -91,7 +92,7 @@ def sacred_run(
             tau.extend(point["value"] for point in points if point["name"] == "kendall_tau")
             print(f"continuing from a checkpoint, with {len(points)} points measured before")
 
-        watch = Watch(epoch, metric, throttled(progress), restored)
+        watch = Watch(epoch, metric, throttled(progress), searching(progress), restored)
         if found is None:
             outcome = run_trial(config, device, watch, checkpoint)
         else:
@@ -128,8 +129,10 @@ def predicted(trial: Trial, outcome: Outcome | None) -> dict[str, Any]:
     def numbered(predictions: Predictions) -> dict[int, float]:
         return {space.index(architecture): accuracy for architecture, accuracy in predictions.items()}
 
-    rough = {} if outcome is None else {images: numbered(scores) for images, scores in outcome.rough.items()}
-    return predictions_document(trial.config.json(), numbered(outcome.predictions) if outcome else {}, rough)
+    if outcome is None:
+        return predictions_document(trial.config.json(), {})
+    rough = {images: numbered(scores) for images, scores in outcome.rough.items()}
+    return predictions_document(trial.config.json(), numbered(outcome.predictions), rough, outcome.searched)
 
 
 def seed_globals(seed: int) -> None:
@@ -149,6 +152,37 @@ def throttled(progress: Report) -> Callable[[int, int], None]:
         if done == total or now - last >= REPORT_EVERY:
             last = now
             progress({"event": "rank", "step": done, "steps": total})
+
+    return report
+
+
+def searching(progress: Report) -> Callable[[SearchProgress], None]:
+    """A callback that reports a search's progress a few times per second, and prints a line per generation.
+
+    The report: `step` of `steps` scores that are asked for now, `generation` of `generations` counted from 1 (both None
+    for a search without), `scored` architectures in all, and the `best` predicted accuracy among them.
+    """
+    last = 0.0
+
+    def report(at: SearchProgress) -> None:
+        nonlocal last
+        now, ended = time.monotonic(), at.done == at.total
+        generation = None if at.generation is None else at.generation + 1
+        if ended and generation is not None and at.best is not None:
+            print(f"generation {generation}/{at.generations}: {at.scored} scored, best {at.best:.2f} %")
+        if ended or now - last >= REPORT_EVERY:
+            last = now
+            progress(
+                {
+                    "event": "search",
+                    "step": at.done,
+                    "steps": at.total,
+                    "generation": generation,
+                    "generations": at.generations,
+                    "scored": at.scored,
+                    "best": at.best,
+                }
+            )
 
     return report
 

@@ -13,13 +13,13 @@ from typing import Any, get_type_hints
 
 from harness.components.benchmark import benchmark_for, open_benchmark
 from harness.components.clustering import ClusterRule
-from harness.components.dataset import fingerprint, inputs_of
+from harness.components.dataset import DataSet, fingerprint, inputs_of
 from harness.components.method import Method
 from harness.components.preset import Preset, get_preset
 from harness.components.registries import DATASETS, SEARCHES, SPACES
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
-from harness.components.search import Search
+from harness.components.search import Search, counted_settings
 from harness.components.selection import RULES
 from harness.components.space import Space, network_settings, short
 from harness.documents import canonical
@@ -54,6 +54,12 @@ class Plan:
     def shared(self) -> int:
         """Number of requests whose trial another row or study requests, too."""
         return sum(len({(r.study, r.row) for r in work.requests}) - 1 for work in self.work)
+
+    @property
+    def searches(self) -> int:
+        """Number of different searches that are requested of the trained supernets."""
+        supernets = [work for work in self.work if work.trial.start is None]
+        return sum(trial.config.search is not None for work in supernets for trial in work.rankings.values())
 
     def require_images(self, retry: str | None = None) -> None:
         """Raise `DataError` unless images and ground truth of all work to run are present and correct."""
@@ -127,8 +133,15 @@ def make_plan(
         kind = "search" if any(named is one for one in parents) else ""
         label = _label(rows[named.study][named.row].labels, named, presets[named.study], kind)
         if check:
-            checks.check(label, same[0].trial.config)
-        work.append(stand(label, same, attempts.get(key, [])))
+            # Trials that differ only in what is measured or searched are one, but each of these may be impossible.
+            for config in {one.trial.ranking_key: one.trial.config for one in same}.values():
+                checks.check(label, config)
+        names = {
+            one.trial.ranking_key: _label(rows[one.study][one.row].labels, one, presets[one.study], "search")
+            for one in reversed(same)
+            if one.trial.config.search is not None and one.trial.start is None
+        }
+        work.append(replace(stand(label, same, attempts.get(key, [])), names=names))
     return Plan(tuple(work), tuple(studies))
 
 
@@ -182,6 +195,7 @@ class _Checks:
     seen: set[str] = field(default_factory=set)
     spaces: dict[str, Space] = field(default_factory=dict)
     inputs: dict[str, dict[str, int] | None] = field(default_factory=dict)
+    datasets: dict[str, DataSet] = field(default_factory=dict)
 
     def check(self, label: str, config: RunConfig) -> None:
         """Reject incompatible components now, not when the trial starts."""
@@ -199,6 +213,7 @@ class _Checks:
         space = self._space(config)
         method: Method = config.method.build(COMPONENTS["method"], "method")
         _check_search(config, method, space)
+        self._check_limits(config, space)
         schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
         rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
         sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
@@ -219,6 +234,16 @@ class _Checks:
                 space = space.at(config.network if inputs is None else network_settings(config.network, **inputs))
             self.spaces[key] = space
         return self.spaces[key]
+
+    def _check_limits(self, config: RunConfig, space: Space) -> None:
+        """Reject limits that no network keeps. Counts need the size of images: where these are not here, later."""
+        if config.search is None or not config.search.options.get("limits") or not are_here(config.dataset):
+            return
+        if config.dataset not in self.datasets:
+            self.datasets[config.dataset] = DATASETS.get(config.dataset)()
+        search: Search = config.search.build(SEARCHES, "search")
+        settings = counted_settings(space, config.network, self.datasets[config.dataset])
+        search.check_limits(search.limits_in(space, settings))
 
     def _is_new(self, document: Any) -> bool:
         text = canonical(document)

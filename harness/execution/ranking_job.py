@@ -13,10 +13,11 @@ import torch
 from harness.documents import without_nan
 from harness.errors import DataError, HarnessError, UnknownName
 from harness.execution.executors.executor import Answered
-from harness.execution.experiment import predicted, seed_globals, throttled
+from harness.execution.experiment import predicted, searching, seed_globals, throttled
 from harness.execution.states import Kind, claim_key
 from harness.execution.task import Task, failed
-from harness.interruption import LOST, interrupt_main
+from harness.interruption import LOST, asked_first, interrupt_main
+from harness.stores.checkpoints import Checkpoint
 from harness.stores.claims.lease import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
 from harness.stores.directory.run_directory import RANKINGS, WEIGHTS, write_ranking
@@ -68,8 +69,9 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
     key, config = trial.ranking_key, trial.config.json()
     (folder / RANKINGS).mkdir(exist_ok=True)
     log = folder / RANKINGS / f"{key}.txt"
+    checkpoint = _checkpoint(task, run)
     try:
-        with output_to(log):
+        with output_to(log), asked_first(checkpoint.request_stop):
             seed_globals(trial.config.seed)
             if run.result is not None and run.result["diverged"]:
                 result, cost, found = run.rankings[next(iter(run.rankings))], {}, None
@@ -79,8 +81,9 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
                     lambda: torch.load(io.BytesIO(directory.read(run, WEIGHTS)), weights_only=True),
                     directory.predictions(run, config["rank"]),
                     task.device,
-                    Watch(ranking=throttled(task.progress)),
+                    Watch(ranking=throttled(task.progress), searching=searching(task.progress)),
                     _methods_findings(run),
+                    checkpoint,
                 )
                 result, found = outcome.result, outcome
                 cost = outcome.cost | {"threads": task.assignment.threads}
@@ -88,6 +91,8 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
             if not unchanged:
                 lease.confirm()
                 write_ranking(folder, key, config, result, cost, predicted(trial, found))
+            with contextlib.suppress(OSError):  # `store clean` finds it
+                checkpoint.remove()
     except ClaimLost as error:
         return {"status": Answered.ELSEWHERE, "error": str(error)}
     except (Exception, SystemExit) as error:
@@ -98,6 +103,14 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
     if not log.stat().st_size:
         log.unlink()
     return {"status": Answered.DONE, "result": result, "cost": cost, "already": unchanged}
+
+
+def _checkpoint(task: Task, run: StoredRun) -> Checkpoint:
+    """The checkpoint of the ranking and the search: of the scores so far, with the weights of this run."""
+    assignment = task.assignment
+    folder = assignment.work or task.opened.directory.work
+    every, threads, of = assignment.checkpoint_every, assignment.threads, f"ranking of {run.id}"
+    return Checkpoint(folder, task.trial, every=every, threads=threads, device=task.device, of=of)
 
 
 def _methods_findings(run: StoredRun) -> list[dict[str, Any]]:

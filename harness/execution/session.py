@@ -152,7 +152,8 @@ def working(
     """The session of `run`: everything that is not stored yet. Any number of processes may share the work."""
 
     def choose(plan: Plan) -> list[Work]:
-        return [work for work in plan.work if work.state is State.RUNNING or work.kind(retry)]
+        chosen = [work for work in plan.work if work.state is State.RUNNING or work.kind(retry)]
+        return [one for work in chosen for one in (work.unranked if work.state is State.RANK else [work])]
 
     def agenda(todo: list[Work]) -> Agenda:
         return Agenda(
@@ -201,9 +202,8 @@ def rankings(plan: Plan, again: bool) -> list[Work]:
     for work in plan.work:
         if work.run is None or work.state not in (State.RANK, State.DONE) or work.trial.start is not None:
             continue  # a retrained trial has no ranking
-        wanted = {request.trial.ranking_key: request.trial for request in work.requests}
         stored = work.run.rankings
-        found += [replace(work, trial=trial) for key, trial in wanted.items() if again or key not in stored]
+        found += [replace(work, trial=trial) for key, trial in work.rankings.items() if again or key not in stored]
     require_inputs(work.trial for work in found)
     return found
 

@@ -5,8 +5,8 @@ Used by the plan for all trials of some studies, and by a job for its own trial,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import takewhile
 
@@ -57,6 +57,8 @@ class Work:
     """Number of consecutive losses up to the last attempt."""
     attempts: tuple[StoredRun, ...] = ()
     """All runs of the trial, in order."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """By ranking, the label of a request for it."""
 
     def kind(self, retry: str | None = None) -> Kind | None:
         """The kind of job to do next; None for nothing.
@@ -69,6 +71,21 @@ class Work:
         if self.state is State.LOST and self.losses >= LOSSES and retry not in ("lost", "all"):
             return None
         return Kind.RANK if self.state is State.RANK else Kind.TRAIN
+
+    @property
+    def rankings(self) -> dict[str, Trial]:
+        """The rankings and searches that are requested of the trained weights, by their keys; one trial for each."""
+        return {request.trial.ranking_key: request.trial for request in self.requests}
+
+    @property
+    def unranked(self) -> list[Work]:
+        """The same work once per ranking that the run lacks: each is a job of its own, and they may run in parallel."""
+        stored = self.run.rankings if self.run else {}
+        return [
+            replace(self, trial=_plain(trial), label=self.names.get(key, self.label))
+            for key, trial in self.rankings.items()
+            if key not in stored
+        ]
 
 
 def claim_key(trial: Trial, kind: Kind) -> str:
@@ -111,13 +128,16 @@ def stand(label: str, requests: list[Request], attempts: list[StoredRun]) -> Wor
             state = State.AGAIN if state is State.DONE else state
             wanted = union([stored, wanted])
         elif unranked:
-            # Without curves: those that others request are stored, and measured by their own ranking.
-            plain = replace(unranked[0], config=replace(unranked[0].config, observe=Observe()))
-            return Work(plain, label, tuple(requests), State.RANK, last, losses, tuple(attempts))
+            return Work(_plain(unranked[0]), label, tuple(requests), State.RANK, last, losses, tuple(attempts))
         else:
             state = State.DONE
     trial = replace(chosen, config=replace(chosen.config, observe=wanted))
     return Work(trial, label, tuple(requests), state, last, losses, tuple(attempts))
+
+
+def _plain(trial: Trial) -> Trial:
+    """The trial without curves: those that others request are stored, and measured by their own ranking."""
+    return replace(trial, config=replace(trial.config, observe=Observe()))
 
 
 def _ranks_the_same(run: StoredRun, trial: Trial) -> bool:

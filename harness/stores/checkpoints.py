@@ -47,9 +47,12 @@ class CheckpointNotWritten(HarnessError, OSError):
 class Checkpoint:
     """One trial's checkpoint. Owned by the process that runs the trial."""
 
-    def __init__(self, folder: Path, trial: Trial, *, every: float = 60.0, threads: int, device: str) -> None:
-        """`every`: minimum number of seconds between two periodic saves."""
-        request = hashlib.sha256(canonical([trial.config.json(), trial.ranking_key]).encode()).hexdigest()
+    def __init__(
+        self, folder: Path, trial: Trial, *, every: float = 60.0, threads: int, device: str, of: str = ""
+    ) -> None:
+        """`every`: minimum number of seconds between two periodic saves. `of`: what it is of, if not of training."""
+        known_by = [trial.config.json(), trial.ranking_key, *([of] if of else [])]
+        request = hashlib.sha256(canonical(known_by).encode()).hexdigest()
         self.path = folder / f"{trial.key[:16]}-{request[:16]}{SUFFIX}"
         self.every = every
         # A state must match all of these for a resumed run to give the bytes of an uninterrupted run.

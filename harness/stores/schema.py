@@ -172,12 +172,30 @@ class ResultDocument(Versioned):
     cost: Annotated[Cost, "measured"]
 
 
-class PredictionsDocument(Versioned):
-    """`predictions.json`, and the predictions of a further ranking."""
+class Searched(TypedDict):
+    """All scores of a search, in the order in which it asked for them, as columns of equal length."""
+
+    architectures: Annotated[list[str], "the architecture's number, as text"]
+    generations: Annotated[list[int | None], "its generation, from 0 on; null for a search without generations"]
+    images: Annotated[list[int], "the score's cost: the number of images looked at"]
+    accuracies: Annotated[list[float | None], "the predicted accuracy, in %"]
+    counts: Annotated[dict[str, list[float]], "by count, that of the stand-alone network that limits count"]
+
+
+class Predicted(Versioned):
+    """The keys of all predictions."""
 
     images: Annotated[int | None, "the number of images ranked on; null for all"]
     batch_size: Annotated[int, "images per batch; batch statistics depend on it"]
     accuracies: Annotated[dict[str, float | None], "the predicted accuracy by the architecture's number"]
+
+
+class PredictionsDocument(Predicted, total=False):
+    """`predictions.json`, and the predictions of a further ranking."""
+
+    calibration: Annotated[int, "training batches that calibrated each architecture"]
+    rough: Annotated[dict[str, Json], "by number of images, accuracies on fewer images"]
+    searched: Annotated[Searched, "the scores of the search that was made with the ranking"]
 
 
 class CompletionDocument(Versioned):

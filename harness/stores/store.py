@@ -12,11 +12,11 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
 from harness.stores import collector
-from harness.stores.schema import OBSERVED, PredictionsDocument, ReferenceDocument
+from harness.stores.schema import OBSERVED, PredictionsDocument, ReferenceDocument, Searched
 from harness.stores.shapes import problem, require
 from harness.stores.stored import Problem, Status, StoredRun
 
@@ -153,22 +153,42 @@ class Store(ABC):
         from harness.stores.directory.run_directory import PREDICTIONS, RANKINGS
 
         wanted = rank or run.trial["config"]["rank"]
-        there = self.files(run)
-        # Only from verified rankings: a damaged one counts as missing.
-        verified = (f"{RANKINGS}/{key}.{PREDICTIONS}" for key in sorted(run.rankings))
         found: dict[int, float] = {}
-        for name in (PREDICTIONS, *verified):
-            if name not in there:
+        # Only from verified rankings: a damaged one counts as missing.
+        for name in (PREDICTIONS, *(f"{RANKINGS}/{key}.{PREDICTIONS}" for key in sorted(run.rankings))):
+            document = self._predicted(run, name)
+            if document is None:
                 continue
-            try:
-                document = json.loads(self.read(run, name))
-                require(PredictionsDocument, document, f"{self.name}: {run.id}/{name}: does not hold predictions")
-                same = (document["images"], document["batch_size"]) == (wanted["images"], wanted["batch_size"])
-                if same and document.get("calibration", 0) == wanted.get("calibration", 0):
-                    found |= {int(number): accuracy for number, accuracy in document["accuracies"].items()}
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DataError(f"{self.name}: {run.id}/{name}: does not hold predictions: {error}") from error
+            same = (document["images"], document["batch_size"]) == (wanted["images"], wanted["batch_size"])
+            if same and document.get("calibration", 0) == wanted.get("calibration", 0):
+                found |= {int(number): cast(float, value) for number, value in document["accuracies"].items()}
         return dict(sorted(found.items()))
+
+    def searched(self, run: StoredRun, ranking: str) -> Searched | None:
+        """All scores of the search that was made with that ranking of the run; None if there was none.
+
+        Searches that were stored without this list have None, too. Raises `DataError`.
+        """
+        from harness.stores.directory.run_directory import PREDICTIONS, RANKINGS
+
+        own = f"{RANKINGS}/{ranking}.{PREDICTIONS}"
+        # A recomputed ranking stands beside the one that was made with the run.
+        document = self._predicted(run, own)
+        if document is None and ranking == run.own_ranking:
+            document = self._predicted(run, PREDICTIONS)
+        return None if document is None else document.get("searched")
+
+    def _predicted(self, run: StoredRun, name: str) -> PredictionsDocument | None:
+        """The predictions in that file of a run; None if the run has no such file. Raises `DataError`."""
+        if name not in self.files(run):
+            return None
+        what = f"{self.name}: {run.id}/{name}: does not hold predictions"
+        try:
+            document: PredictionsDocument = json.loads(self.read(run, name))
+        except ValueError as error:
+            raise DataError(f"{what}: {error}") from error
+        require(PredictionsDocument, document, what)
+        return document
 
 
 def supersede(runs: Collection[StoredRun], problems: list[Problem]) -> list[StoredRun]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Line,
         Row,
         Scatter,
+        SearchPlot,
         Series,
     )
     from harness.study.study import Request, Study
@@ -37,6 +38,7 @@ __all__ = [
     "Request",
     "Row",
     "Scatter",
+    "SearchPlot",
     "Series",
     "Study",
     "expand",

@@ -140,7 +140,27 @@ class Drawings:
     architectures: Callable[[Sequence[Request]], Mapping[str, tuple[Space, Architecture]]]
 
 
-Panel = Curves | Scatter | Bars | Computed | Drawings
+@dataclass(frozen=True)
+class SearchPlot:
+    """A panel with every architecture that a search scored on all images, one for every data set.
+
+    Predicted accuracy over a count, generation by colour, limits as lines. The search is that of the row with these
+    labels, or that its retraining starts from.
+    """
+
+    title: str
+    row: Labels
+    count: str = "flops"
+    """One of the space's counts."""
+    x: str = "FLOPs"
+    scale: float = 1.0
+    """Factor on the count; `x` names the unit."""
+    y: str = "Predicted accuracy (%)"
+    seed: int = 0
+    """The seed whose search is drawn."""
+
+
+Panel = Curves | Scatter | Bars | Computed | Drawings | SearchPlot
 
 
 @dataclass(frozen=True)

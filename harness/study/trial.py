@@ -192,6 +192,8 @@ class Trial:
             known_by.append({"metrics": {name: version(METRICS, name) for name in rank.metrics}})
         if config.search is not None:
             known_by.append({"search": config.json()["search"], "version": version(SEARCHES, config.search.name)})
+            if config.search.options.get("limits"):
+                known_by.append("limits at the size of the network")  # once at the space's published size
         return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:16]
 
 

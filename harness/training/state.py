@@ -33,6 +33,16 @@ class Observer(Protocol):
     def restore(self, state: dict[str, Any]) -> None: ...
 
 
+class Stateless:
+    """Training and observers of a search with stored weights: there is neither, and nothing to store of them."""
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any], device: torch.device | str = "cpu") -> None:
+        """There is nothing to restore."""
+
+
 @dataclass
 class Points:
     """The points of a trial's curves, in order. Each is recorded and passed on to `tell`."""

@@ -40,9 +40,9 @@ from harness.training.stages.rank import (
     top_architectures,
 )
 from harness.training.stages.retrain import retrain
-from harness.training.stages.search import WHOLE, Scorer, Scores, documents, search
+from harness.training.stages.search import WHOLE, Scorer, Scores, SearchProgress, documents, history_document, search
 from harness.training.stages.train import Progress, Supernets, build_supernets, has_own_score, train
-from harness.training.state import Points, TrialState
+from harness.training.state import Points, Stateless, TrialState
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ class Outcome:
     supernets: Supernets | None
     rough: Scores = field(default_factory=dict)
     """Predicted accuracies on fewer images, by their number: what a search scored at lower costs."""
+    searched: dict[str, Any] | None = None
+    """All scores of a search, in order (`harness.training.stages.search.history_document`); None without a search."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Watch:
     metric: Callable[[str, int, float], None] = lambda name, step, value: None
     """A point of a curve: its name, step and value, in the order of steps."""
     ranking: Callable[[int, int], None] = lambda done, total: None
+    searching: Callable[[SearchProgress], None] = lambda progress: None
     restored: Callable[[list[dict[str, Any]]], None] = lambda points: None
     """Called once, before all others, when the trial resumes from a checkpoint: with all points up to there,
     each with its name, step, value and timestamp (UTC). `metric` is not called for them again."""
@@ -103,7 +106,7 @@ def run_trial(
         with checkpoint.asked_often() if checkpoint else nullcontext():
             supernets = train(config, dataset, meter, report, observer, state)
             predictions = predict(supernets, ranked, dataset, config.rank, meter, watch.ranking, known=known, keep=keep)
-            scorer = Scorer(config, supernets, dataset, meter, watch.ranking, also=predictions)
+            scorer = Scorer(config, supernets, dataset, meter, watch.searching, also=predictions)
             if state:
                 scorer.scores, scorer.keep = state.scores, state.evaluated
             found = _found(scorer)
@@ -165,11 +168,13 @@ def rank_again(
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
     found: Sequence[Mapping[str, Any]] = (),
+    checkpoint: Checkpoint | None = None,
 ) -> Outcome:
     """Make the ranking and search that the configuration requests now, with the stored weights of a run of this trial.
 
     `known` are predictions of the same weights on the same images, by architecture number; `weights` is
     called only if some predictions are missing. `found` is what the method itself found when it was trained.
+    Checkpoints as in `run_trial`; they hold scores alone.
     """
     watch = watch or Watch()
     meter = Meter(torch.device(device))
@@ -190,16 +195,25 @@ def rank_again(
                 f"the run has {len(stored)} supernets, which split while training went on; only the architectures that "
                 "it has ranked can be judged again"
             )
-        for network, state in zip(supernets.networks, stored, strict=True):
-            network.load_state_dict(state)
-    new = predict(supernets, missing, dataset, config.rank, meter, watch.ranking)
-    predictions = {a: new[a] if a in new else known[space.index(a)] for a in ranked}
-    also = {space.architecture(number): accuracy for number, accuracy in known.items()} | predictions
-    scorer = Scorer(config, supernets, dataset, meter, watch.ranking, also=also)
-    result = _result(config, predictions, supernets, benchmark)
-    if config.search is not None:
-        result |= _found(scorer)
-    elif found:
+        for network, own in zip(supernets.networks, stored, strict=True):
+            network.load_state_dict(own)
+    state = None
+    if checkpoint is not None:
+        state = TrialState(checkpoint, meter, Points(watch.metric), Stateless(), watch.restored)
+        state.start(Stateless())
+    before = state.predictions if state else {}
+    keep = partial(state.evaluated, before) if state else None
+    with checkpoint.asked_often() if checkpoint else nullcontext():
+        new = predict(supernets, missing, dataset, config.rank, meter, watch.ranking, known=before, keep=keep)
+        before |= new
+        predictions = {a: new[a] if a in new else known[space.index(a)] for a in ranked}
+        also = {space.architecture(number): accuracy for number, accuracy in known.items()} | predictions
+        scorer = Scorer(config, supernets, dataset, meter, watch.searching, also=also)
+        if state:
+            scorer.scores, scorer.keep = state.scores, state.evaluated
+        searched = {} if config.search is None else _found(scorer)
+    result = _result(config, predictions, supernets, benchmark) | searched
+    if config.search is None and found:
         result["found"] = [dict(one) for one in found]
     return _outcome(result, meter, predictions, supernets, scorer)
 
@@ -254,7 +268,8 @@ def _outcome(
     result: dict[str, Any], meter: Meter, predictions: Predictions, supernets: Supernets, scorer: Scorer
 ) -> Outcome:
     rough = {cost: scores for cost, scores in scorer.asked.items() if cost != WHOLE}
-    return Outcome(result, meter.json(), predictions | scorer.asked.get(WHOLE, {}), supernets, rough)
+    searched = None if scorer.config.search is None else history_document(scorer)
+    return Outcome(result, meter.json(), predictions | scorer.asked.get(WHOLE, {}), supernets, rough, searched)
 
 
 def _result(

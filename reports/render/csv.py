@@ -1,6 +1,6 @@
 """Tables as tidy CSV: one line for each row, column and seed, with the run behind it, or why there is none.
 
-Values are in the unit that the column's heading names.
+Values are in the unit that the column's heading names. Figures have their values in files of their own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+from ..figure_values import BarPanel, FigureValue, LinePanel, PointPanel, SearchPanel
 from ..grid import Grid
 from ..values import Label, Table
 
@@ -32,6 +33,33 @@ def render_grids(grids: Sequence[Grid]) -> str:
             own = dict(zip(grid.headings, row, strict=True))
             rows.append([grid.name, *(own.get(heading, "") for heading in headings)])
     return _written(["grid", *headings], rows)
+
+
+def render_figure(figure: FigureValue) -> str:
+    """The values of a figure: one line per point, bar, or scored architecture. Drawings of architectures have none."""
+    rows: list[list[Cell]] = []
+    for panel in figure.panels:
+        match panel:
+            case LinePanel():
+                for one in panel.curves:
+                    spans = zip(one.low, one.high, strict=True) if one.low else [(None, None)] * len(one.x)
+                    places = zip(one.x, one.y, spans, strict=True)
+                    rows += [[panel.title, one.label, x, y, low, high] for x, y, (low, high) in places]
+            case PointPanel():
+                rows += [
+                    [panel.title, one.label, one.x, one.y, None, None, one.x_deviation, one.y_deviation]
+                    for one in panel.points
+                ]
+            case BarPanel():
+                rows += [
+                    [panel.title, f"{bar.group} {bar.member}".strip(), None, bar.value, None, None, None, bar.deviation]
+                    for bar in panel.bars
+                ]
+            case SearchPanel():
+                blank = [None] * 4
+                rows += [[panel.title, one.architecture, one.x, one.y, *blank, one.generation] for one in panel.points]
+    header = ["panel", "label", "x", "y", "low", "high", "x_deviation", "y_deviation", "generation"]
+    return _written(header, ([_text(cell) for cell in [*row, *[None] * (len(header) - len(row))]] for row in rows))
 
 
 def records(tables: Sequence[Table]) -> tuple[list[str], list[list[Cell]]]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.space import Chain, Wiring
 
-from ..figure_values import BarPanel, FigureValue, GraphPanel, LinePanel, Panel, PointPanel
+from ..figure_values import BarPanel, FigureValue, GraphPanel, LinePanel, Panel, PointPanel, SearchPanel
+from . import searches
 from .chains import draw_chain
 from .wirings import draw_wiring
 
@@ -128,6 +129,8 @@ def _labels(panel: Panel) -> list[str]:
             return [point.label for point in panel.points]
         case BarPanel():
             return list(dict.fromkeys(bar.member for bar in panel.bars))
+        case SearchPanel():
+            return searches.labels(panel)
         case GraphPanel():
             return []
 
@@ -149,6 +152,8 @@ def _draw_panel(axes: Axes, panel: Panel, colours: Mapping[str, str], length: in
             empty = _draw_points(axes, panel)
         case BarPanel():
             empty = _draw_bars(axes, panel)
+        case SearchPanel():
+            empty = searches.draw_search(axes, panel)
     if empty:
         axes.text(0.5, 0.5, "no values yet", ha="center", va="center", transform=axes.transAxes, color="#555555")
         axes.set_xticks([])

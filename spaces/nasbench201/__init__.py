@@ -65,6 +65,7 @@ class NasBench201(Space):
     name = "nasbench201"
     choices = (len(OPERATIONS),) * len(EDGES)
     complexity_counts = tuple(COUNTS)
+    counts_at_any_size = tuple(AT_ANY_SIZE)
     Network = CellNetwork
 
     def parse(self, text: str) -> Architecture:

@@ -84,14 +84,16 @@ def test_report_makes_one_page_of_several_studies(tmp_path: Path, capsys: pytest
     assert main([*report, "--format", "html", "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr()
     assert printed.err == "1 of 2: ablation_calr_ms\n2 of 2: mine\n"
-    files = ["index.html", "mine-bars.pdf", "mine-bars.svg"]
+    files = ["index.html", "mine-bars.csv", "mine-bars.pdf", "mine-bars.svg"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
+    values = (tmp_path / "out" / "mine-bars.csv").read_text().splitlines()
+    assert values[0] == "panel,label,x,y,low,high,x_deviation,y_deviation,generation" and len(values) == 2
     page = (tmp_path / "out" / "index.html").read_text()
     assert 'id="table-ablation_calr_ms"' in page and 'id="figure-mine-bars"' in page
     assert main([*report, "--format", "html"]) == 0
     assert 'id="figure-mine-bars"' in capsys.readouterr().out
     # Tables with figures beside them, or without.
-    for more, suffixes in ([], {".md", ".svg", ".pdf"}), (["--no-figures"], {".md"}):
+    for more, suffixes in ([], {".md", ".svg", ".pdf", ".csv"}), (["--no-figures"], {".md"}):
         out = tmp_path / "-".join(["tables", *more])
         assert main([*report, "--out", str(out), *more]) == 0
         assert {path.suffix for path in out.iterdir()} == suffixes

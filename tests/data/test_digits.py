@@ -11,11 +11,12 @@ import pytest
 
 from harness.components.dataset import DataSet, Split
 from harness.components.registries import DATASETS
-from harness.data.digits import SOURCE, Recipe, make
+from harness.data.digits import LARGE, SOURCE, Recipe, _enlarged, make
 from harness.errors import DataError
 
 # Benchmark tables carry this checksum: whoever changes the images must build the tables again.
 CHECKSUM = "52862dd4e6d08ed6df29e5a09d3c9ea224a288fb6ed42ee679036e47d4198c39"
+LARGE_CHECKSUM = "30c807dc7bf45df8cdb254c6e21327e96869cbcc3145a90c76ad0d1ce333c916"
 
 SPLITS = ("train", "valid", "test")
 
@@ -130,6 +131,44 @@ def test_digits_stand_at_every_place_of_a_larger_canvas() -> None:
     margins = {(int(rows.argmax()), int(columns.argmax())) for rows, columns in _ink(images)}
     assert {top for top, _ in margins} >= {0, 1, 2}
     assert len({left for _, left in margins}) >= 3
+
+
+def test_the_large_digits_are_the_same_everywhere_and_always() -> None:
+    large = DATASETS.get("digits-16")()
+    assert large.checksum() == LARGE_CHECKSUM
+    assert (large.classes, large.image_channels, large.image_size) == (10, 1, 16)
+    assert [len(getattr(large, name)) for name in SPLITS] == [1536, 512, 1000]
+    normalised = (large.train.images - large.mean[0]) / large.std[0]
+    assert abs(normalised.mean()) < 0.05 and 0.95 < normalised.std() < 1.05
+
+
+def test_large_digits_are_the_small_ones_enlarged_at_all_places(digits: DataSet) -> None:
+    """Of 14 pixels of 16: three rows and three columns to start from. The corners of a digit keep their values."""
+    images, labels = make(replace(LARGE, noise=0.0, train=300))["train"]
+    plain, _ = make(Recipe(noise=0.0, train=300))["train"]
+    assert labels.tolist() == digits.train.labels[:300].tolist()
+    places = set()
+    for large, small in zip(images[:, 0], plain[:, 0], strict=True):
+        corners = small[::7, ::7]
+        fits = {
+            (top, left)
+            for top in range(3)
+            for left in range(3)
+            if np.array_equal(large[top : top + 14 : 13, left : left + 14 : 13], corners)
+            and large.sum() == large[top : top + 14, left : left + 14].sum() + 48 * (16 * 16 - 14 * 14)
+        }
+        assert fits
+        places |= fits if len(fits) == 1 else set()
+    assert len(places) == 9
+
+
+def test_digits_of_their_own_size_are_not_changed() -> None:
+    with np.load(SOURCE) as stored:
+        images = stored["images"]
+    assert np.array_equal(_enlarged(images, 8), images)
+    assert np.array_equal(_enlarged(images, 15)[:, ::2, ::2], images)
+    between = images.astype(np.float32)
+    assert np.allclose(_enlarged(images, 15)[:, 1, 0], (between[:, 0, 0] + between[:, 1, 0]) / 2)
 
 
 def _ink(images: Any) -> Any:

@@ -21,12 +21,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 KILLS = 20
-FILES = ("weights.pt", "predictions.json", "result.json", "curves.json")
+FILES = ("weights.pt", "predictions.json", "result.json", "curves.json", "searched.json")
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "spos": {"train": {"epochs": 4, "batch_size": 64}},
     "fairnas": {"train": {"epochs": 1, "batch_size": 64}},
     "fsnas": {"train": {"epochs": 1, "batch_size": 64}, "optimiser": {"learning_rate": 0.1, "inactive": "decay"}},
+    "evolution": {
+        "method": "spos",
+        "train": {"epochs": 1, "batch_size": 512},
+        "rank": {"images": 512, "candidates": 2, "bins": 2},
+        "search": {"name": "evolution", "generations": 8, "limits": {"flops": [None, 80_000]}},
+    },
 }
 
 
@@ -76,6 +82,7 @@ def attempt(method: str, work: Path, out: Path, every: float, log: int) -> None:
     if state is not None:
         ranking, observing = len(state["predictions"][1]) > 0, len(state["course"]["paths"]) == 16
         stage = "rank" if ranking else "observe or end of epoch" if observing else "train"
+        stage = "search" if any(len(scores) for _, scores in state["scores"].values()) else stage
     os.write(log, f"{stage}\n".encode())
     curves: list[Any] = []
     watch = Watch(
@@ -88,7 +95,8 @@ def attempt(method: str, work: Path, out: Path, every: float, log: int) -> None:
     networks = outcome.supernets.networks
     torch.save([{name: t.cpu() for name, t in net.state_dict().items()} for net in networks], out / "weights.pt")
     predictions = [[list(architecture), value] for architecture, value in outcome.predictions.items()]
-    for name, document in (("predictions", predictions), ("result", outcome.result), ("curves", curves)):
+    documents = {"predictions": predictions, "result": outcome.result, "curves": curves, "searched": outcome.searched}
+    for name, document in documents.items():
         (out / f"{name}.json").write_text(json.dumps(document))
     checkpoint.remove()
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness.components.registries import SEARCHES, SPACES
 from harness.components.search import Limits, best_of
-from harness.components.space import Architecture
+from harness.components.space import Architecture, network_settings
 from harness.errors import InvalidConfiguration
 from harness.execution.plan import make_plan
 from harness.study.configuration import RunConfig
@@ -30,7 +30,9 @@ class Asked:
     def __init__(self) -> None:
         self.by_cost: dict[int | None, list[Architecture]] = {}
 
-    def __call__(self, architectures: Sequence[Architecture], batches: int | None = None) -> list[float]:
+    def __call__(
+        self, architectures: Sequence[Architecture], batches: int | None = None, *, generation: int | None = None
+    ) -> list[float]:
         self.by_cost.setdefault(batches, []).extend(architectures)
         return [float(sum(one) if batches is None else -sum(one)) for one in architectures]
 
@@ -161,3 +163,72 @@ def test_a_method_says_itself_what_it_has_found_and_that_is_retrained(tmp_path: 
     assert found["score"] is None and found["architecture"][1:] == [1] * 5
     assert retrained["result"]["top1"] == found["architecture"]
     assert retrained["result"]["retrained_accuracy"] is not None
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"parameters": [None, 2000]}, r"no network of nasbench201 has at most 2,000 .*; the smallest has 4,822"),
+        ({"flops": [1e9, None]}, r"search\.limits\.flops: no .* has at least 1,000,000,000 flops; the largest has"),
+        ({"flops": [0, 1]}, r"at most 1 flops; the smallest has \d"),
+        ({"parameters": [4823, 4824]}, r"none of 10,000 random architectures of nasbench201 is within search\.limits"),
+    ],
+)
+def test_limits_that_no_network_keeps_are_refused_before_training(limits: dict[str, Any], message: str) -> None:
+    """At the size of the network that is trained: at the published size the smallest has 73,306 parameters."""
+    rows = [Row({"": "row"}, {"search": {"name": "random", "limits": limits}})]
+    with pytest.raises(InvalidConfiguration, match=message):
+        make_plan([Study("mine", "Mine", rows, [])], "tiny", [], seeds=1)
+    # Of several searches of one supernet, each is looked at.
+    rows = [Row({"": "free"}, {"search": "random"}), Row({"": "row"}, {"search": {"name": "random", "limits": limits}})]
+    with pytest.raises(InvalidConfiguration, match=message):
+        make_plan([Study("mine", "Mine", rows, [])], "tiny", [], seeds=1)
+
+
+def test_an_exhaustive_search_under_limits_between_two_sizes_is_refused_too() -> None:
+    rows = [Row({"": "row"}, {"search": {"name": "exhaustive", "limits": {"parameters": [4823, 4824]}}})]
+    with pytest.raises(InvalidConfiguration, match="no architecture of nasbench201 is within search.limits parameters"):
+        make_plan([Study("mine", "Mine", rows, [])], "tiny", [], seeds=1)
+
+
+def test_the_ends_of_a_space_that_cannot_be_listed_are_its_own(tmp_path: Path) -> None:
+    from tests.huge import FILES
+
+    def plan(least: int, most: int | None) -> object:
+        own = {"benchmark": None, "network.channels": 6, "rank.candidates": 1}
+        rows = [Row({"": "row"}, {**own, "search": {"name": "random", "limits": {"parameters": [least, most]}}})]
+        return make_plan([Study("mine", "Mine", rows, [], space="huge")], "tiny", [])
+
+    with user_folder(tmp_path, FILES):
+        with pytest.raises(InvalidConfiguration, match=r"at most 59 parameters; the smallest has 60$"):
+            plan(0, 59)
+        with pytest.raises(InvalidConfiguration, match=r"at least 961 parameters; the largest has 960$"):
+            plan(961, None)
+        assert plan(0, 60) and plan(960, None)
+
+
+def test_limits_count_at_the_size_of_the_network() -> None:
+    small = network_settings(SPACE.Network(width=4, depth=1), classes=10, image_channels=1, image_size=8)
+    search = SEARCHES.get("random")(limits={"parameters": [None, 10_000]})
+    largest = (3,) * 6
+    assert SPACE.counted(largest, "parameters", small) > 10_000 > SPACE.counted((1,) * 6, "parameters", small)
+    assert search.limits_in(SPACE, small).allow((1,) * 6) and not search.limits_in(SPACE, small).allow(largest)
+    assert not search.limits_in(SPACE).allow((1,) * 6)  # at the published size
+    # A count that the space knows at its published size only is taken there.
+    assert SPACE.counted(largest, "parameters-released", small) == SPACE.complexity(largest, "parameters-released")
+    ends = tuple(SPACE.counted(one, "flops", small) for one in ((0,) * 6, largest))
+    assert SPACE.count_range("flops", small) == ends
+
+
+def test_a_space_may_say_its_ends_at_any_size() -> None:
+    class Sized(type(SPACE)):  # type: ignore[misc]
+        def extremes(self, count: str = "parameters", settings: Any = None) -> Any:
+            return (1, (0,) * 6, 2, (3,) * 6) if settings is None else (3, (0,) * 6, 4, (3,) * 6)
+
+    small = network_settings(SPACE.Network(width=4, depth=1), classes=10, image_channels=1, image_size=8)
+    assert Sized().count_range("flops", small) == (3, 4) and Sized().count_range("flops") == (1, 2)
+
+
+def test_limits_belong_to_a_searches_key_by_their_meaning(toy_project: Path) -> None:
+    limited, free = (toy_config(search={"name": "random", "limits": one}) for one in ({"parameters": [0, 40]}, {}))
+    assert Trial(limited).ranking_key != Trial(free).ranking_key

@@ -170,11 +170,12 @@ def predictions_document(
     config: Mapping[str, Any],
     accuracies: Mapping[int, float],
     rough: Mapping[int, Mapping[int, float]] = MappingProxyType({}),
+    searched: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Predicted accuracies by architecture number, with everything besides the weights that they depend on.
 
     Numbers are text: those of large spaces exceed all integers of other programs. `rough` are accuracies on fewer
-    images, by their number: the scores of a search at lower costs.
+    images, by their number: the scores of a search at lower costs. `searched` are all its scores, in order.
     """
     document = {
         "schema": SCHEMA,
@@ -186,6 +187,8 @@ def predictions_document(
         document["calibration"] = config["rank"]["calibration"]
     if rough:
         document["rough"] = {str(images): _by_number(scores) for images, scores in sorted(rough.items())}
+    if searched is not None:
+        document["searched"] = dict(searched)
     return document
 
 

@@ -6,12 +6,11 @@ representative, so a prediction does not depend on which other architectures wer
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -23,12 +22,13 @@ from harness.components.dataset import DataSet
 from harness.components.registries import METRICS
 from harness.components.selection import RULES
 from harness.components.space import Architecture, Space
-from harness.components.supernet import Calibrated, SharedEvaluation, offered
-from harness.data.loading import EvaluationBatches, evaluation_batches
+from harness.components.supernet import SharedEvaluation
+from harness.data.loading import EvaluationBatches
 from harness.errors import InvalidConfiguration
 from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
 from harness.seeds import derive
 from harness.study.configuration import Ranking
+from harness.training.calibration import calibrated
 from harness.training.cost import Meter
 from harness.training.profiling import during
 from harness.training.ranks import ALONE, Ranks
@@ -46,20 +46,34 @@ Logits = Callable[[int, Architecture], torch.Tensor]
 """(batch number, architecture) → logits."""
 
 
-def evaluation(network: torch.nn.Module, batches: Sequence[torch.Tensor]) -> Logits:
-    """Logits on these batches; a network that can share work between architectures does so."""
-    if isinstance(network, SharedEvaluation):
+def evaluation(network: torch.nn.Module, batches: Sequence[torch.Tensor], shared: bool = True) -> Logits:
+    """Logits on these batches; a network that can share work between architectures does so if it may."""
+    if shared and isinstance(network, SharedEvaluation):
         return network.evaluation(batches)
     return lambda number, architecture: network(batches[number], architecture)
 
 
-def calibrated(
-    network: torch.nn.Module, architecture: Architecture, batches: Sequence[torch.Tensor]
-) -> contextlib.AbstractContextManager[object]:
-    """Context in which the architecture has statistics of these images; nothing happens without images."""
-    if not batches:
-        return contextlib.nullcontext()
-    return offered(network, Calibrated, "rank.calibration").calibrated(architecture, batches)
+@dataclass(frozen=True)
+class RankingImages:
+    """The images that architectures are evaluated on, and those that calibrate them; read on first use, then held."""
+
+    dataset: DataSet
+    ranking: Ranking
+    device: torch.device
+
+    @cached_property
+    def batches(self) -> EvaluationBatches:
+        split = self.dataset.valid.head(self.ranking.images)
+        return EvaluationBatches(self.dataset, split, self.ranking.batch_size, self.device)
+
+    @cached_property
+    def calibrating(self) -> Sequence[torch.Tensor]:
+        """The first training images, without augmentation; empty where nothing is calibrated."""
+        size = self.ranking.batch_size
+        if not self.ranking.calibration:
+            return ()
+        split = self.dataset.train.head(self.ranking.calibration * size)
+        return EvaluationBatches(self.dataset, split, size, self.device).images
 
 
 @torch.no_grad()
@@ -75,22 +89,19 @@ def predict(
     known: Mapping[Architecture, float] = MappingProxyType({}),
     keep: Callable[[Found], None] | None = None,
     ranks: Ranks = ALONE,
+    images: RankingImages | None = None,
 ) -> Predictions:
     """The accuracy of each architecture on the validation images, with its supernet's weights; or its method's score.
 
     The time is booked on `stage`. Accuracies in `known` (same weights, same images) are not computed again.
-    After each evaluation `keep` may request the predictions so far.
+    After each evaluation `keep` may request the predictions so far. `images` are those of the ranking, if they are at
+    hand already.
     """
     for network in supernets.networks:
         network.eval()
     if supernets.own_score is not None:
         return _own_scores(supernets.own_score, architectures, meter, report, stage, known, keep)
-    split = dataset.valid.head(ranking.images)
-    batches = EvaluationBatches(dataset, split, ranking.batch_size, meter.device)
-    train = evaluation_batches(dataset, dataset.train, ranking.batch_size, meter.device) if ranking.calibration else ()
-    seen = [images for images, _ in itertools.islice(train, ranking.calibration)]
-    total = sum(map(len, batches.labels))  # images that cannot be read are left out
-    places = ranks.share(range(len(batches)))
+    images = images or RankingImages(dataset, ranking, meter.device)
     groups: dict[tuple[int, Architecture], list[Architecture]] = {}
     for architecture in architectures:
         key = supernets.part_of(architecture), supernets.space.function_class(architecture)
@@ -101,6 +112,7 @@ def predict(
 
     def found() -> Predictions:
         if correct:
+            total = sum(map(len, images.batches.labels))  # images that cannot be read are left out
             counts = torch.stack(list(correct.values())).cpu().double()
             accuracies.update(zip(correct, (counts * (100 / total)).tolist(), strict=True))
             correct.clear()
@@ -111,9 +123,11 @@ def predict(
         if key in accuracies:
             continue
         number, representative = key
+        batches, places = images.batches, ranks.share(range(len(images.batches)))
         if number not in logits:
-            logits = {number: evaluation(supernets.networks[number], batches.images)}
-        with calibrated(supernets.networks[number], representative, seen):
+            # Calibration changes the network for each architecture: nothing can be shared.
+            logits = {number: evaluation(supernets.networks[number], batches.images, shared=not ranking.calibration)}
+        with calibrated(supernets.networks[number], representative, images.calibrating):
             guesses = {place: logits[number](place, representative).argmax(1) for place in places}
         correct[key] = torch.stack([(guess == batches.labels[place]).sum() for place, guess in guesses.items()]).sum()
         ranks.sum_([correct[key]])

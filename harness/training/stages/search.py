@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from harness.components.dataset import DataSet
 from harness.components.registries import SEARCHES
-from harness.components.search import Found, Search
+from harness.components.search import Found, Search, counted_settings
 from harness.components.space import Architecture
 from harness.seeds import make_rng
 from harness.study.configuration import RunConfig
 from harness.training.cost import Meter
 from harness.training.stages.rank import Found as SoFar
-from harness.training.stages.rank import Predictions, predict
+from harness.training.stages.rank import Predictions, RankingImages, predict
 from harness.training.stages.train import Supernets
 
 WHOLE = 0
@@ -25,6 +26,34 @@ WHOLE = 0
 
 Scores = dict[int, Predictions]
 """By cost, the predicted accuracies."""
+
+
+@dataclass(frozen=True)
+class SearchProgress:
+    """The progress of a search, reported after each evaluation; all are `done` once per request."""
+
+    done: int
+    """Scores that are known of those that the search asks for now."""
+    total: int
+    generation: int | None
+    """From 0 on; None for a search without generations."""
+    generations: int | None
+    scored: int
+    """Different architectures scored so far, those asked for now not included until all are known."""
+    best: float | None
+    """The best predicted accuracy among these, on as many images as are asked for now."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One score that a search has asked for."""
+
+    architecture: Architecture
+    generation: int | None
+    images: int
+    """Its cost: the number of images that were looked at."""
+    accuracy: float
+    """Predicted, in percent."""
 
 
 @dataclass
@@ -35,7 +64,7 @@ class Scorer:
     supernets: Supernets
     dataset: DataSet
     meter: Meter
-    report: Callable[[int, int], None]
+    report: Callable[[SearchProgress], None] = lambda progress: None
     scores: Scores = field(default_factory=dict)
     """All scores so far, those of an earlier process included."""
     keep: Callable[[Predictions, SoFar], None] | None = None
@@ -44,29 +73,51 @@ class Scorer:
     """Predictions on all ranking images that are known from elsewhere."""
     asked: Scores = field(default_factory=dict)
     """The scores that the search has asked for."""
+    history: list[Scored] = field(default_factory=list)
+    """The same in the order in which they were first asked for."""
+    rounds: int | None = None
+    """The number of generations of the search, if it has any."""
+    _images: dict[int, RankingImages] = field(default_factory=dict)
 
-    def __call__(self, architectures: Sequence[Architecture], batches: int | None = None) -> list[float]:
+    @cached_property
+    def settings(self) -> Any:
+        """The settings of the stand-alone networks that limits count."""
+        return counted_settings(self.supernets.space, self.config.network, self.dataset)
+
+    def __call__(
+        self, architectures: Sequence[Architecture], batches: int | None = None, *, generation: int | None = None
+    ) -> list[float]:
         rank = self.config.rank
         whole = len(self.dataset.valid.head(rank.images))
-        images = whole if batches is None else batches * rank.batch_size
+        images = whole if batches is None else min(whole, batches * rank.batch_size)
         cost = WHOLE if images >= whole else images
-        known = self.scores.setdefault(cost, {})
+        known, asked = self.scores.setdefault(cost, {}), self.asked.setdefault(cost, {})
         if cost == WHOLE:
             known |= {one: self.also[one] for one in architectures if one in self.also}
+        ranking = rank if cost == WHOLE else replace(rank, images=images)
         keep = self.keep
+
+        def report(done: int, total: int) -> None:
+            best = max(asked.values(), default=None)
+            self.report(SearchProgress(done, total, generation, self.rounds, len(asked), best))
+
         found = predict(
             self.supernets,
             architectures,
             self.dataset,
-            rank if cost == WHOLE else replace(rank, images=images),
+            ranking,
             self.meter,
-            self.report,
+            lambda done, total: report(done, total) if done < total else None,  # the last one below, with its scores
             stage="search",
             known=known,
             keep=None if keep is None else lambda so_far: keep(known, so_far),
+            images=self._images.setdefault(cost, RankingImages(self.dataset, ranking, self.meter.device)),
         )
         known |= found
-        self.asked.setdefault(cost, {}).update(found)
+        new = [one for one in dict.fromkeys(architectures) if one not in asked]
+        self.history += [Scored(one, generation, images, found[one]) for one in new]
+        asked |= found
+        report(len(architectures), len(architectures))
         return [found[architecture] for architecture in architectures]
 
 
@@ -75,7 +126,9 @@ def search(scorer: Scorer) -> list[Found]:
     config, space = scorer.config, scorer.supernets.space
     assert config.search is not None, "the configuration does not search"
     chosen: Search = config.search.build(SEARCHES, "search")
-    limits = chosen.limits_in(space)
+    limits = chosen.limits_in(space, scorer.settings)
+    chosen.check_limits(limits)
+    scorer.rounds = chosen.rounds
     found = chosen.find(scorer, space, make_rng(config.seed, "search"), limits)
     scorer.meter.stage("search")
     for one in found:
@@ -87,3 +140,18 @@ def search(scorer: Scorer) -> list[Found]:
 def documents(found: Sequence[Found]) -> list[dict[str, Any]]:
     """What was found, as stored in a result."""
     return [{"architecture": list(one.architecture), "score": one.score} for one in found]
+
+
+def history_document(scorer: Scorer) -> dict[str, list[Any] | dict[str, list[int]]]:
+    """Every score that the search asked for, in order, as columns; architectures by number, as text."""
+    space, settings, history = scorer.supernets.space, scorer.settings, scorer.history
+    return {
+        "architectures": [str(space.index(one.architecture)) for one in history],
+        "generations": [one.generation for one in history],
+        "images": [one.images for one in history],
+        "accuracies": [one.accuracy for one in history],
+        "counts": {
+            count: [space.counted(one.architecture, count, settings) for one in history]
+            for count in space.complexity_counts
+        },
+    }

@@ -49,6 +49,18 @@ def test_each_architecture_is_evaluated_with_its_own_statistics(normed: Path) ->
     assert other.supernets.networks[0].shift == 0.0  # afterwards all is as before
 
 
+def test_nothing_is_shared_between_architectures_that_are_calibrated(normed: Path) -> None:
+    text = CALIBRATED.replace(
+        "    shift = 0.0\n",
+        "    shift = 0.0\n\n    def evaluation(self, batches):\n        raise AssertionError('shared')\n",
+    ).replace('"normed"', '"sharing"')
+    own = {"space": "sharing", "dataset": "sharing", "benchmark": None}
+    with user_folder(normed, {"spaces/sharing.py": text}):
+        assert run_trial(toy_config(**own, rank={"calibration": 2})).predictions
+        with pytest.raises(AssertionError, match="shared"):
+            run_trial(toy_config(**own))
+
+
 def test_a_supernet_without_it_is_refused(toy_project: Path) -> None:
     with pytest.raises(InvalidConfiguration, match=r"rank\.calibration needs a supernet with the method calibrated"):
         run_trial(toy_config(rank={"calibration": 1}))
