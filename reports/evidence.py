@@ -12,6 +12,8 @@ from harness.stores.shapes import is_judged
 from harness.study.expansion import expand_stored
 from harness.study.study import Request, Study
 
+from .unshown import more_seeds, other_scales
+
 if TYPE_CHECKING:
     from harness.stores.store import Store
     from harness.stores.stored import Problem, StoredRun
@@ -48,6 +50,8 @@ class Findings:
     store: str
     problems: Sequence[Problem]
     """Entries of these trials in the store that cannot be used."""
+    unshown: Sequence[str] = ()
+    """What the store holds of the study besides, and how to ask for it."""
 
 
 def find(
@@ -67,7 +71,11 @@ def find(
     found = gather(requests, store.runs({request.trial.key for request in requests}))
     problems = tuple(store.problems)
     counted = _matching(found, where, preset.name)
-    return Findings(study, preset, seeds, dict(overrides or {}), where, requests, found, counted, store.name, problems)
+    unshown = more_seeds(requests, store) if seeds is None else []
+    if all(one.state == "missing" for one in found):
+        unshown += other_scales(study, store)
+    asked = (study, preset, seeds, dict(overrides or {}), where)
+    return Findings(*asked, requests, found, counted, store.name, problems, unshown)
 
 
 def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evidence]:
