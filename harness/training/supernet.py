@@ -74,8 +74,8 @@ class SupernetTraining:
     """The present step, counted from 0."""
     trained: list[Architecture] = field(default_factory=list)
     """The paths whose weights the present step has updated."""
-    unchecked: bool = True
-    """Whether its paths are still to be checked: until the first step ends, also after a resume."""
+    checking: bool | None = None
+    """Whether the present step is the first one, also after a resume: then its paths are checked. None before it."""
 
     def __post_init__(self) -> None:
         self.source = informed(self.source, self)
@@ -132,7 +132,7 @@ class SupernetTraining:
         rate η⁰; in this form, the norm is clipped on the scale of gradients. Weight decay is then
         weighted, too: its weight is the mean of the paths' weights.
         """
-        if self.unchecked:
+        if self.checking:
             check_paths(self.space, self.part, paths)
         factors = self.rate_factors(paths, step)
         weighted = len(paths) > 1 and self.factor_depends_on_path
@@ -186,7 +186,7 @@ class SupernetTraining:
 
     def update(self, paths: Sequence[Architecture], step: int, factors: Sequence[float] | None = None) -> None:
         """Update the weights and the state of the paths' cluster, at the rates that the schedule gives these paths."""
-        if self.unchecked:
+        if self.checking:
             check_paths(self.space, self.part, paths)
         settings = self.momentum.settings
         cluster = one_cluster(self.clustering, paths)
@@ -213,17 +213,16 @@ class SupernetTraining:
                 parameter.grad = None
 
     def begin_step(self, step: int) -> None:
-        self.step = step
+        self.step, self.checking = step, self.checking is None
         self.trained.clear()
 
     def end_step(self, losses: Tensor) -> None:
         """Let the sampler learn from the step. Its gradients are still there."""
-        self.unchecked = False
         if self._learn is not None:
             self._learn(self, list(self.trained), losses)
 
     def _check(self, path: Any) -> None:
-        if self.unchecked and is_discrete(path):
+        if self.checking and is_discrete(path):
             check_path(self.space, path)
 
     def begin_epoch(self) -> None:
