@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.errors import InvalidConfiguration
 from harness.study import layout
 from harness.study.layout import Labels
-from harness.study.study import Study
+from harness.study.study import find_row
 
 from .evidence import Evidence, Findings, curves
 from .figure_values import Bar, BarPanel, Curve, FigureValue, GraphPanel, LinePanel, Panel, Point, PointPanel
@@ -36,16 +35,6 @@ PLAIN = "baseline"
 def build(findings: Findings) -> list[FigureValue]:
     """All figures of the study. Raises `InvalidConfiguration` if a figure names a row that does not exist."""
     return [_Making(findings).figure(figure) for figure in findings.study.figures]
-
-
-def find_row(study: Study, labels: Labels) -> int:
-    """The number of the one row that has these labels. Raises `InvalidConfiguration`."""
-    found = [n for n, row in enumerate(study.rows) if all(row.labels.get(name) == one for name, one in labels.items())]
-    if len(found) != 1:
-        raise InvalidConfiguration(
-            f"study {study.name}: {len(found)} rows are labelled {dict(labels)}; a line of a figure needs exactly one"
-        )
-    return found[0]
 
 
 def legend_name(labels: Labels) -> str:
