@@ -14,6 +14,8 @@ from harness.study.metrics import SUPERNET
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
 
+from .unshown import more_seeds, other_scales
+
 if TYPE_CHECKING:
     from harness.stores.store import Store
     from harness.stores.stored import Problem, StoredRun
@@ -54,6 +56,8 @@ class Findings:
     store: str
     problems: Sequence[Problem]
     """Entries of these trials in the store that cannot be used."""
+    unshown: Sequence[str] = ()
+    """What the store holds of the study besides, and how to ask for it."""
 
 
 def find(
@@ -75,8 +79,12 @@ def find(
     found = gather(requests, store.runs(keys))
     problems = tuple(store.problems)
     matching = _matching(found, where, preset.name)
-    asked = study, preset, seeds, dict(overrides or {}), where, requests
-    return Findings(*asked, found, best_retrained(matching), len(found) - len(matching), store.name, problems)
+    unshown = more_seeds(requests, store) if seeds is None else []
+    if all(one.state == "missing" for one in found):
+        unshown += other_scales(study, store)
+    left_out = len(found) - len(matching)
+    asked = (study, preset, seeds, dict(overrides or {}), where, requests)
+    return Findings(*asked, found, best_retrained(matching), left_out, store.name, problems, unshown)
 
 
 def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evidence]:

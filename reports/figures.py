@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import InvalidConfiguration
 from harness.study import layout
 from harness.study.layout import Labels
-from harness.study.study import Study
+from harness.study.study import find_row
 
 from .evidence import Evidence, Findings, curves
 from .figure_values import (
@@ -54,16 +53,6 @@ def build(findings: Findings, store: Store | None = None) -> list[FigureValue]:
     Every score of a search is read from the store; without one, these are missing.
     """
     return [_Making(findings, store).figure(figure) for figure in findings.study.figures]
-
-
-def find_row(study: Study, labels: Labels) -> int:
-    """The number of the one row that has these labels. Raises `InvalidConfiguration`."""
-    found = [n for n, row in enumerate(study.rows) if all(row.labels.get(name) == one for name, one in labels.items())]
-    if len(found) != 1:
-        raise InvalidConfiguration(
-            f"study {study.name}: {len(found)} rows are labelled {dict(labels)}; a line of a figure needs exactly one"
-        )
-    return found[0]
 
 
 def legend_name(labels: Labels) -> str:

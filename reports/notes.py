@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.study.layout import Column
+from harness.study.study import Study
 
 from .evidence import Evidence, Findings
 from .values import ValueColumn, row_name, shown
@@ -18,6 +19,9 @@ NEED_TRUTH = (
     "complexity_convergence",
 )
 """The metrics that need a table of truth."""
+
+NAMED = 4
+"""Maximum number of rows that a note on passes names together."""
 
 
 def title(text: str, paper: str) -> str:
@@ -139,6 +143,40 @@ def elsewhere(findings: Findings) -> list[str]:
     others = {run.id: run for run in runs if (run.preset, run.overrides) != asked}
     kinds = sorted({f"{run.preset} {_settings(run.overrides)}".strip() for run in others.values()})
     return [f"Of equal identity, but asked for otherwise: {len(others)} runs ({'; '.join(kinds)})."] if others else []
+
+
+def unequal_passes(findings: Findings) -> list[str]:
+    """Rows of one group whose trainings made different numbers of passes: values that are compared at unequal cost."""
+    made: dict[tuple[str, Any, bool], dict[int, set[int]]] = {}
+    for one in findings.counted:
+        passes = (one.run.cost or {}).get("passes") if one.run and one.state == "done" else None
+        if passes is not None:
+            row, config = one.request.row, one.request.trial.config
+            group = findings.study.rows[row].labels[findings.study.group] if findings.study.group else None
+            # A retraining passes a single network, which is another cost than a supernet's.
+            rows = made.setdefault((one.request.dataset, group, config.retrain is not None), {})
+            rows.setdefault(row, set()).add(passes)
+    lines: dict[str, list[str]] = {}
+    for (dataset, group, _), rows in made.items():
+        if len(set(map(frozenset, rows.values()))) > 1:
+            lines.setdefault(_passes(findings.study, group, rows), []).append(dataset)
+    everywhere = len(findings.preset.datasets)
+    return [text if len(on) == everywhere else f"{text} ({', '.join(on)})" for text, on in lines.items()]
+
+
+def _passes(study: Study, group: Any, rows: Mapping[int, set[int]]) -> str:
+    by_passes: dict[str, list[str]] = {}
+    for number, passes in sorted(rows.items(), key=lambda item: (max(item[1]), item[0])):
+        labels = {name: label for name, label in study.rows[number].labels.items() if name != study.group}
+        by_passes.setdefault(_span(sorted(passes)), []).append(row_name(labels) or row_name(study.rows[number].labels))
+    told = ", ".join(f"{passes} ({_some(names)})" for passes, names in by_passes.items())
+    which = "Rows" if study.group is None else f"Rows of {row_name({study.group: group})}"
+    return f"{which} differ in training passes and are not compared at equal cost: {told}."
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = names if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"]
+    return "; ".join(shown)
 
 
 def invalidated(found: Sequence[Evidence]) -> list[str]:

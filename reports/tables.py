@@ -18,7 +18,7 @@ from harness.study.study import Study
 
 from .emphasis import block, emboldened, references
 from .evidence import Evidence, Findings, find
-from .notes import column_notes, damage, elsewhere, invalidated, notes, scale, title
+from .notes import column_notes, damage, elsewhere, invalidated, notes, scale, title, unequal_passes
 from .quoted import given_row, remarks
 from .values import Label, Measurement, Table, TableRow, Value, ValueColumn, row_name
 
@@ -74,6 +74,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
         added, lacking = reference_rows(findings, referred, columns, len(labels), group or 0)
         blocks += [tuple(added)] if added else []
     damaged = damage(findings)
+    warnings = (*unequal_passes(findings), *findings.unshown)
     return Table(
         study=study.name,
         preset=preset.name,
@@ -84,6 +85,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
         columns=columns,
         blocks=tuple(blocks),
         notes=(
+            *warnings,
             *(f"{column.label} is not computed here." for column in unasked),
             *column_notes(study.columns, columns, counted),
             *remarks(study, rows),
@@ -93,6 +95,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
             *damaged,
         ),
         missing=(*missing, *damaged, *([lacking] if lacking else ())),
+        warnings=warnings,
         lacking=lacking,
     )
 
@@ -126,7 +129,8 @@ def value_of(found: Sequence[Evidence], row: int, column: ValueColumn, instead: 
         if (one.request.row, one.request.dataset) == (row, column.dataset):
             value = column.of(one.metrics, instead)
             state = "undefined" if value is None and one.state == "done" else one.state
-            measurements.append(Measurement(one.request.seed, value, one.run.id if one.run else "", state))
+            run_id, cost = (one.run.id, one.run.cost or {}) if one.run else ("", {})
+            measurements.append(Measurement(one.request.seed, value, run_id, state, cost.get("passes")))
     return Value(tuple(measurements), column.digits)
 
 
@@ -145,8 +149,3 @@ def _neutral(found: Sequence[Evidence], columns: Sequence[ValueColumn]) -> dict[
                 by_row.setdefault(one.request.row, []).append(column.neutral(one.metrics))
         neutral |= {(row, place): value for row, value in references(by_row).items()}
     return neutral
-
-
-def _judges(key: str) -> bool:
-    """Whether a row's setting decides what an untrained predictor is and how it is judged."""
-    return key in ("space", "benchmark") or key.startswith(("rank.", "network."))

@@ -25,6 +25,8 @@ class Measurement:
     value: float | None
     run_id: str
     state: str
+    passes: int | None = None
+    """The forward-backward passes of the run's training."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,8 @@ class Table:
     notes: tuple[str, ...]
     missing: tuple[str, ...] = field(default=())
     """What the table should show but cannot, one line each."""
+    warnings: tuple[str, ...] = field(default=())
+    """The notes that a reader must not miss, also where a format shows no notes: unequal passes, runs not shown."""
     lacking: str | None = None
     """The command that makes the references, if they were asked for and are not stored."""
 

@@ -12,6 +12,8 @@ from harness.cli._store_option import store_option
 from harness.errors import UserError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.study.study import Study
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -98,15 +100,21 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
     """The selected studies, each once. Raises `UserError` when none is named."""
     from harness.components.discovery import study_files
-    from harness.study.catalogue import all_studies, find_studies
+    from harness.study.catalogue import all_studies, locate, namesakes
 
     if everything and names:
         raise UserError("either name studies or use --all, not both")
     if not everything and not names:
         known = ", ".join(file.parent.name if file.name == "__init__.py" else file.stem for file in study_files())
         raise UserError(f"name a study, by file or by name, or use --all. Known: {known or 'none'}")
-    studies: dict[str, Study] = {}
-    for study in all_studies() if everything else [study for name in names for study in find_studies(name)]:
-        if studies.setdefault(study.name, study) is not study:
-            raise UserError(f"two different studies are both named {study.name!r}; rename one")
-    return list(studies.values())
+    if everything:
+        return all_studies()
+    found = [one for name in names for one in locate(name)]
+    studies: dict[str, tuple[Study, Path]] = {}
+    for study, file in found:
+        first, place = studies.setdefault(study.name, (study, file))
+        if first is not study:
+            raise UserError(f"two different studies are both named {study.name!r}: {place} and {file}; rename one")
+    for line in dict.fromkeys(namesakes(found)):
+        click.echo(line, err=True)
+    return [study for study, _ in studies.values()]

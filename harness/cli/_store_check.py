@@ -38,6 +38,8 @@ def check(fix: bool, mirror_weights_max: float, work: str | None, store: Places)
     """
     from harness.stores.opened import Opened
 
+    if store.mongo is None:
+        store.require()
     opened = Opened(store)
     opened.leave_out_silent()
     left = found = 0
@@ -70,6 +72,8 @@ def clean(dry_run: bool, work: str | None, store: Places) -> int:
     from harness.stores.opened import Opened
     from harness.stores.upkeep.cleaning import checkpoints, old_claims, stale_index, unfinished
 
+    if not store.database_only:
+        store.require()
     opened = Opened(store)
     place = checkpoint_folder(opened, work)
     if opened.here is None or place is None:

@@ -47,6 +47,8 @@ def recompute(
     from harness.execution.states import State
     from harness.execution.workplace import Workplace
 
+    if store.mongo is None:
+        store.require()
     assignment = partial(
         Assignment,
         store=store.directory.absolute(),

@@ -42,17 +42,21 @@ def _study_rows() -> list[Row]:
     from harness.components.discovery import load_file, study_files
     from harness.study.catalogue import studies_in
 
-    rows = []
+    rows: list[Row] = []
+    places: dict[str, Path] = {}
     for file in study_files():
+        name = file.parent.name if file.name == "__init__.py" else file.stem
         try:
-            studies_in(file)
+            for one in dict.fromkeys([name, *(study.name for study in studies_in(file))]):
+                if (first := places.setdefault(one, file)) != file:
+                    told = f"two studies are both named {one!r}: {first} and {file}"
+                    click.echo(f"warning: {told}. Give the path of one, or rename one", err=True)
             summary = (load_file(file).__doc__ or "").strip().partition("\n")[0]
         except BrokenComponent as error:
             # The message begins with the place: "FILE:LINE does not import: REASON".
             summary = f"does not import: {one_line(error).replace(' does not import', '', 1)}"
         except UserError as error:
             summary = one_line(error)
-        name = file.parent.name if file.name == "__init__.py" else file.stem
         rows.append((name, summary, _shown(file)))
     return rows
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import click
 
 from harness.cli._store_option import store_option
@@ -55,6 +57,10 @@ def command(
         rows = [["" if _missing(value) else value for value in row] for row in shown.itertuples(index=False)]
         click.echo(tabulate(rows, wanted, tablefmt="simple", floatfmt=".4g"))
         click.echo(f"{len(shown)} runs")
+    if shown.empty:
+        held = Counter(run.preset for run in opened.runs() if everything or run.counts)
+        there = ", ".join(f"{count} under preset {name}" for name, count in held.most_common())
+        click.echo(f"no run matches; stored in {opened.name}: {there or 'none'}", err=True)
     for problem in opened.problems:
         click.echo(f"damaged and not counted: {problem.place}: {problem.reason}", err=True)
 

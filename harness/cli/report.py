@@ -82,6 +82,9 @@ def command(
     for section in sections:
         if section.table.lacking:
             click.echo(section.table.lacking, err=True)
+        if out is not None or form not in ("markdown", "latex"):  # these show them under the tables, on the screen
+            for warning in section.table.warnings:
+                click.echo(f"{section.table.study}: {warning}", err=True)
     if strict:
         report.require_complete(sections, opened.name)
     if out is None:
@@ -104,9 +107,10 @@ def _chosen(names: tuple[str, ...], preset: str, store: Store, overrides: dict[s
     known = [study for study in all_studies() if preset in presets_of(study.about)]
     found = [study for study in known if has_runs(study, get_preset(preset, study.about), store, overrides)]
     if not found:
+        there = component("reports.unshown").by_scale(run for run in store.runs() if run.counts)
         raise UserError(
-            f"no study has a run under preset {preset} in {store.name}; "
-            f"`harness run STUDY --preset {preset}` makes some"
+            f"no study has a run under preset {preset}{' with these overrides' if overrides else ''} in {store.name}; "
+            + ("\n".join(there) or f"`harness run STUDY --preset {preset}` makes some")
         )
     return found
 

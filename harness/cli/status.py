@@ -27,8 +27,6 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
     columns = (State.DONE, State.RUNNING, State.FAILED, State.LOST, State.INTERRUPTED, State.WAITING)
     studies = chosen_studies(names, everything=not names)
     reader = store.open()
-    if not store.reads_mongo and not store.directory.exists():
-        click.echo(f"there is no store {store.directory} yet", err=True)
     runs = reader.runs()
     used = {run.preset for run in runs}
     width = max([len("study"), *(len(study.name) for study in studies)])

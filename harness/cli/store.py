@@ -43,6 +43,7 @@ def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
     from harness.stores.opened import Opened
 
     Opened(store).database  # noqa: B018  # connects: a wrong address fails at once, also with --watch
+    store.require()
     if watch is None:
         return _sync(store, int(mirror_weights_max))
     return _watch(store, int(mirror_weights_max), watch)

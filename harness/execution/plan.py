@@ -31,6 +31,7 @@ from harness.stores.stored import Status, StoredRun
 from harness.study.configuration import COMPONENTS, RunConfig, with_names
 from harness.study.expansion import expand_stored
 from harness.study.fingerprints import are_here, can_be_judged
+from harness.study.metrics import check_asked
 from harness.study.overrides import Filter, matching
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
@@ -115,6 +116,9 @@ def make_plan(
         for study in studies
         for request in expand_stored(study, presets[study.name], lambda: runs, seeds, overrides)
     ]
+    if check and "rank.metrics" not in (overrides or {}):
+        for study in studies:
+            check_asked(study, (request.trial.config for request in requests if request.study == study.name))
     chosen = matching([with_names(request.trial.config.json()) for request in requests], only or {})
     requests = [request for request, fits in zip(requests, chosen, strict=True) if fits]
     parents = _parents(requests)

@@ -31,6 +31,16 @@ class Places:
     reads_mongo: bool = False
     database_only: bool = False
     """Whether `--store` names the database: then maintenance leaves the directory alone."""
+    named: bool = False
+    """Whether `--store` names the directory: then it must be there to be read."""
+
+    def require(self) -> None:
+        """Raise `UserError` if the directory is named and is not there. For the usual one, print a note."""
+        if self.directory.exists():
+            return
+        if self.named:
+            raise UserError(f"there is no store {self.directory}{_near(self.directory)}")
+        print(f"there is no store {self.directory} yet: `harness run STUDY` makes it", file=sys.stderr)
 
     def open(self) -> Store:
         """Open the store to read. If it is a database that lacks runs of the directory, print a note.
@@ -41,6 +51,7 @@ class Places:
 
         opened = Opened(self)
         if not (self.reads_mongo and self.mongo):
+            self.require()
             return opened.directory
         from harness.stores.mongo.sync import unsynced
 
@@ -61,7 +72,23 @@ def places(store: str | os.PathLike[str] | None = None, mongo: str | None = None
     if given and is_address(given):
         return Places(directory, given, reads_mongo=True, database_only=True)
     address = mongo or os.environ.get(MONGO) or None
-    return Places(Path(given) if given else directory, address, bool(mongo or (address and not given)))
+    reads_mongo = bool(mongo or (address and not given))
+    return Places(Path(given) if given else directory, address, reads_mongo, named=bool(given))
+
+
+def _near(missing: Path) -> str:
+    """Where else the runs may be, for a message about a directory that is not there."""
+    import difflib
+
+    folder = missing.parent
+    if not folder.is_dir():
+        return f": {folder} is not a directory"
+    there = sorted(one.name for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
+    near = difflib.get_close_matches(missing.name, there, n=3)
+    if DEFAULT in there and DEFAULT not in near:
+        near.append(DEFAULT)
+    named = " or ".join(str(folder / name) for name in near)
+    return f"; did you mean {named}?" if near else "; `harness run` makes one"
 
 
 def is_address(text: str) -> bool:

@@ -287,12 +287,17 @@ class Curve:
     meaning: str
     judged: bool = False
     """Whether the ranking of the run measures it: another ranking gives another curve."""
+    ends: tuple[str, ...] = ()
+    """What may stand in the place of the star; empty for whole numbers."""
 
+
+SIZES = ("small", "medium", "large")
+"""The subnets whose curves are observed: one per third of the range of complexity."""
 
 CURVES = (
     Curve("kendall_tau", "observe.kendall_tau_every", "Kendall's τ over the selected architectures", judged=True),
-    Curve("valid_loss_*", "observe.subnets_every", "validation loss of a small, medium, large subnet", judged=True),
-    Curve("valid_accuracy_*", "observe.subnets_every", "validation accuracy of these subnets, in %", judged=True),
+    Curve("valid_loss_*", "observe.subnets_every", "validation loss of a small, medium, large subnet", True, SIZES),
+    Curve("valid_accuracy_*", "observe.subnets_every", "validation accuracy of these subnets, in %", True, SIZES),
     Curve("gradient_spread", "observe.spread", "mean standard deviation of gradients over an epoch's steps"),
     Curve("momentum_spread", "observe.spread", "the same of momentum buffers"),
     Curve("mgcs_*", "observe.gradient_similarity", "similarity of a path's first-layer gradient to the first path's"),

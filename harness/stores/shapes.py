@@ -123,7 +123,12 @@ def open_sections() -> list[str]:
 
 def curve_of(name: str) -> Curve | None:
     """The curve of that name."""
-    return next((one for one in CURVES if _matches(one.name, name)), None)
+    return next((one for one in CURVES if _matches(one, name)), None)
+
+
+def curve_names() -> list[str]:
+    """The names of all curves; a star stands for whole numbers."""
+    return [name for one in CURVES for name in ([one.name.replace("*", end) for end in one.ends] or [one.name])]
 
 
 def is_judged(name: str) -> bool:
@@ -132,9 +137,12 @@ def is_judged(name: str) -> bool:
     return curve is not None and curve.judged
 
 
-def _matches(pattern: str, name: str) -> bool:
-    before, star, _ = pattern.partition("*")
-    return name.startswith(before) and len(name) > len(before) if star else name == pattern
+def _matches(curve: Curve, name: str) -> bool:
+    before, star, _ = curve.name.partition("*")
+    end = name.removeprefix(before)
+    if not star or not name.startswith(before):
+        return name == curve.name
+    return end in curve.ends if curve.ends else end.isdigit()
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.components.discovery import load_file, study_files
@@ -9,14 +11,23 @@ from harness.errors import InvalidConfiguration, NameCollision, UnknownName, Use
 from harness.study.metrics import check_metrics
 from harness.study.study import Study
 
+Located = tuple[Study, Path]
+"""A study, and the file that holds it."""
+
 
 def find_studies(name: str) -> list[Study]:
     """The studies of a file (`studies/mine.py`, or a known file's name without `.py`), or the one of that name.
 
-    Raises `UnknownName`, `BrokenComponent`, or `UserError` for a file that holds no study.
+    Raises `UnknownName`, `BrokenComponent`, `UserError` for a file that holds no study, and `NameCollision` for a name
+    that means two things.
     """
+    return [study for study, _ in locate(name)]
+
+
+def locate(name: str) -> list[Located]:
+    """The same with the files that hold them."""
     if name.endswith(".py") or Path(name).name != name:
-        return studies_in(Path(name))
+        return [(study, Path(name)) for study in studies_in(Path(name))]
     # By the file's name first, so that another, broken file does no harm.
     named = [file for file in study_files() if _stem(file) == name]
     if len(named) > 1:
@@ -24,11 +35,37 @@ def find_studies(name: str) -> list[Study]:
             f"two study files are both named {name!r}: {named[0]} and {named[1]}. Give the path of one."
         )
     if named:
-        return studies_in(named[0])
+        found = [(study, named[0]) for study in studies_in(named[0])]
+        others = [file for study, file in _loadable() if study.name == name and file != named[0]]
+        if others:
+            raise NameCollision(
+                f"{name!r} is both the study file {named[0]} and a study in {others[0]}. Give the path of one, or "
+                "rename one."
+            )
+        return found
     known = {study.name: study for study in all_studies()}
     if name not in known:
         raise UnknownName.among("study", name, known)
-    return [known[name]]
+    return [(study, file) for study, file in _loadable() if study is known[name]]
+
+
+def namesakes(found: Sequence[Located]) -> list[str]:
+    """A line for each of these studies whose name another file's study has, too: which one counts."""
+    everything = list(_loadable())
+    return [
+        f"warning: study {study.name!r} is that of {file}; {other} holds another one of that name, which is not used. "
+        "Rename one"
+        for study, file in found
+        for rival, other in everything
+        if rival.name == study.name and other.resolve() != file.resolve()
+    ]
+
+
+def _loadable() -> Iterator[Located]:
+    """All known studies, without those of files that cannot be loaded."""
+    for file in study_files():
+        with contextlib.suppress(UserError):
+            yield from ((study, file) for study in studies_in(file))
 
 
 def all_studies() -> list[Study]:

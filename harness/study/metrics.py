@@ -1,26 +1,30 @@
 """Checks the metrics that a study names when the study is loaded, not when its table stays empty. Imports no torch.
 
 A column may show a number of the result or the cost (`harness.stores.schema`), a curve that a row observes (its last
-value), or what a component adds. `supernet.` before a name means the trial that a retraining starts from. A line of a
-figure shows a curve.
+value), a registered metric, or a curve of a registered observation. `supernet.` before a name means the trial that a
+retraining starts from. A line of a figure shows a curve of its row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from harness.components.registries import REGISTRIES
+from harness.components.registries import METRICS, OBSERVATIONS
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.stores import shapes
-from harness.stores.schema import CURVES
-from harness.study.configuration import Observe
+from harness.study.configuration import Observe, RunConfig
 from harness.study.expansion import dotted
 from harness.study.layout import Bars, Column, Curves, Line, Row, Scatter
 from harness.study.reader import hints
-from harness.study.study import Study
+from harness.study.study import Study, find_row
 
-ADDING = ("observations", "metrics")
-"""Registries whose components bring curves and metrics of their own, under their names."""
+OWN = {"rank.metrics": METRICS, "observe.own": OBSERVATIONS}
+"""Settings that name registered metrics and observations."""
+
+MISSPELT = 0.8
+"""How similar an unknown name is to a known one to be taken for a misspelling of it."""
 
 
 SUPERNET = "supernet"
@@ -35,27 +39,39 @@ def check_metrics(study: Study) -> None:
         raise InvalidConfiguration(f"study {study.name}: {error}") from error
 
 
+def check_asked(study: Study, configs: Iterable[RunConfig]) -> None:
+    """Raise `InvalidConfiguration` for a column of a registered metric that none of the study's runs is asked for."""
+    asked = {name for config in configs for name in config.rank.metrics}
+    for column in (*study.columns, *_drawn(study)):
+        for name in _shown(column, study):
+            if name not in (*asked, *shapes.numbers()) and name in METRICS:
+                raise InvalidConfiguration(
+                    f"study {study.name}: column {column.label!r} shows the metric {name!r}, but no row asks for it; "
+                    f'set "rank.metrics": ["{name}"] in a row\'s settings, or give it after `with`'
+                )
+
+
 def _check(study: Study) -> None:
-    asked = {setting for row in study.rows for setting in _asked(row)}
+    asked = {key: value for row in study.rows for key, value in _asked(row).items()}
     for row in study.rows:
-        _check_points(row)
+        _check_row(row)
     columns = [*study.columns, *_drawn(study)]
     for row in study.rows:
         for instead in row.metrics:
             if instead not in {column.metric for column in columns}:
                 raise UnknownName.among("column's metric", instead, {column.metric for column in columns})
     for column in columns:
-        rows = [row for row in study.rows if row.source == "runs"]
-        for name in {row.metrics.get(column.metric, column.metric) for row in rows}:
+        for name in _shown(column, study):
             _require(name, f"column {column.label!r}", asked, shapes.numbers())
         if isinstance(column.reference, str):
             _require(column.reference, f"the reference of column {column.label!r}", asked, shapes.numbers())
     for line in _lines(study):
-        _require(line.metric, f"line {line.label!r}", asked, ())
+        own = study.rows[find_row(study, line.row)]
+        _require(line.metric, f"line {line.label!r}", _asked(own), (), f"row {tuple(own.labels.values())}")
 
 
-def _require(name: str, where: str, asked: set[str], numbers: Iterable[str]) -> None:
-    """Raise unless runs of the study have the metric."""
+def _require(name: str, where: str, asked: Mapping[str, Any], numbers: Iterable[str], row: str = "") -> None:
+    """Raise unless runs of the study, or of the row that is named, have the metric."""
     name = name.removeprefix(f"{SUPERNET}.")
     section, dot, _ = name.partition(".")
     if name in numbers or (dot and numbers and section in shapes.open_sections()):
@@ -64,29 +80,44 @@ def _require(name: str, where: str, asked: set[str], numbers: Iterable[str]) -> 
     if curve is not None and curve.setting in asked:
         return
     if curve is not None:
-        raise UnknownName(f"{where}: no row observes {name!r}; set {curve.setting} in a row's settings or points")
-    if any(name == own or name.startswith(f"{own}_") for own in _added()):
-        return
-    known = {*numbers, *(f"{one}.…" for one in shapes.open_sections() if numbers), *(one.name for one in CURVES)}
-    raise UnknownName(f"{where}: {UnknownName.among('metric', name, known | set(_added()))}")
+        unseen = f"{row} does not observe {name!r}" if row else f"no row observes {name!r}"
+        raise UnknownName(f"{where}: {unseen}; set {curve.setting} in {row or 'a row'}'s settings or points")
+    known = {*numbers, *(f"{one}.…" for one in shapes.open_sections() if numbers), *shapes.curve_names()}
+    own = {*(METRICS.names() if numbers else ()), *OBSERVATIONS.names()}
+    # An observation names its curves when it is made: by its own name as a rule, but that is its own affair.
+    named = any(_plain(name) == one or _plain(name).startswith(f"{one}_") for one in map(_plain, OBSERVATIONS.names()))
+    free = "observe.own" in asked and not difflib.get_close_matches(name, known | own, n=1, cutoff=MISSPELT)
+    if not (name in own or named or free):
+        raise UnknownName(f"{where}: {UnknownName.among('metric', name, known | own)}")
 
 
-def _added() -> list[str]:
-    """The names of the components that bring curves or metrics. Asked last: it loads all component files."""
-    return [name for word in ADDING if word in REGISTRIES for name in REGISTRIES[word].names()]
+def _plain(name: str) -> str:
+    return name.replace("-", "_")
 
 
-def _asked(row: Row) -> Iterator[str]:
+def _shown(column: Column, study: Study) -> set[str]:
+    """The metrics that the rows show in a column."""
+    return {row.metrics.get(column.metric, column.metric) for row in study.rows if row.source == "runs"}
+
+
+def _asked(row: Row) -> dict[str, Any]:
     """The settings of observations that a row switches on."""
-    yield from row.points
-    yield from (key for key, value in dotted(row.settings).items() if key.startswith("observe.") and value)
+    settings = {key: value for key, value in dotted(row.settings).items() if key.startswith("observe.") and value}
+    return {**row.points, **settings}
 
 
-def _check_points(row: Row) -> None:
+def _check_row(row: Row) -> None:
+    place = tuple(row.labels.values())
     every = [f"observe.{name}" for name, kind in hints(Observe).items() if kind is int]
     for key in row.points:
         if key not in every:
-            raise UnknownName(f"points of row {tuple(row.labels.values())}: {UnknownName.among('curve', key, every)}")
+            raise UnknownName(f"points of row {place}: {UnknownName.among('curve', key, every)}")
+    settings = dotted(row.settings)
+    for key, registry in OWN.items():
+        names = settings.get(key)
+        for name in names if isinstance(names, list | tuple) else ():
+            if name not in registry:
+                raise UnknownName(f"{key} of row {place}: {UnknownName.among(registry.kind, name, registry.names())}")
 
 
 def _drawn(study: Study) -> Iterator[Column]:

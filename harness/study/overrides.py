@@ -39,6 +39,11 @@ def parse_updates(words: Iterable[str]) -> dict[str, Any]:
     return updates
 
 
+def as_typed(overrides: Mapping[str, Any]) -> list[str]:
+    """The words that `parse_updates` reads as these overrides."""
+    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in overrides.items()]
+
+
 def parse_only(texts: Iterable[str]) -> dict[str, list[str]]:
     """Filters: `train.epochs=10,20,seed=0` wants one of the two numbers of epochs, and seed 0."""
     wanted: dict[str, list[str]] = {}

@@ -8,7 +8,6 @@ each under a key that covers everything that it depends on, including the ground
 from __future__ import annotations
 
 import hashlib
-import json
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from harness.study.configuration import COMPONENTS
 from harness.study.expansion import dotted, expand_stored
 from harness.study.fingerprints import Recorded
 from harness.study.layout import Row
+from harness.study.overrides import as_typed
 from harness.study.study import Study
 from harness.study.trial import Trial
 
@@ -114,8 +114,7 @@ def command_for(study: Study, preset: Preset, seeds: int | None, overrides: Mapp
     words += [] if seeds is None else ["--seeds", str(seeds)]
     words += ["--references-only"]
     words += ["--store", store] if store and "://" not in store and store != "runs" else []
-    values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in overrides.items()}
-    words += ["with", *(f"{key}={value}" for key, value in values.items())] if values else []
+    words += ["with", *as_typed(overrides)] if overrides else []
     return shlex.join(words)
 
 

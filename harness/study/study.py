@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness.components.preset import default_preset
 from harness.errors import InvalidConfiguration
-from harness.study.layout import Column, Figure, Row
+from harness.study.layout import Column, Figure, Labels, Row
 from harness.study.trial import Trial
 
 
@@ -47,6 +47,16 @@ class Study:
         names = [figure.name for figure in self.figures]
         if len(set(names)) != len(names):
             raise InvalidConfiguration(f"study {self.name}: two figures have the same name: {names}")
+
+
+def find_row(study: Study, labels: Labels) -> int:
+    """The number of the one row that has these labels. Raises `InvalidConfiguration`."""
+    found = [n for n, row in enumerate(study.rows) if all(row.labels.get(name) == one for name, one in labels.items())]
+    if len(found) != 1:
+        raise InvalidConfiguration(
+            f"study {study.name}: {len(found)} rows are labelled {dict(labels)}; a line of a figure needs exactly one"
+        )
+    return found[0]
 
 
 @dataclass(frozen=True)

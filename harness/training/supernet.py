@@ -25,6 +25,7 @@ from harness.components.schedule import Factor
 from harness.components.space import Architecture, Space
 from harness.data.loader import Batch, Loader
 from harness.errors import InvalidConfiguration
+from harness.training.first_step import check_path, check_paths, is_discrete
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Spread
 from harness.training.precision import autocast
@@ -73,6 +74,8 @@ class SupernetTraining:
     """The present step, counted from 0."""
     trained: list[Architecture] = field(default_factory=list)
     """The paths whose weights the present step has updated."""
+    checking: bool | None = None
+    """Whether the present step is the first one, also after a resume: then its paths are checked. None before it."""
 
     def __post_init__(self) -> None:
         self.source = informed(self.source, self)
@@ -129,6 +132,8 @@ class SupernetTraining:
         rate η⁰; in this form, the norm is clipped on the scale of gradients. Weight decay is then
         weighted, too: its weight is the mean of the paths' weights.
         """
+        if self.checking:
+            check_paths(self.space, self.part, paths)
         factors = self.rate_factors(paths, step)
         weighted = len(paths) > 1 and self.factor_depends_on_path
         similarity = self.similarity if self.similarity and step >= self.similarity.first_step else None
@@ -150,6 +155,7 @@ class SupernetTraining:
 
     def logits(self, batch: Batch, path: Architecture) -> Tensor:
         """The network's answer of one path."""
+        self._check(path)
         with phase("forward"), autocast(self.precision, batch.images.device):
             logits: Tensor = self.network(batch.images, path)
             return logits
@@ -159,6 +165,7 @@ class SupernetTraining:
 
         A target is a class per image, or a row of probabilities per image (as a teacher gives them).
         """
+        self._check(path)
         with phase("forward"), autocast(self.precision, batch.images.device):
             logits = self.network(batch.images, path)
             target = batch.labels if target is None else target
@@ -179,6 +186,8 @@ class SupernetTraining:
 
     def update(self, paths: Sequence[Architecture], step: int, factors: Sequence[float] | None = None) -> None:
         """Update the weights and the state of the paths' cluster, at the rates that the schedule gives these paths."""
+        if self.checking:
+            check_paths(self.space, self.part, paths)
         settings = self.momentum.settings
         cluster = one_cluster(self.clustering, paths)
         factors = self.rate_factors(paths, step) if factors is None else factors
@@ -204,13 +213,17 @@ class SupernetTraining:
                 parameter.grad = None
 
     def begin_step(self, step: int) -> None:
-        self.step = step
+        self.step, self.checking = step, self.checking is None
         self.trained.clear()
 
     def end_step(self, losses: Tensor) -> None:
         """Let the sampler learn from the step. Its gradients are still there."""
         if self._learn is not None:
             self._learn(self, list(self.trained), losses)
+
+    def _check(self, path: Any) -> None:
+        if self.checking and is_discrete(path):
+            check_path(self.space, path)
 
     def begin_epoch(self) -> None:
         """Reset the measurements of the epoch."""

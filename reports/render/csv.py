@@ -65,7 +65,7 @@ def render_figure(figure: FigureValue) -> str:
 def records(tables: Sequence[Table]) -> tuple[list[str], list[list[Cell]]]:
     """The headings, and one record per measurement of every table."""
     labels = list(dict.fromkeys(label for table in tables for label in table.labels))
-    fixed = ["dataset", "column", "metric", "seed", "value", "deviation", "state", "run_id"]
+    fixed = ["dataset", "column", "metric", "seed", "value", "deviation", "state", "run_id", "passes"]
     rows: list[list[Cell]] = []
     for table in tables:
         for row in (row for block in table.blocks for row in block):
@@ -77,7 +77,7 @@ def records(tables: Sequence[Table]) -> tuple[list[str], list[list[Cell]]]:
                 quoted = value.quotation.deviation if value.quotation else ""
                 for one in value.measurements:
                     place: list[Cell] = [column.dataset, column.label, column.metric, one.seed, one.value]
-                    rows.append([*start, *place, float(quoted) if quoted else None, one.state, one.run_id])
+                    rows.append([*start, *place, float(quoted) if quoted else None, one.state, one.run_id, one.passes])
     return ["study", "preset", "row", "source", "reference", *labels, *fixed], rows
 
 

@@ -12,7 +12,7 @@ from .csv import records
 
 SUFFIX = "parquet"
 
-_KINDS = {"row": "int64", "seed": "int64", "value": "float64", "deviation": "float64"}
+_KINDS = {"row": "int64", "seed": "int64", "value": "float64", "deviation": "float64", "passes": "int64"}
 
 
 def encode(tables: Sequence[Table]) -> bytes:

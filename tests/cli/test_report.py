@@ -205,3 +205,10 @@ def test_show_gives_the_traceback_of_a_failed_run(runs: list[StoredRun], capsys:
     assert main(["show", runs[-1].id]) == 0
     printed = capsys.readouterr().out
     assert "status   failed" in printed and printed.endswith("ValueError: 5 % of a_b\n")
+
+
+def test_a_query_that_finds_nothing_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["query", "--preset", "demo"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.endswith("0 runs\n")
+    assert printed.err.startswith("no run matches; stored in ") and printed.err.endswith(": 11 under preset tiny\n")

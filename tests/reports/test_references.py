@@ -249,3 +249,25 @@ def test_a_run_stopped_while_it_makes_them_goes_on(
     for job in missing.jobs(tmp_path / "other", None):
         run_job(dict(job.document), lambda report: None)
     assert kept(tmp_path / "other") == whole
+
+
+@pytest.mark.parametrize(
+    ("settings", "space", "overrides"),
+    [
+        ({"space": "toy", "dataset": "toy", "benchmark": "toy"}, "", {}),
+        ({"dataset": "toy", "benchmark": "toy"}, "toy", {}),
+        ({"space": "toy", "dataset": "toy"}, "", {"benchmark": "toy"}),
+        ({"space": "toy"}, "", {"benchmark": "toy", "dataset": "toy"}),
+        ({}, "toy", {"benchmark": "toy", "dataset": "toy", "train.epochs": 1}),
+    ],
+)
+def test_they_are_of_the_rows_space_wherever_it_is_set(
+    settings: dict[str, Any], space: str, overrides: dict[str, Any], toy_project: Path
+) -> None:
+    study = Study("mine", "Mine", [Row({"Method": "SPOS"}, settings)], STUDY.columns, space=space)
+    ranked = {"rank.images": 20, "rank.bins": 3}
+    found = references_of(study, get_preset("tiny"), list, 1, {**overrides, **ranked})
+    assert [one.name for one in found] == ["untrained", "parameters", "random"]
+    for one in found:
+        config = one.trial.config
+        assert (config.space, config.dataset, config.benchmark) == ("toy", "toy", "toy") and one.key

@@ -418,7 +418,8 @@ def test_without_images_and_benchmark_there_is_a_plan_and_a_run_says_how_to_get_
 ) -> None:
     monkeypatch.setenv("HARNESS_BENCHMARKS", str(tmp_path))
     monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
-    asked = ["ablation_calr_ms", "--preset", "paper", "--store", str(tmp_path / "runs")]
+    monkeypatch.setenv("HARNESS_STORE", str(tmp_path / "runs"))
+    asked = ["ablation_calr_ms", "--preset", "paper"]
     assert main(["plan", *asked]) == 0
     assert [line.split() for line in capsys.readouterr().out.splitlines()[2:3]] == [
         ["108", "waiting", "not", "run", "yet"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli import main
 from harness.components import discovery
 from harness.errors import BrokenComponent, NameCollision, UnknownName, UserError
 from harness.study.catalogue import all_studies, find_studies
@@ -70,3 +71,51 @@ def test_names_are_unique(project: Path) -> None:
     (project / "mine.py").write_text(MINE + "study = one('ablation_calr_ms')")
     with pytest.raises(NameCollision, match="two studies are both named 'ablation_calr_ms'"):
         all_studies()
+
+
+def test_a_name_that_means_a_file_and_another_files_study_is_refused(project: Path) -> None:
+    """Ours was taken without a word."""
+    (project / "mine.py").write_text(MINE + "study = one('ablation_calr_ms')")
+    refused = r"'ablation_calr_ms' is both the study file .*/ablation_calr_ms.py and a study in .*/mine.py. Give"
+    with pytest.raises(NameCollision, match=refused):
+        find_studies("ablation_calr_ms")
+    assert names("mine") == names("studies/mine.py") == ["ablation_calr_ms"]
+    (project / "broken.py").write_text("1 / 0")  # it does no harm
+    with pytest.raises(NameCollision, match=refused):
+        find_studies("ablation_calr_ms")
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "report", "status"])
+@pytest.mark.parametrize("place", ["mine.py", "studies/mine.py", "mine"])
+def test_which_of_two_counts_is_said(
+    place: str, command: str, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HARNESS_STORE", raising=False)
+    file = (project.parent if place == "mine.py" else project) / "mine.py"
+    file.write_text(MINE + "study = one('ablation_calr_ms')")
+    refused = ["with", "train.epochs=0"] if command == "run" else []  # nothing needs to run
+    main([command, place, "--preset", "tiny", "--store", str(project), *refused])
+    line = capsys.readouterr().err.splitlines()[0]
+    assert line.startswith("warning: study 'ablation_calr_ms' is that of ") and "mine.py; " in line
+    assert line.endswith("/studies/ablation_calr_ms.py holds another one of that name, which is not used. Rename one")
+
+
+def test_two_files_that_are_asked_for_at_once_are_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in ("mine.py", "yours.py"):
+        (project / file).write_text(MINE + "study = one('same')")
+    assert main(["plan", "mine", "studies/yours.py"]) == 2
+    assert "two different studies are both named 'same': " in (said := capsys.readouterr().err)
+    assert "mine.py and studies/yours.py; rename one" in said
+
+
+def test_the_list_names_both(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "mine.py").write_text(MINE + "study = one('ablation_calr_ms')")
+    (project / "no_momentum.py").write_text(MINE + "study = one('another')")
+    assert main(["list", "studies"]) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("warning: two studies are both named 'ablation_calr_ms': ") and "mine.py. Give" in first
+    assert second.startswith("warning: two studies are both named 'no_momentum': ") and second.endswith("rename one")
+    (project / "mine.py").unlink()
+    (project / "no_momentum.py").unlink()
+    assert main(["list", "studies"]) == 0
+    assert not capsys.readouterr().err

@@ -9,10 +9,9 @@ import pytest
 
 from harness.cli import main
 from harness.components import discovery
-from harness.components.registries import REGISTRIES
-from harness.components.registry import Registry
 from harness.errors import InvalidConfiguration
 from harness.study.catalogue import all_studies, find_studies
+from tests.test_documents import example_files
 
 STUDY = """
 from harness.study import Column, Row, Study
@@ -37,7 +36,15 @@ REFUSED = {
     'one(metrics={"kendall_tau": "rank"})': r"did you mean 'ranked'\?",
     'one(points={"observe.kendal_tau_every": 5})': r"points of row .*; did you mean 'observe.kendall_tau_every'\?",
     'one(points={"observe.spread": 5})': "points of row .*no curve is named 'observe.spread'",
-    'one(panels=[Curves("", "", [Line("a", row, "kendall_tau")])])': "line 'a': no row observes 'kendall_tau'",
+    'one(panels=[Curves("", "", [Line("a", row, "kendall_tau")])])': r"line 'a': row \('SPOS',\) does not observe",
+    'one(panels=[Curves("", "", [Line("a", {"Method": "SPSO"}, "train_loss")])])': "0 rows are labelled {.*'SPSO'}",
+    'one([Column("s", "valid_loss_smal")], points={"observe.subnets_every": 5})': r"did you mean 'valid_loss_small'\?",
+    'one([Column("s", "mgcs_one")], settings={"observe.gradient_similarity": True})': "no metric is named 'mgcs_one'",
+    'one(settings={"rank.metrics": ["regre"]})': r"rank.metrics of row \('SPOS',\): .* did you mean 'regret'\?",
+    'one(settings={"observe": {"own": ["weight_norm"]}})': r"observe.own of row .* did you mean 'weight-norm'\?",
+    'one([Column("r", "regret_worst")])': r"did you mean 'regret'\?",
+    'one([Column("n", "kendal_tau")], settings={"observe.own": ["weight-norm"]})': r"did you mean 'kendall_tau'\?",
+    'one(panels=[Curves("", "", [Line("a", row, "regret")])])': "no metric is named 'regret'",
     'one(panels=[Bars("", Column("b", "rankd"))])': r"column 'b': .*did you mean 'ranked'\?",
     'one(panels=[Scatter("", tau, Column("y", "pases"))])': r"column 'y': .*did you mean 'passes'\?",
 }
@@ -48,6 +55,11 @@ LOADED = [
     'one([Column("MGCS", "mgcs")], settings={"observe": {"gradient_similarity": True}}, metrics={"mgcs": "mgcs_3"})',
     'one(panels=[Curves("", "", [Line("a", row, "kendall_tau")])], points={"observe.kendall_tau_every": 5})',
     'one(panels=[Scatter("", Column("x", "passes"), tau), Bars("", tau)])',
+    # Registered metrics and observations; what an observation calls its curves is its own affair.
+    'one([Column("r", "regret")], settings={"rank.metrics": ["regret"]})',
+    'one([Column("n", "weight_norm"), Column("s", "weight_norm_stem")])',
+    'one([Column("f", "flatness")], settings={"observe.own": ["weight-norm"]})',
+    'one(panels=[Curves("", "", [Line("a", row, "weight_norm")])], settings={"observe.own": ["weight-norm"]})',
 ]
 
 
@@ -55,6 +67,8 @@ LOADED = [
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with discovery.fresh():
         monkeypatch.chdir(tmp_path)
+        (tmp_path / "methods").mkdir()
+        (tmp_path / "methods" / "measures.py").write_text(example_files()["methods/measures.py"])
         yield tmp_path
 
 
@@ -78,15 +92,17 @@ def test_a_command_says_it_in_one_line(project: Path, capsys: pytest.CaptureFixt
         assert "did you mean 'kendall_tau'?" in capsys.readouterr().err
 
 
-def test_components_may_add_metrics(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own: Registry[object] = Registry("metric")
-    own.register("regret")(object())
-    monkeypatch.setattr("harness.study.metrics.REGISTRIES", {**REGISTRIES, "metrics": own})
-    (project / "mine.py").write_text(STUDY + 'study = one([Column("r", "regret"), Column("w", "regret_worst")])')
-    assert find_studies("mine.py")
-    (project / "mine.py").write_text(STUDY + 'study = one([Column("r", "regrets")])')
-    with discovery.fresh(), pytest.raises(InvalidConfiguration, match=r"did you mean 'regret'\?"):
-        find_studies("mine.py")
+def test_a_registered_metric_that_no_row_asks_for_is_refused_before_anything_runs(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "mine.py").write_text(STUDY + 'study = one([Column("R", "regret")])')
+    for command in ("plan", "run"):
+        assert main([command, "mine.py", "--preset", "tiny", "--store", str(project)]) == 2
+        said = capsys.readouterr().err
+        assert "study mine: column 'R' shows the metric 'regret', but no row asks for it; set \"rank.metrics\"" in said
+    assert (
+        main(["plan", "mine.py", "--preset", "tiny", "--store", str(project), "with", "rank.metrics=['regret']"]) == 0
+    )
 
 
 def test_ours_are_all_loaded() -> None:

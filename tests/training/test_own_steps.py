@@ -244,7 +244,7 @@ def test_a_step_says_how_many_passes_it_made(project: Path) -> None:
 
 @pytest.mark.parametrize(
     ("method", "message"),
-    [("unfair", "gave 2 losses, but its paths_per_step is 1"), ("empty", "neither `paths` nor `train_step`")],
+    [("unfair", "gave 2 paths, but paths_per_step is 1"), ("empty", "neither `paths` nor `train_step`")],
 )
 def test_a_method_that_cannot_be_compared_is_refused_in_its_first_step(
     method: str, message: str, project: Path

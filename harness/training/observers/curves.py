@@ -26,14 +26,12 @@ from harness.data.loading import evaluation_batches
 from harness.documents import finite
 from harness.metrics import kendall_tau
 from harness.seeds import derive
+from harness.stores.schema import SIZES
 from harness.study.configuration import RunConfig
 from harness.training.cost import Meter
 from harness.training.stages.rank import Predictions, predict, selected_architectures
 from harness.training.stages.train import Progress, Supernets
 from harness.training.state import TrialState, packed, unpacked
-
-SIZES = ("small", "medium", "large")
-"""The subnets whose curves are observed: one per third of the range of complexity."""
 
 
 @dataclass

@@ -27,6 +27,7 @@ from harness.seeds import derive, make_rng
 from harness.study.configuration import COMPONENTS, SHUFFLED, RunConfig
 from harness.training.compilation import compile_if_wanted
 from harness.training.cost import Meter
+from harness.training.first_step import WrongPath, checked, whose
 from harness.training.preparation import make_training
 from harness.training.preparation import prepare as prepare
 from harness.training.profiling import phase, step_done
@@ -207,17 +208,12 @@ def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | 
 
 
 def make_step(method: Method, training: SupernetTraining, batch: Batch, step: int) -> Step:
-    """One step of the method. Refuses one that trains other numbers of paths than the method says."""
+    """One step of the method. Refuses one that trains other paths, or other numbers of them, than it should."""
     training.begin_step(step)
-    done = method.train_step(training, batch, step)
-    if not isinstance(done, Step):
-        done = Step(done, len(done), len(done) * len(batch.labels))
-    if len(done.losses) != (expected := method.paths_per_step(training.space)) and not method.paths_vary:
-        raise InvalidConfiguration(
-            f"a step of {type(method).__name__} gave {len(done.losses)} losses, but its paths_per_step is {expected}: "
-            "methods that are compared at equal passes would not get equal passes. Return the right number from "
-            "paths_per_step, or set `paths_vary = True` in the class"
-        )
+    try:
+        done = checked(method, training.space, batch, method.train_step(training, batch, step))
+    except WrongPath as error:
+        raise InvalidConfiguration(f"{whose(method)} {error}") from error
     training.end_step(done.losses)
     return done
 
