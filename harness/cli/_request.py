@@ -29,6 +29,16 @@ class WithUpdates(click.Command):
         return [*super().collect_usage_pieces(ctx), "[with KEY=VALUE…]"]
 
 
+class _PresetOption(click.Option):
+    """An option whose help names the presets. They are read only when the help is shown."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from harness.components.preset import quick_names
+
+        record = super().get_help_record(ctx)
+        return record and (record[0], f"{record[1]}  [presets: {', '.join(quick_names())}]")
+
+
 def preset_option(command: F) -> F:
     """Add `--preset`; it defaults to the name of the default preset."""
 
@@ -38,7 +48,7 @@ def preset_option(command: F) -> F:
         return value or default_preset().name
 
     text = "Preset (the scale); each space has its own.  [default: demo, unless your default preset names another]"
-    return click.option("--preset", metavar="P", callback=resolve, help=text)(command)
+    return click.option("--preset", metavar="P", callback=resolve, cls=_PresetOption, help=text)(command)
 
 
 def with_preset(studies: list[Study], preset: str) -> list[Study]:

@@ -39,7 +39,7 @@ def _registered_rows(kind: str) -> list[Row]:
 
 def _study_rows() -> list[Row]:
     """One row per study file. A file that cannot be loaded shows the reason in place of its docstring."""
-    from harness.components.discovery import load_file, study_files
+    from harness.components.discovery import leave_out, load_file, study_files
     from harness.study.catalogue import studies_in
 
     rows = []
@@ -48,9 +48,11 @@ def _study_rows() -> list[Row]:
             studies_in(file)
             summary = (load_file(file).__doc__ or "").strip().partition("\n")[0]
         except BrokenComponent as error:
+            leave_out(file, f"{error}. The file is left out")
             # The message begins with the place: "FILE:LINE does not import: REASON".
             summary = f"does not import: {one_line(error).replace(' does not import', '', 1)}"
         except UserError as error:
+            leave_out(file, f"{error}. The file is left out")
             summary = one_line(error)
         name = file.parent.name if file.name == "__init__.py" else file.stem
         rows.append((name, summary, _shown(file)))

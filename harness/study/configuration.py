@@ -35,7 +35,7 @@ from harness.components.registries import (
 )
 from harness.components.registry import Registry
 from harness.components.space import Network as Network
-from harness.errors import InvalidConfiguration, UnknownName
+from harness.errors import InvalidConfiguration
 from harness.stores import shapes
 from harness.study.reader import Component, as_component, as_type, hints, read, require
 
@@ -298,7 +298,7 @@ class RunConfig:
             if key == "benchmark" and (name is None or is_benchmark(name)):
                 continue
             if name not in registry:
-                raise UnknownName.among(registry.kind, name, registry.names())
+                raise registry.unknown(name)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> RunConfig:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from harness.components.discovery import why_missing
 from harness.components.registries import REGISTRIES
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.stores import shapes
@@ -62,7 +63,8 @@ def _require(name: str, where: str, asked: set[str], numbers: Iterable[str]) -> 
     if any(name == own or name.startswith(f"{own}_") for own in _added()):
         return
     known = {*numbers, *(f"{one}.…" for one in shapes.open_sections() if numbers), *(one.name for one in CURVES)}
-    raise UnknownName(f"{where}: {UnknownName.among('metric', name, known | set(_added()))}")
+    unknown = UnknownName.among("metric", name, known | set(_added())).because(why_missing(name))
+    raise UnknownName(f"{where}: {unknown}")
 
 
 def _added() -> list[str]:

@@ -15,6 +15,7 @@ import os
 import platform
 import random
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ import numpy as np
 from harness.components.registries import DATASETS, SPACES
 from harness.components.space import Space
 from harness.environment import cpu_model
-from harness.errors import DataError, Diverged, HarnessError
+from harness.errors import ComponentWarning, DataError, Diverged, HarnessError
 from harness.seeds import derive
 from harness.training.stages.standalone import StandaloneRecipe, train_standalone
 from harness.truth.table import Table
@@ -133,7 +134,8 @@ def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], wo
 
 
 def end_with_parent() -> None:
-    """In a worker: exit at once when the parent process ends, for any reason."""
+    """In a worker: exit at once when the parent process ends, for any reason; do not tell again what it has told."""
+    warnings.simplefilter("ignore", ComponentWarning)
     parent = multiprocessing.parent_process()
     assert parent is not None
 

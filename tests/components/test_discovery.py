@@ -12,9 +12,11 @@ import pytest
 
 from harness.components import discovery
 from harness.components.registries import METHODS, SPACES
-from harness.errors import BrokenComponent, NameCollision, UserError
+from harness.errors import ComponentWarning, NameCollision, UnknownName, UserError
 
 Write = Callable[[str, str], Path]
+
+pytestmark = pytest.mark.filterwarnings("error::harness.errors.ComponentWarning")
 
 METHOD = """
 from harness.components.registries import METHODS
@@ -64,10 +66,10 @@ def test_no_file_name_shadows_a_library_or_the_harness(write: Write) -> None:
     before = {"methods", "spaces"} & set(sys.modules)
     for name in ("random", "torch", "harness", "click", "methods"):
         write(f"mine/methods/{name}.py", METHOD.format(name=f"my-{name}"))
-    write("mine/spaces/torch.py", "import random\nassert hasattr(random, 'randrange')\n")
-    write("mine/spaces/harness/__init__.py", "from harness.components.registries import METHODS\n")
+    write("mine/spaces/torch.py", "import random\nassert hasattr(random, 'randrange')\n" + METHOD.format(name="tt"))
+    write("mine/spaces/harness/__init__.py", METHOD.format(name="hh"))
     write("mine/harness_components/__init__.py", "raise AssertionError('shadowed')\n")
-    assert METHODS.names() == ["my-click", "my-harness", "my-methods", "my-random", "my-torch"]
+    assert METHODS.names() == ["hh", "my-click", "my-harness", "my-methods", "my-random", "my-torch", "tt"]
     assert sys.modules["random"] is random
     assert sys.modules["harness.components.discovery"] is discovery
     assert {"methods", "spaces"} & set(sys.modules) == before
@@ -131,29 +133,50 @@ def test_a_file_and_a_package_of_one_name_are_refused(write: Write) -> None:
         ("import sys\nsys.exit('bye')\n", 2, "SystemExit: bye"),
     ],
 )
-def test_a_broken_file_is_told_with_its_line_every_time(write: Write, text: str, line: int, reason: str) -> None:
+def test_a_broken_file_is_told_with_its_line_once_and_left_out(
+    write: Write, text: str, line: int, reason: str
+) -> None:
     file = write("mine/spaces/broken.py", text)
     write("mine/methods/fine.py", METHOD.format(name="fine"))
-    for _ in range(2):
-        with pytest.raises(BrokenComponent) as caught:
-            METHODS.get("fine")
-        assert f"{file}:{line} does not import: {reason}" in str(caught.value)
+    with pytest.warns(ComponentWarning) as told:
+        assert METHODS.get("fine").word == "fine"
+    [warning] = told
+    assert f"{file}:{line} does not import: {reason}" in str(warning.message)
+    assert "It is left out: fix it, or start its name with an underscore" in str(warning.message)
+    assert METHODS.names() == ["fine"]  # and no second warning: they are errors in this file
+
+
+def test_what_a_broken_file_registered_before_it_broke_is_forgotten(write: Write) -> None:
+    write("mine/methods/half.py", METHOD.format(name="half") + "\nimport no_such_library\n")
+    with pytest.warns(ComponentWarning, match="does not import"), pytest.raises(UnknownName, match="no_such_library"):
+        METHODS.get("half")
+    assert METHODS.names() == []
 
 
 def test_a_broken_neighbour_is_named_with_the_file_that_wanted_it(write: Write) -> None:
     neighbour = write("mine/methods/_broken.py", "\nraise ValueError('no good')\n")
-    file = write("mine/methods/wants.py", "from ._broken import X\n")
-    with pytest.raises(BrokenComponent) as caught:
-        METHODS.names()
-    assert f"{neighbour}:2 does not import (imported by {file}): ValueError: no good" in str(caught.value)
+    file = write("mine/methods/wants.py", "from ._broken import X\n" + METHOD.format(name="wants"))
+    with pytest.warns(ComponentWarning) as told:
+        assert METHODS.names() == []
+    assert f"{neighbour}:2 does not import (imported by {file}): ValueError: no good" in str(told[0].message)
+    neighbour.write_text("X = 'repaired'\n")
+    assert METHODS.names() == ["wants"]
 
 
 def test_a_repaired_file_is_found_without_a_new_process(write: Write) -> None:
     file = write("mine/methods/mine.py", METHOD.format(name="mine") + "\n1 / 0\n")
-    with pytest.raises(BrokenComponent):
+    with pytest.warns(ComponentWarning), pytest.raises(UnknownName):
         METHODS.get("mine")
     file.write_text(METHOD.format(name="mine"))
     assert METHODS.get("mine").word == "mine"
+
+
+def test_further_folders_of_the_user_are_read(write: Write) -> None:
+    for folder in ("datasets", "benchmarks", "presets", "spaces", "studies/presets"):
+        write(f"mine/{folder}/mine.py", METHOD.format(name=folder.replace("/", "-")))
+    write("mine/datasets/_shared.py", "raise AssertionError('loaded')\n")
+    assert METHODS.names() == ["benchmarks", "datasets", "presets", "spaces", "studies-presets"]
+    assert METHODS.get("presets").__module__ == "harness_components.user.presets.mine"
 
 
 def test_lookups_while_loading_do_not_recurse(write: Write) -> None:
@@ -217,10 +240,11 @@ def test_a_broken_entry_point_names_its_distribution_and_line(
 ) -> None:
     _install(write, "import json\njson.loads('{')\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    with pytest.raises(BrokenComponent) as caught:
-        METHODS.names()
-    assert f"{tmp_path / 'site' / 'my_plugin_of_a_test.py'}:2 does not import" in str(caught.value)
-    assert "entry point 'mine' of my-plugin" in str(caught.value)
+    write("mine/methods/fine.py", METHOD.format(name="fine"))
+    with pytest.warns(ComponentWarning) as told:
+        assert METHODS.names() == ["fine"]
+    assert f"{tmp_path / 'site' / 'my_plugin_of_a_test.py'}:2 does not import" in str(told[0].message)
+    assert "entry point 'mine' of my-plugin and is left out" in str(told[0].message)
 
 
 def test_studies_are_listed_not_loaded(write: Write) -> None:
