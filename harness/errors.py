@@ -63,7 +63,7 @@ class BrokenComponent(UserError):
 
         Neighbours are the files below `within`, by default those of the file's own folder.
         """
-        place, line = _where(within or file.parent, error) or (file, None)
+        place, line = where(within or file.parent, error) or (file, None)
         at = f"{place}:{line}" if line else f"{place}"
         through = "" if place == file else f" (imported by {file})"
         # SyntaxError repeats its file and line in str(); only its message is new.
@@ -98,7 +98,7 @@ class Diverged(HarnessError):
         return f"training diverged at step {self.step}: the loss is {self.loss}"
 
 
-def _where(folder: Path, error: BaseException) -> tuple[Path, int] | None:
+def where(folder: Path, error: BaseException) -> tuple[Path, int] | None:
     """The innermost line below `folder` that `error` passed through."""
     import traceback
 

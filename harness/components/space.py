@@ -52,8 +52,8 @@ class Network:
 class Inputs:
     """What the engine adds to the settings of a network: what goes in and what comes out.
 
-    `copies` networks that differ only in their weights run as one stacked network, with the channels of their images
-    side by side.
+    `copies` is above 1 only in a space that says `stacks = True`: so many networks that differ only in their weights
+    run as one stacked network, with the channels of their images side by side.
     """
 
     classes: int = 10
@@ -111,6 +111,9 @@ class Space(ABC):
 
     complexity_counts: tuple[str, ...] = ("parameters", "flops")
     """The ways of counting that `complexity` accepts."""
+
+    stacks: bool = False
+    """Whether `standalone` can make `settings.copies` networks as one, so that several seeds train at once."""
 
     Network: type = Network
     """The type of the network's settings: a frozen dataclass, read from the section `network` of a configuration."""

@@ -65,6 +65,7 @@ class NasBench201(Space):
     name = "nasbench201"
     choices = (len(OPERATIONS),) * len(EDGES)
     complexity_counts = tuple(COUNTS)
+    stacks = True
     Network = CellNetwork
 
     def parse(self, text: str) -> Architecture:
