@@ -41,8 +41,11 @@ class Network:
     """
 
     width: int = 16
+    """Channels of the first layers, as the space defines it."""
     depth: int = 5
+    """Blocks one after the other, as the space defines it."""
     batch_norm: str = "batch-statistics"
+    """What batch normalisation learns and which statistics it uses, as the space defines it."""
 
     def __post_init__(self) -> None:
         at_least_one(self, ("width", "depth"))

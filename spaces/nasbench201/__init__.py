@@ -34,6 +34,13 @@ BATCH_NORMS = {
 class CellNetwork(Network):
     """`width` channels in the first stage, `depth` cells per stage, one of `BATCH_NORMS`."""
 
+    width: int = 16
+    """Channels of the first stage."""
+    depth: int = 5
+    """Cells per stage."""
+    batch_norm: str = "batch-statistics"
+    """Which layers have affine parameters and running statistics."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch_norm not in BATCH_NORMS:
