@@ -10,6 +10,7 @@ from textwrap import dedent
 
 import pytest
 
+from harness.cli import main
 from harness.components import discovery
 from harness.components.registries import METHODS, SPACES
 from harness.errors import ComponentWarning, NameCollision, UnknownName, UserError
@@ -300,3 +301,23 @@ def test_our_own_components_are_reachable_by_path() -> None:
     module = discovery.component("spaces.nasbench201")
     assert module.__name__ == "harness_components.ours.spaces.nasbench201"
     assert SPACES.get("nasbench201") is module.NasBench201
+
+
+def test_an_installed_package_brings_components_to_the_command_line(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the documents show it: a distribution on the path whose metadata names modules of a package."""
+    info = "site/my_package-1.0.dist-info"
+    write(f"{info}/METADATA", "Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    points = "[harness.components]\nmethods = my_package_of_a_test.methods\nempty = my_package_of_a_test.empty\n"
+    write(f"{info}/entry_points.txt", points)
+    write("site/my_package_of_a_test/__init__.py", "")
+    write("site/my_package_of_a_test/empty.py", "")
+    file = write("site/my_package_of_a_test/methods.py", METHOD.format(name="plugged"))
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert main(["list", "methods"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == f"methods\n  plugged  A method of my own.  {file}:4\n"
+    empty = tmp_path / "site" / "my_package_of_a_test" / "empty.py"
+    (line,) = shown.err.splitlines()
+    assert line.startswith(f"warning: {empty} registers nothing")
