@@ -21,8 +21,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from harness.errors import UserError
 
-PROBES: dict[type, tuple[Any, ...]] = {int: (-(10**9), 10**9), float: (-1e9, 1e9), str: ("?",)}
-"""Values that are tried, by type."""
+PROBES: dict[type, tuple[Any, ...]] = {int: (-(10**6), 10**6), float: (-1e6, 1e6), str: ("?",)}
+"""Values that are tried, by type: outside of sensible ranges, and small enough for a class that makes lists of them."""
 
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false", tuple: "list"}
 

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -27,6 +28,7 @@ from harness.components.registries import (
     SPACES,
 )
 from harness.components.registry import Registry
+from harness.components.space import short
 from harness.errors import UserError
 from harness.stores import shapes
 from harness.stores.schema import CURVES, Cost, Result
@@ -136,9 +138,16 @@ def _key(key: str, option: Option, kind: Any) -> Iterator[tuple[str, Explained]]
 
 def _network_keys(key: str) -> Iterator[tuple[str, Explained]]:
     for space in SPACES.names():
-        for own in options(SPACES.get(space).Network):
+        for own in _network_of(space):
             heading = f"{key}.{own.name} (space {space})"
             yield f"{key}.{own.name}", _explained_key(f"{key}.{own.name}", own, heading=heading)
+
+
+def _network_of(space: str) -> list[Option]:
+    try:
+        return options(SPACES.get(space).Network)
+    except (UserError, AttributeError):  # a lazy target that does not import, or is not a space
+        return []
 
 
 def _explained_key(
@@ -212,13 +221,13 @@ def _component(registry: Registry[Any], name: str) -> Explained:
         text = docstring(thing) or text
     prefix = "" if _takes_value(key) else f"{key}."
     if registry is SPACES:
-        space = thing()
+        size = prod(thing.choices)
         facts |= {
-            "size": f"{space.size:,} architectures" if space.size < 10**9 else f"about 10^{len(str(space.size)) - 1}",
-            "decisions": ", ".join(map(str, space.choices)) + " choices",
-            "counts": ", ".join(space.complexity_counts),
+            "size": f"{short(size)} architectures",
+            "choices": ", ".join(map(str, thing.choices)),
+            "counts": ", ".join(thing.complexity_counts),
         }
-        inner = [_explained_key(f"network.{own.name}", own) for own in options(space.Network)]
+        inner = [_explained_key(f"network.{own.name}", own) for own in _network_of(name)]
     elif isinstance(thing, type):
         inner = [_explained_key(f"{prefix}{own.name}", own) for own in _options_of(registry, name)]
         facts |= {} if inner else {"options": "none"}
@@ -226,7 +235,10 @@ def _component(registry: Registry[Any], name: str) -> Explained:
 
 
 def _options_of(registry: Registry[Any], name: str) -> list[Option]:
-    thing = registry.get(name)
+    try:
+        thing = registry.get(name)
+    except UserError:  # a lazy target that does not import: told where it is explained
+        return []
     return options(thing) if isinstance(thing, type) else []
 
 

@@ -110,6 +110,23 @@ def test_help_is_quick_and_imports_nothing_heavy(tmp_path: Path) -> None:
     assert seconds < 0.5  # processor time: a busy machine does not count against it
 
 
+def test_the_help_of_run_names_presets_and_imports_nothing_heavy(tmp_path: Path) -> None:
+    script = (
+        "import json, sys; from harness.cli import main; main(['run', '--help']); "
+        "print(json.dumps(sorted({'torch', 'numpy', 'pandas', 'sacred'} & set(sys.modules))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+    assert "demo, official, paper, small, tiny" in " ".join(done.stdout.split())
+
+
 def test_the_module_runs_as_a_program_in_a_users_project(tmp_path: Path) -> None:
     """`python -m` puts the project first on the path; a file that does not import is one line and stops nothing."""
     (tmp_path / "methods").mkdir()

@@ -128,7 +128,7 @@ def test_the_presets_of_each_space_are_shown(tmp_path: Path, capsys: pytest.Capt
         ("cosine", ["cosine (learning-rate schedule)", "schedule.final", "in [0, 1]"]),
         ("random", ["random (cluster rule)", "random (search)", "clusters.clusters", "search.keep"]),
         ("digits", ["digits (data set)", "digits (benchmark)"]),
-        ("nasbench201", ["(space)", "15,625 architectures", "counts parameters, ", "network.depth", "(importer)"]),
+        ("nasbench201", ["(space)", "size 15,625 architectures", "counts parameters, ", "network.depth", "(importer)"]),
         ("mixup", ["with \"train.augment=['mixup']\"", "alpha", "from 1e-06 to 100"]),
         ("kendall_tau", ["(metric)", 'Column("…", "kendall_tau")', "ties count", "observe.kendall_tau_every"]),
         ("complexity_bias", ["needs rank.top_share"]),

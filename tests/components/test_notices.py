@@ -9,6 +9,7 @@ import pytest
 
 from harness.cli import main
 from harness.components.preset import get_preset
+from harness.errors import ComponentWarning
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from tests.stored_runs import store_run
@@ -96,6 +97,22 @@ def test_a_missing_method_is_answered_with_the_file_that_should_bring_it(
     lines = told(capsys, "plan", "uses_own", "--preset", "tiny", status=2)
     assert "no method is named 'my-own'" in lines[0] and lines[1].startswith(f"{naked}:7 registers nothing")
     assert len(told(capsys, "plan", "good", "--preset", "tiny", "with", "method.name=z", status=2)) == 1
+
+
+def test_commands_about_all_studies_leave_out_those_whose_method_is_broken(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = write("methods/x.py", "import no_such_library\n")
+    write("studies/uses_x.py", STUDY.format(name="uses_x", method="x"))
+    with pytest.warns(ComponentWarning):
+        store_run(tmp_path / "runs", expand(find_studies("good")[0], get_preset("tiny"), 1)[0], 0.5)
+    for command in (["report"], ["status"], ["plan", "--all"]):
+        (line,) = [line for line in told(capsys, *command, "--preset", "tiny") if line.startswith("warning: study")]
+        assert line.startswith("warning: study uses_x is left out: no method is named 'x'")
+        assert f"{broken}:1 does not import: ModuleNotFoundError" in line
+    for command in (["report"], ["status"], ["plan"]):
+        line, why = told(capsys, *command, "uses_x", "--preset", "tiny", status=2)
+        assert "no method is named 'x'" in line and str(broken) in why
 
 
 def test_a_broken_study_stops_no_other(write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

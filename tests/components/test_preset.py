@@ -58,7 +58,7 @@ def test_a_preset_in_the_folder_presets_is_one_for_any_space(
         assert presets_of("elsewhere").keys() == {"slow"} and "slow" not in presets_of("nasbench201")
         assert main(["plan", "ours", "--preset", "slwo"]) == 2
         assert "no preset is named 'slwo'; did you mean 'slow'? Known: demo, official, paper" in capsys.readouterr().err
-    for command in (["run"], ["plan"], ["report"], ["store", "export"]):
+    for command in (["run"], ["plan"], ["status"], ["report"], ["store", "export"]):
         with discovery.fresh():
             assert main([*command, "--help"]) == 0
             shown = " ".join(capsys.readouterr().out.split())
