@@ -71,10 +71,13 @@ def discover() -> None:
     """
     with _lock:
         place = _place()
-        if _state.running or (place in _state.places and not _state.notices.repaired()):
+        if _state.running:
+            return
+        repaired = _state.notices.repaired()
+        if place in _state.places and not repaired:
             return
         ours, user = _folders(_LOADED_AT_DISCOVERY)
-        if (*ours, *user) in _state.done and not _state.notices.repaired():
+        if (*ours, *user) in _state.done and not repaired:
             _state.places.add(place)
             return
         _state.running = True
@@ -96,11 +99,10 @@ def load_presets() -> None:
     with _lock:
         ours, user = _folders(_PRESETS)
         for file in (file for folder in (*ours, *user) for file in _component_files(folder)):
-            before = _registered()
             try:
                 _import_file(file)
             except UserError:  # told by the commands that need it
-                _forget(_module_name(file), before)
+                _forget(_module_name(file))
 
 
 def why_missing(name: str) -> list[str]:
@@ -127,7 +129,7 @@ def _load(file: Path) -> None:
     try:
         loaded = _import_file(file)
     except BrokenComponent as error:
-        _forget(module, before)
+        _forget(module)
         _state.notices.broken(file, error)
     else:
         _state.notices.imported(file)
@@ -137,10 +139,9 @@ def _load(file: Path) -> None:
 def _check_registered(file: Path, module: ModuleType, before: set[tuple[str, str]]) -> None:
     from harness.components.registries import REGISTRIES
 
-    own = (module.__name__, f"{module.__name__}.")
     everyone = [entry.module for registry in REGISTRIES.values() for entry in registry.entries.values()]
     # A function of another file may register for this one.
-    if _registered() == before and not any(name == own[0] or name.startswith(own[1]) for name in everyone):
+    if _registered() == before and not any(_is_within(name, module.__name__) for name in everyone):
         leave_out(file, unregistered(file, module))
 
 
@@ -150,14 +151,19 @@ def _registered() -> set[tuple[str, str]]:
     return {(kind, name) for kind, registry in REGISTRIES.items() for name in registry.entries}
 
 
-def _forget(module: str, before: set[tuple[str, str]]) -> None:
-    """Undo what the import of a module did before it failed."""
+def _forget(module: str) -> None:
+    """Undo what a module registered before its import failed; neighbours that it has imported stay."""
     from harness.components.registries import REGISTRIES
 
-    for kind, name in _registered() - before:
-        del REGISTRIES[kind].entries[name]
-    for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
+    for registry in REGISTRIES.values():
+        for name in [name for name, entry in registry.entries.items() if _is_within(entry.module, module)]:
+            del registry.entries[name]
+    for name in [name for name in sys.modules if _is_within(name, module)]:
         del sys.modules[name]
+
+
+def _is_within(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")
 
 
 def _place() -> tuple[str, ...]:
@@ -334,7 +340,7 @@ def _import_entry_points() -> None:
         except (Exception, SystemExit) as error:
             source = point.dist.name if point.dist else "an installed package"
             advice = f"It is the entry point {point.name!r} of {source} and is left out: fix or uninstall that package"
-            _forget(point.module, before)
+            _forget(point.module)
             leave_out(file, f"{BrokenComponent.during_import(file, error, within=within)}. {advice}")
         else:
             _check_registered(file, loaded, before)

@@ -58,8 +58,13 @@ class Notices:
         self._problems.pop(file, None)
 
     def repaired(self) -> bool:
-        """Whether a file that could not be imported has changed since."""
-        return any(_changed(one) != known for files in self._broken.values() for one, known in files.items())
+        """Whether a file that could not be imported has changed since this was last asked."""
+        if not self._broken:
+            return False
+        now = {file: {one: _changed(one) for one in files} for file, files in self._broken.items()}
+        changed = now != self._broken
+        self._broken = now
+        return changed
 
     def leave_out(self, file: Path, why: str) -> None:
         """A file brings nothing."""
@@ -68,7 +73,7 @@ class Notices:
 
     def why_missing(self, name: str) -> list[str]:
         """The problems of the files that are named like `name`, or have it in their text."""
-        return [text for file, text in self._problems.items() if _is_about(file, name)]
+        return [text for file, text in self._problems.items() if file.exists() and _is_about(file, name)]
 
     def look_at(self, here: Path, kinds: Iterable[str]) -> None:
         """Tell the folders of a directory that look like component folders and are not read, once."""

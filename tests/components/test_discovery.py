@@ -154,6 +154,26 @@ def test_what_a_broken_file_registered_before_it_broke_is_forgotten(write: Write
     assert METHODS.names() == []
 
 
+def test_a_file_keeps_what_it_registers_though_a_broken_one_imports_it(write: Write) -> None:
+    write("mine/methods/aa.py", "from .bb import Mine\n1 / 0\n" + METHOD.format(name="aa"))
+    write("mine/methods/bb.py", METHOD.format(name="bb"))
+    with pytest.warns(ComponentWarning) as told:
+        assert METHODS.names() == ["bb"]
+    assert len(told) == 1 and "aa.py:2 does not import" in str(told[0].message)
+
+
+def test_a_broken_file_that_is_deleted_is_forgotten(write: Write) -> None:
+    file = write("mine/methods/gone.py", "1 / 0\n")
+    write("mine/methods/fine.py", METHOD.format(name="fine"))
+    with pytest.warns(ComponentWarning):
+        assert METHODS.names() == ["fine"]
+    file.unlink()
+    assert METHODS.names() == METHODS.names() == ["fine"]
+    with pytest.raises(UnknownName) as caught:
+        METHODS.get("gone")
+    assert "does not import" not in str(caught.value)
+
+
 def test_a_broken_neighbour_is_named_with_the_file_that_wanted_it(write: Write) -> None:
     neighbour = write("mine/methods/_broken.py", "\nraise ValueError('no good')\n")
     file = write("mine/methods/wants.py", "from ._broken import X\n" + METHOD.format(name="wants"))
