@@ -51,9 +51,11 @@ def _lines(one: Explained, depth: int = 0) -> Iterator[str]:
 def _wrapped(text: str, indent: str, label: str = "") -> Iterator[str]:
     import textwrap
 
+    rest = indent + " " * len(label)
+    whole = textwrap.TextWrapper(110, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
     for number, paragraph in enumerate(text.split("\n\n")):
-        start, rest = indent + (label if number == 0 else " " * len(label)), indent + " " * len(label)
-        yield from textwrap.wrap(" ".join(paragraph.split()), 110, initial_indent=start, subsequent_indent=rest)
+        whole.initial_indent = rest if number else indent + label
+        yield from whole.wrap(" ".join(paragraph.split()))
 
 
 def _unknown(word: str) -> UnknownName:
