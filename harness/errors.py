@@ -32,6 +32,10 @@ class UnknownName(UserError):
         suggestion = f"; did you mean {lowered[near[0]]!r}?" if near else "."
         return cls(f"no {kind} is named {name!r}{suggestion} Known: {', '.join(known) or 'none'}")
 
+    def because(self, reasons: Iterable[str]) -> UnknownName:
+        """The same error with reasons why the name may be missing, one per line."""
+        return type(self)("\n".join([str(self), *reasons]))
+
 
 class NameCollision(UserError):
     """Two things have the same name."""
@@ -41,8 +45,15 @@ class InvalidConfiguration(UserError):
     """A value, or a combination of values, that is not allowed."""
 
 
+class ComponentWarning(UserWarning):
+    """A file or folder of a user that is left out, with the reason. The command line prints it on stderr."""
+
+
 class BrokenComponent(UserError):
     """A component file that cannot be imported."""
+
+    place: Path | None = None
+    """The file whose line raised the error: the component's own, or a neighbour that it imports."""
 
     @classmethod
     def during_import(
@@ -52,13 +63,15 @@ class BrokenComponent(UserError):
 
         Neighbours are the files below `within`, by default those of the file's own folder.
         """
-        place, line = _where(within or file.parent, error) or (file, None)
+        place, line = where(within or file.parent, error) or (file, None)
         at = f"{place}:{line}" if line else f"{place}"
         through = "" if place == file else f" (imported by {file})"
         # SyntaxError repeats its file and line in str(); only its message is new.
         text = error.msg if isinstance(error, SyntaxError) else str(error)
         reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        return cls(f"{at} does not import{through}: {reason}" + (f"\n{advice}" if advice else ""))
+        broken = cls(f"{at} does not import{through}: {reason}" + (f"\n{advice}" if advice else ""))
+        broken.place = place
+        return broken
 
 
 class DataError(UserError):
@@ -89,7 +102,7 @@ class Diverged(HarnessError):
         return f"training diverged at step {self.step}: the loss is {self.loss}"
 
 
-def _where(folder: Path, error: BaseException) -> tuple[Path, int] | None:
+def where(folder: Path, error: BaseException) -> tuple[Path, int] | None:
     """The innermost line below `folder` that `error` passed through."""
     import traceback
 

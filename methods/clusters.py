@@ -72,6 +72,7 @@ class Random(ClusterRule):
     """Each subnet assigned at random, once per run, to one of n clusters."""
 
     clusters: int = 5
+    """How many clusters."""
 
     def bind(self, space: Space, fixed: Fixed, rng: random.Random) -> Clustering:
         subnets = prod(count for decision, count in enumerate(space.choices) if decision not in fixed)

@@ -21,6 +21,7 @@ class SGD(Optimiser):
     """Stochastic gradient descent with momentum."""
 
     momentum: float = 0.9
+    """The share of the momentum buffer that a step keeps."""
     nesterov: bool = True
     """Nesterov's momentum; off where momentum is 0."""
 
@@ -112,7 +113,9 @@ class AdamW(Optimiser):
     learning_rate: float = 5e-4
     weight_decay: float = 0.05
     betas: tuple[float, ...] = (0.9, 0.999)
+    """The decay of the running means of gradients and of their squares."""
     epsilon: float = 1e-8
+    """Added to the divisor."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

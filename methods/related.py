@@ -27,6 +27,7 @@ class Related(Method):
     """A base subnet drawn by the seed, and subnets that differ from it in a given number of decisions."""
 
     changes: tuple[int, ...] = (1, 3, 5)
+    """In how many decisions each of the related subnets differs from the base."""
 
     def __post_init__(self) -> None:
         if not self.changes or min(self.changes) < 1:

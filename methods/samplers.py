@@ -37,6 +37,7 @@ class ByComplexity(Sampler):
     """P(α) in proportion to C(α): larger subnets more often (Table G)."""
 
     complexity: str = "parameters"
+    """How C(α) is counted: one of the space's counts."""
 
     def bind(self, space: Space, fixed: Fixed) -> PathSource:
         if self.complexity not in space.complexity_counts:

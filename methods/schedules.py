@@ -31,6 +31,7 @@ class Cosine(Schedule):
     """Half a cosine wave from the initial rate to `final` times it."""
 
     final: float = 0.0
+    """The final rate, relative to the initial one."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.final <= 1:
@@ -47,6 +48,7 @@ class Polynomial(Schedule):
     """(1 − t/T)^power: CaLR with one decay ratio for all paths."""
 
     power: float = 1.0
+    """The exponent of (1 − t/T)."""
 
     def __post_init__(self) -> None:
         if self.power <= 0:

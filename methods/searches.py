@@ -66,6 +66,7 @@ class BestOfRandom(TwoCosts):
     """The best of `samples` random architectures within the limits."""
 
     samples: int = 1000
+    """How many random architectures are scored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -43,6 +43,7 @@ class Toy(Space):
 
     name = "toy"
     choices = (3, 2, 2)
+    stacks = True
 
     def parse(self, text):
         return self.check(tuple(map(int, text.split())))

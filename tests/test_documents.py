@@ -19,6 +19,7 @@ import click
 import pytest
 
 from harness.cli import group, main
+from harness.cli._explained_preset import explained_presets
 from harness.components.preset import get_preset, presets_of
 from harness.components.registries import SEARCHES
 from harness.errors import UserError
@@ -29,6 +30,7 @@ from harness.stores.schema import Cost, Result
 from harness.study import expand
 from harness.study.catalogue import all_studies, find_studies
 from harness.study.configuration import COMPONENTS, Retraining, RunConfig, default_name
+from harness.study.explanation import explained
 from harness.study.overrides import matching, parse_only, parse_updates
 from harness.study.retraining import Teacher
 from tests.toy import user_folder
@@ -210,6 +212,8 @@ def _check_names(given: dict[str, Any]) -> None:
     studies = [one for name in names for one in find_studies(str(ROOT / name) if name.endswith(".py") else name)]
     if (preset := given.get("preset")) and not studies and not given.get("everything"):
         get_preset(preset, given.get("space"))
+    if (word := given.get("word")) and not explained(word) and not explained_presets(word, given.get("space")):
+        raise UserError(f"nothing is named {word!r}")
     if (condition := given.get("where") or given.get("expression")) is not None:
         translate(condition, frame([]).columns)
     for study in studies or (known.values() if given.get("everything") else ()):

@@ -82,7 +82,7 @@ def test_it_lists_runs_and_reports_in_an_empty_folder_beside_a_users_own_method(
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "mine.py").write_text(METHOD)
     listed = harness(site, tmp_path, "list")
-    assert str(site / "harness" / "_shipped" / "methods" / "spos.py") in listed
+    assert str(site / "harness" / "_shipped" / "methods" / "spos.py") in harness(site, tmp_path, "explain", "spos")
     assert "A method of the user's own." in listed and "broken" not in listed and str(PROJECT) + "/" not in listed
     assert "1 of 1 trials done" in harness(site, tmp_path, "run", "ablation_calr_ms", *ONE_TRIAL)
     (run,) = DirectoryStore(tmp_path / "runs").runs()

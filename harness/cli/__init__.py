@@ -12,12 +12,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from harness import __version__
-from harness.errors import HarnessError, UnknownName, UserError
+from harness.errors import ComponentWarning, HarnessError, UnknownName, UserError
 
 
 class _Commands(click.Group):
@@ -46,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: done. 1: something failed. 2: the request was wrong. 130: interrupted.
     """
     try:
-        status = group.main(arguments, prog_name="harness", standalone_mode=False)
+        with _told_of_components():
+            status = group.main(arguments, prog_name="harness", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -59,3 +63,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         sys.stdout.flush()
     return status if isinstance(status, int) else 0
+
+
+@contextmanager
+def _told_of_components() -> Iterator[None]:
+    """Within, a file or folder that is left out is one line on stderr."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, ComponentWarning):
+                click.echo(f"warning: {' '.join(str(message).split())}", err=True)
+            else:
+                others(message, category, *place, **more)
+
+        warnings.simplefilter("always", ComponentWarning)
+        warnings.showwarning = show
+        yield

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from harness.cli._store_option import store_option
-from harness.errors import UserError
+from harness.errors import DataError, UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,16 @@ class WithUpdates(click.Command):
         return [*super().collect_usage_pieces(ctx), "[with KEY=VALUE…]"]
 
 
+class PresetOption(click.Option):
+    """An option whose help names the presets. They are read only when the help is shown."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from harness.components.preset import quick_names
+
+        record = super().get_help_record(ctx)
+        return record and (record[0], f"{record[1]}  [presets: {', '.join(quick_names())}]")
+
+
 def preset_option(command: F) -> F:
     """Add `--preset`; it defaults to the name of the default preset."""
 
@@ -40,7 +50,7 @@ def preset_option(command: F) -> F:
         return value or default_preset().name
 
     text = "Preset (the scale); each space has its own.  [default: demo, unless your default preset names another]"
-    return click.option("--preset", metavar="P", callback=resolve, help=text)(command)
+    return click.option("--preset", metavar="P", callback=resolve, cls=PresetOption, help=text)(command)
 
 
 def with_preset(studies: list[Study], preset: str) -> list[Study]:
@@ -58,6 +68,32 @@ def with_preset(studies: list[Study], preset: str) -> list[Study]:
             has = ", ".join(presets_of(study.about))
             click.echo(f"left out: {study.name}; {study.about} has no preset {preset!r}, only {has}", err=True)
     return kept
+
+
+def expandable(studies: list[Study], preset: str) -> list[Study]:
+    """The studies that can be expanded; a line is printed for each other. For commands that name no study.
+
+    A study cannot be expanded if it names a component that does not exist, as when the component's file is broken.
+    """
+    from harness.components.preset import get_preset
+    from harness.study.expansion import expand
+
+    kept = []
+    for study in studies:
+        try:
+            expand(study, get_preset(preset, study.about), 1)
+        except DataError:  # missing files are another matter: told where they are needed
+            kept.append(study)
+        except UserError as error:
+            left_out(study, error)
+        else:
+            kept.append(study)
+    return kept
+
+
+def left_out(study: Study, error: UserError) -> None:
+    """Print that a study is left out, and why."""
+    click.echo(f"warning: study {study.name} is left out: {' '.join(str(error).split())}", err=True)
 
 
 def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,6 +114,7 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
         overrides, chosen = parse_updates(updates), parse_only(only)
         studies = with_preset(chosen_studies(names, everything), preset)
+        studies = expandable(studies, preset) if everything else studies
         return command(asked=Asked(studies, preset, seeds, overrides, chosen), **others)
 
     for option in (

@@ -19,8 +19,9 @@ def command() -> None:
 @click.option("--data", help="Data set to train on.  [default: the default preset's]")
 @click.option("--seeds", default=4, show_default=True, type=click.IntRange(1), help="Networks to train per class.")
 @click.option("--seed", default=0, show_default=True, help="Seed of all random numbers.")
-@click.option("--width", default=4, show_default=True, help="Channels of the first stage.")
-@click.option("--depth", default=1, show_default=True, help="Cells per stage.")
+@click.option("--width", default=4, show_default=True, help="Width of the networks, as the space defines it.")
+@click.option("--depth", default=1, show_default=True, help="Depth of the networks, as the space defines it.")
+@click.option("--network", multiple=True, metavar="KEY=VALUE", help="Another setting of the space's networks.")
 @click.option("--epochs", default=2, show_default=True)
 @click.option("--batch-size", default=64, show_default=True)
 @click.option("--learning-rate", default=0.1, show_default=True)
@@ -37,11 +38,13 @@ def build(
     jobs: int | None,
     work: Path | None,
     out: Path | None,
+    network: tuple[str, ...],
     **recipe: float,
 ) -> None:
     """Train every class of equal networks and write the table.
 
-    Finished pieces survive any interruption: the same command continues with the missing ones.
+    Finished pieces survive any interruption: the same command continues with the missing ones. Any space will do
+    that is small enough to be listed. A space that can stack networks trains the seeds of a class at once.
     """
     import os
 
@@ -55,13 +58,15 @@ def build(
     )
 
     from harness.components.preset import default_preset
+    from harness.study.overrides import parse_updates
     from harness.training.stages.standalone import StandaloneRecipe
     from harness.truth.build import Plan, assemble
     from harness.truth.build import build as build_pieces
 
     space = space or default_preset().space
     data = data or str(default_preset().settings["dataset"])
-    plan = Plan.make(space, data, StandaloneRecipe(**recipe), seeds, seed)  # type: ignore[arg-type]
+    settings = parse_updates(network)
+    plan = Plan.make(space, data, StandaloneRecipe(**recipe), seeds, seed, settings)  # type: ignore[arg-type]
     out = out or Path(f"{data}.npz")
     work = work or out.with_suffix(".pieces")
     columns = (TextColumn("classes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())

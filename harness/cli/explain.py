@@ -1,103 +1,72 @@
-"""`harness explain`: the settings of a preset, and its differences from another."""
+"""`harness explain`: what a configuration key, a component, a metric or a preset is, from the code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli._explained_preset import explained_presets
+from harness.errors import UnknownName
+
 if TYPE_CHECKING:
-    from harness.components.preset import Difference, Preset
+    from harness.study.explanation import Explained
 
 INDENT = "  "
 
 
 @click.command("explain")
-@click.argument("preset")
-@click.option("--space", help="Space of the preset.  [default: the default preset's space]")
-def command(preset: str, space: str | None) -> None:
-    """Show the settings of PRESET, or its differences from the preset that it is based on, and why."""
-    from harness.components.preset import get_preset
+@click.argument("word", metavar="NAME")
+@click.option("--space", help="Only the preset of that name, of this space.")
+def command(word: str, space: str | None) -> None:
+    """Explain a configuration key, a component, a metric or a preset.
 
-    found = get_preset(preset, space)
-    base = get_preset(found.differs_from, found.space) if found.differs_from else None
-    for line in [*_heading(found), "", *(_differences(found, base) if base else _settings(found))]:
-        click.echo(line)
+    A key comes with its default and what is allowed (train.batch_size, or all of train), a component with its options
+    (cosine), a metric or column with how it is computed (kendall_tau), a preset with its settings, or with its
+    differences from the preset that it is based on, and why (official). Everything of that name is shown.
+    """
+    shown = [*explained_presets(word, space)]
+    if space is None:
+        from harness.study.explanation import explained
 
-
-def _heading(preset: Preset) -> Iterator[str]:
-    yield f"{preset.name}: {preset.summary}"
-    lines = {
-        "data sets": ", ".join(preset.datasets),
-        "trained on": preset.trained_on or "each on its own",
-        "truth": preset.benchmark or "the embedded benchmark of the same name",
-        "seeds": str(preset.seeds),
-    }
-    yield from (f"{INDENT}{label:10}  {text}" for label, text in lines.items())
-    if preset.equal_passes:
-        yield f"{INDENT}{'epochs':10}  divided by a method's supernets and paths per step: all make equal passes"
+        shown += [[*_lines(one)] for one in explained(word)]
+    if not shown:
+        raise _unknown(word)
+    click.echo("\n\n".join("\n".join(lines) for lines in shown))
 
 
-def _settings(preset: Preset) -> Iterator[str]:
-    for heading, settings in {"": preset.settings, **preset.by_method}.items():
-        yield f"for {heading}, instead" if heading else "settings; a study's rows override them"
-        yield from (f"{INDENT}{text}" for text in _assignments(settings))
-
-
-def _differences(preset: Preset, base: Preset) -> Iterator[str]:
-    different = [one for one in preset.differences if _changes(one, base)]
-    yield f"It differs from `{base.name}` in {len(different)} ways; see `harness explain {base.name}` for the rest."
-    for one in different:
+def _lines(one: Explained, depth: int = 0) -> Iterator[str]:
+    yield f"{INDENT * depth}{one.heading}"
+    inner = INDENT * (depth + 1)
+    yield from _wrapped(one.text, inner)
+    labels = {label: text for label, text in one.facts.items() if text}
+    for label, text in labels.items():
+        yield from _wrapped(text, inner, f"{label:<10}")
+    for option in one.options:
         yield ""
-        yield one.name
-        yield from _block({base.name: one.other, preset.name: one.own, "why": one.why})
-        yield from _block({"set by": "; ".join(_changes(one, base))})
-    yield ""
-    yield "The same in both:"
-    for one in preset.differences:
-        if not _changes(one, base):
-            yield ""
-            yield one.name
-            yield from _block({"both": one.other, "why": one.why})
+        yield from _lines(option, depth + 1)
 
 
-def _changes(difference: Difference, base: Preset) -> list[str]:
-    """The options of a difference, with their values in the other preset."""
-    changes = []
-    if difference.trained_on:
-        changes.append(f"supernets trained on {difference.trained_on}, rank.truth each data set")
-    for method, settings in {"": difference.settings, **difference.by_method}.items():
-        known = {**base.settings, **base.by_method.get(method, {})}
-        for key, text in zip(settings, _assignments(settings), strict=True):
-            before = _shown(known[key] if key in known else _default(key))
-            changes.append(f"{text} ({base.name}: {before})" + (f" for {method}" if method else ""))
-    return changes
-
-
-def _default(key: str) -> Any:
-    """The configuration's default for a key that a preset does not set."""
-    from harness.documents import flatten
-    from harness.study.configuration import RunConfig
-
-    return flatten(RunConfig().json())[key]
-
-
-def _assignments(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as key=value, in the syntax of `with`."""
-    return [f"{key}={_shown(value)}" for key, value in settings.items()]
-
-
-def _shown(value: Any) -> str:
-    import json
-
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _block(lines: Mapping[str, str]) -> Iterator[str]:
-    """Labelled text, wrapped."""
+def _wrapped(text: str, indent: str, label: str = "") -> Iterator[str]:
     import textwrap
 
-    for label, text in lines.items():
-        start = f"{INDENT}{label:10}"
-        yield from textwrap.wrap(text, 110, initial_indent=start, subsequent_indent=" " * len(start))
+    rest = indent + " " * len(label)
+    whole = textwrap.TextWrapper(110, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+    for number, paragraph in enumerate(text.split("\n\n")):
+        whole.initial_indent = rest if number else indent + label
+        yield from whole.wrap(" ".join(paragraph.split()))
+
+
+def _unknown(word: str) -> UnknownName:
+    import difflib
+
+    from harness.components.discovery import why_missing
+    from harness.components.preset import quick_names
+    from harness.study.explanation import known
+
+    names = {name.lower(): name for name in sorted(known() | set(quick_names()))}
+    near = [names[one] for one in difflib.get_close_matches(word.lower(), names, n=3)]
+    question = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    text = f"nothing is named {word!r}{question} `harness list` shows all components, metrics and presets"
+    return UnknownName(text).because(why_missing(word))

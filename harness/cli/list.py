@@ -7,39 +7,67 @@ from pathlib import Path
 import click
 
 from harness.documents import one_line
+from harness.environment import ENGINE, PROJECT
 from harness.errors import BrokenComponent, UnknownName, UserError
 
 Row = tuple[str, str, str]
 
 
 @click.command("list")
-@click.argument("kind", required=False)
-def command(kind: str | None) -> None:
+@click.argument("kind", nargs=-1, metavar="[KIND]")
+def command(kind: tuple[str, ...]) -> None:
     """List the known methods, spaces, studies and other components.
 
     KIND shows only one kind: methods, spaces, datasets, benchmarks, importers, schedules, cluster-rules, samplers,
-    presets or studies. Each line is a name, a summary, and the file it comes from.
+    orders, augmentations, searches, metrics, observations, optimisers, presets or studies. Each line is a name, a
+    summary, and for your own components the file. `harness explain NAME` tells more.
     """
     from harness.components.registries import REGISTRIES
 
     kinds = [*REGISTRIES, "studies"]
-    if kind is not None and kind not in kinds:
-        raise UnknownName.among("kind of component", kind, kinds)
-    for one in [kind] if kind else kinds:
-        rows = _study_rows() if one == "studies" else _registered_rows(one)
+    chosen = [_meant("-".join(kind), kinds)] if kind else kinds
+    for one in chosen:
+        rows = _study_rows() if one == "studies" else [*_registered_rows(one), *_built_in_rows(one)]
         click.echo(one)
         click.echo("\n".join(_aligned(rows)) if rows else "  none")
+
+
+def _meant(word: str, kinds: list[str]) -> str:
+    """The kind that a word names: in the singular too, with any separator. Raises `UnknownName`."""
+    from harness.components.registries import REGISTRIES
+
+    forms = {kind: kind for kind in kinds} | {kind.removesuffix("s"): kind for kind in kinds} | {"study": "studies"}
+    for kind, registry in REGISTRIES.items():
+        forms |= {registry.kind: kind, f"{registry.kind}s": kind}
+    plain = {form.replace(" ", "-"): kind for form, kind in forms.items()}
+    found = plain.get(word.lower().replace("_", "-").replace(" ", "-"))
+    if found is None:
+        raise UnknownName.among("kind of component", word, kinds)
+    return found
 
 
 def _registered_rows(kind: str) -> list[Row]:
     from harness.components.registries import REGISTRIES
 
-    return [(name, entry.summary, f"{_shown(entry.file)}:{entry.line}") for name, entry in REGISTRIES[kind].items()]
+    return [(name, entry.summary, _place(entry.file, entry.line)) for name, entry in REGISTRIES[kind].items()]
+
+
+def _built_in_rows(kind: str) -> list[Row]:
+    """Metrics and observations that the engine makes itself."""
+    if kind == "metrics":
+        from harness.study.explanation import numbers
+
+        return [(name, meaning, "") for name, meaning in numbers().items()]
+    if kind == "observations":
+        from harness.stores.schema import CURVES
+
+        return [(curve.name, f"{curve.meaning} ({curve.setting})", "") for curve in CURVES]
+    return []
 
 
 def _study_rows() -> list[Row]:
     """One row per study file. A file that cannot be loaded shows the reason in place of its docstring."""
-    from harness.components.discovery import load_file, study_files
+    from harness.components.discovery import leave_out, load_file, study_files
     from harness.study.catalogue import studies_in
 
     rows: list[Row] = []
@@ -47,25 +75,32 @@ def _study_rows() -> list[Row]:
     for file in study_files():
         name = file.parent.name if file.name == "__init__.py" else file.stem
         try:
-            for one in dict.fromkeys([name, *(study.name for study in studies_in(file))]):
+            held = studies_in(file)
+            for one in dict.fromkeys([name, *(study.name for study in held)]):
                 if (first := places.setdefault(one, file)) != file:
                     told = f"two studies are both named {one!r}: {first} and {file}"
                     click.echo(f"warning: {told}. Give the path of one, or rename one", err=True)
-            summary = (load_file(file).__doc__ or "").strip().partition("\n")[0]
+            summary = (load_file(file).__doc__ or "").strip().partition("\n")[0] or held[0].title
         except BrokenComponent as error:
+            leave_out(file, f"{error}. The file is left out")
             # The message begins with the place: "FILE:LINE does not import: REASON".
             summary = f"does not import: {one_line(error).replace(' does not import', '', 1)}"
         except UserError as error:
+            leave_out(file, f"{error}. The file is left out")
             summary = one_line(error)
-        rows.append((name, summary, _shown(file)))
+        rows.append((name, summary, _place(file)))
     return rows
 
 
-def _shown(file: Path) -> str:
-    here = Path.cwd().resolve()
-    return str(file.relative_to(here) if file.is_relative_to(here) else file)
+def _place(file: Path, line: int | None = None) -> str:
+    """Where a user's component is; empty for ours, unless the current folder is the project's."""
+    here, at = Path.cwd().resolve(), f":{line}" if line else ""
+    if file.is_relative_to(here):
+        return f"{file.relative_to(here)}{at}"
+    return "" if file.is_relative_to(PROJECT) or file.is_relative_to(ENGINE) else f"{file}{at}"
 
 
 def _aligned(rows: list[Row]) -> list[str]:
-    names, summaries = (max(len(row[column]) for row in rows) for column in (0, 1))
-    return [f"  {name:<{names}}  {summary:<{summaries}}  {file}" for name, summary, file in rows]
+    names = max(len(name) for name, _, _ in rows)
+    summaries = max((len(summary) for _, summary, file in rows if file), default=0)
+    return [f"  {name:<{names}}  {summary:<{summaries}}  {file}".rstrip() for name, summary, file in rows]

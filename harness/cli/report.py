@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli._request import WithUpdates, chosen_studies, preset_option, with_preset
+from harness.cli._request import WithUpdates, chosen_studies, expandable, preset_option, with_preset
 from harness.cli._store_option import store_option
 from harness.errors import UserError
 from harness.stores.places import Places
@@ -105,6 +105,7 @@ def _chosen(names: tuple[str, ...], preset: str, store: Store, overrides: dict[s
     has_runs = component("reports.tables").has_runs
     get_preset(preset)  # raises for a preset that no space has
     known = [study for study in all_studies() if preset in presets_of(study.about)]
+    known = expandable(known, preset)
     found = [study for study in known if has_runs(study, get_preset(preset, study.about), store, overrides)]
     if not found:
         there = component("reports.unshown").by_scale(run for run in store.runs() if run.counts)

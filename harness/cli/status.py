@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
-from harness.cli._request import chosen_studies, with_preset
+from harness.cli._request import PresetOption, chosen_studies, left_out, with_preset
 from harness.cli._store_option import store_option
+from harness.errors import UserError
 from harness.stores.places import Places
 
 
 @click.command("status")
 @click.argument("names", metavar="[STUDY]...", nargs=-1)
-@click.option("--preset", help="Preset (the scale).  [default: all presets of stored runs]")
+@click.option("--preset", cls=PresetOption, help="Preset (the scale).  [default: all presets of stored runs]")
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]")
 @store_option
 def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store: Places) -> None:
@@ -37,7 +38,13 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
         known = presets_of(study.about)
         scales = [preset] if preset else [name for name in known if name in used] or [default_preset().name]
         for scale in (known[name] for name in scales if name in known):
-            plan = make_plan([study], scale, runs, seeds=seeds, check=False)
+            try:
+                plan = make_plan([study], scale, runs, seeds=seeds, check=False)
+            except UserError as error:
+                if names:
+                    raise
+                left_out(study, error)
+                break
             counts = plan.states
             counts[State.WAITING] += counts[State.RANK] + counts[State.AGAIN]
             figures = "  ".join(f"{counts[name]:>11}" for name in columns)

@@ -1,13 +1,14 @@
 """Finds component files by directory and loads them under private module names.
 
-Our folders are `methods/` and `spaces/` beside the `harness` package, the user's are the same folders in the
-current directory. `python -m` puts the current directory first on the path, so a plain import of
-`methods.random` could find the wrong file; here every folder becomes a synthetic package
+Our folders are `methods/` and `spaces/` beside the `harness` package. The user's are the same folders in the
+current directory, and `datasets/`, `benchmarks/` and `presets/`. `python -m` puts the current directory first on the
+path, so a plain import of `methods.random` could find the wrong file; here every folder becomes a synthetic package
 (`harness_components.ours.methods`, `harness_components.user.methods`), so no file shadows another and
 relative imports within a folder work. A folder's own `__init__.py` is neither needed nor run.
 
-`studies/` is only listed (`study_files`) and loaded file by file (`load_file`). This module knows no
-particular component and imports nothing heavy itself.
+`studies/` is only listed (`study_files`) and loaded file by file (`load_file`). A file that cannot be imported is left
+out and told once, by a `ComponentWarning`: it does not stop the others. This module knows no particular component and
+imports nothing heavy itself.
 """
 
 from __future__ import annotations
@@ -24,17 +25,20 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from harness.components.notices import Notices, unregistered
 from harness.environment import PROJECT
 from harness.errors import BrokenComponent, NameCollision, UserError
 
 ROOT = "harness_components"
 ENTRY_POINT_GROUP = "harness.components"
 
-_LOADED_AT_DISCOVERY = ("methods", "spaces", "studies/presets")
-_FOLDERS = ("methods", "spaces", "studies", "reports")
+_PRESETS = ("studies/presets", "presets")
+_LOADED_AT_DISCOVERY = ("methods", "spaces", "datasets", "benchmarks", *_PRESETS)
+_READ = ("methods", "spaces", "datasets", "benchmarks", "presets", "studies")
+"""The user's folders."""
+_FOLDERS = (*_READ, "reports")
 # The engine's own components: these packages register themselves when imported.
 _BUILT_IN = ("harness.data.shipped",)
-_ADVICE = "Fix the file, or start its name with an underscore: such files are not loaded."
 _BESIDE_THE_ENGINE = PROJECT
 
 
@@ -51,6 +55,7 @@ class _State:
         """Folders and their synthetic packages."""
         self.foreign: set[str] = set()
         """Modules that entry points imported."""
+        self.notices = Notices(_READ)
         self.running = False
 
 
@@ -61,29 +66,104 @@ _lock = threading.RLock()
 def discover() -> None:
     """Load all components, once per process and set of folders. A nested call returns at once.
 
-    Raises `BrokenComponent` for a file that cannot be imported and `NameCollision` for a name that
-    two files register. After an error nothing is marked as done: the next lookup raises it again.
+    A file that cannot be imported is left out, with a warning; it is tried again once it has changed. Raises
+    `NameCollision` for a name that two files register: nothing is marked as done then.
     """
     with _lock:
         place = _place()
-        if _state.running or place in _state.places:
+        if _state.running:
+            return
+        repaired = _state.notices.repaired()
+        if place in _state.places and not repaired:
             return
         ours, user = _folders(_LOADED_AT_DISCOVERY)
-        if (*ours, *user) in _state.done:
+        if (*ours, *user) in _state.done and not repaired:
             _state.places.add(place)
             return
         _state.running = True
         try:
             for name in _BUILT_IN:
                 importlib.import_module(name)
-            for folder in (*ours, *user):
-                for file in _component_files(folder):
-                    _import_file(file, advice=_ADVICE)
+            for file in (file for folder in (*ours, *user) for file in _component_files(folder)):
+                _load(file)
             _import_entry_points()
             _state.done.add((*ours, *user))
             _state.places.add(place)
         finally:
             _state.running = False
+        _look_around()
+
+
+def load_presets() -> None:
+    """Load the preset files alone: quick, whatever the spaces import. Files with mistakes are passed over."""
+    with _lock:
+        ours, user = _folders(_PRESETS)
+        for file in (file for folder in (*ours, *user) for file in _component_files(folder)):
+            try:
+                _import_file(file)
+            except UserError:  # told by the commands that need it
+                _forget(_module_name(file))
+
+
+def why_missing(name: str) -> list[str]:
+    """The problems of the files that may have been meant to bring a component or study of that name."""
+    return _state.notices.why_missing(name)
+
+
+def leave_out(file: Path, why: str) -> None:
+    """Remember that a file brings nothing, and tell it, once."""
+    _state.notices.leave_out(file, why)
+
+
+def _look_around() -> None:
+    """Tell the folders of the current directory that look like component folders and are not read, once."""
+    from harness.components.registries import REGISTRIES
+
+    if (here := _current_directory()) is not None:
+        _state.notices.look_at(here, REGISTRIES)
+
+
+def _load(file: Path) -> None:
+    """Import a component file; one that cannot be imported, or registers nothing, is told."""
+    module, before = _module_name(file), _registered()
+    try:
+        loaded = _import_file(file)
+    except BrokenComponent as error:
+        _forget(module)
+        _state.notices.broken(file, error)
+    else:
+        _state.notices.imported(file)
+        _check_registered(file, loaded, before)
+
+
+def _check_registered(file: Path, module: ModuleType, before: set[tuple[str, str]]) -> None:
+    from harness.components.registries import REGISTRIES
+
+    everyone = [entry.module for registry in REGISTRIES.values() for entry in registry.entries.values()]
+    # A function of another file may register for this one.
+    if _registered() == before and not any(_is_within(name, module.__name__) for name in everyone):
+        leave_out(file, unregistered(file, module))
+
+
+def _registered() -> set[tuple[str, str]]:
+    from harness.components.registries import REGISTRIES
+
+    return {(kind, name) for kind, registry in REGISTRIES.items() for name in registry.entries}
+
+
+def _forget(module: str) -> None:
+    """Undo what a module registered before its import failed; neighbours that it has imported stay."""
+    from harness.components.registries import REGISTRIES
+
+    for registry in REGISTRIES.values():
+        for name in [name for name, entry in registry.entries.items() if _is_within(entry.module, module)]:
+            del registry.entries[name]
+    for name in [name for name in sys.modules if _is_within(name, module)]:
+        del sys.modules[name]
+
+
+def _is_within(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")
 
 
 def _place() -> tuple[str, ...]:
@@ -104,6 +184,7 @@ def component(path: str) -> ModuleType:
 
 def study_files() -> list[Path]:
     """The study files, ours first, then the user's; none of them is loaded."""
+    _look_around()
     ours, user = _folders(("studies",))
     return [file for folder in (*ours, *user) for file in _component_files(folder)]
 
@@ -189,17 +270,27 @@ def _component_files(folder: Path) -> list[Path]:
     return found
 
 
-def _import_file(file: Path, advice: str = "") -> ModuleType:
-    module = file.parent if file.name == "__init__.py" else file.with_suffix("")
+def _import_file(file: Path) -> ModuleType:
+    module = _path_of(file)
     rival = module.with_suffix(".py") if file.name == "__init__.py" else module / "__init__.py"
     if rival.is_file():  # Python would import the package and ignore the file
         raise NameCollision(f"two components are both named {module.name!r}: {file} and {rival}. Rename one.")
     try:
-        return importlib.import_module(f"{_package(module.parent)}.{module.name}")
+        return importlib.import_module(_module_name(file))
     except (NameCollision, BrokenComponent):
         raise
     except (Exception, SystemExit) as error:
-        raise BrokenComponent.during_import(file, error, advice=advice) from error
+        raise BrokenComponent.during_import(file, error) from error
+
+
+def _path_of(file: Path) -> Path:
+    """The path of a module: a file without its suffix, or the folder of a package."""
+    return file.parent if file.name == "__init__.py" else file.with_suffix("")
+
+
+def _module_name(file: Path) -> str:
+    module = _path_of(file)
+    return f"{_package(module.parent)}.{module.name}"
 
 
 def _package(folder: Path) -> str:
@@ -240,19 +331,22 @@ def _import_entry_points() -> None:
     from importlib.metadata import entry_points
 
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        before = set(sys.modules)
+        known, before = set(sys.modules), _registered()
+        file, within = _source(point.module)
         try:
-            importlib.import_module(point.module)
-        except (NameCollision, BrokenComponent):
+            loaded = importlib.import_module(point.module)
+        except NameCollision:
             raise
         except (Exception, SystemExit) as error:
             source = point.dist.name if point.dist else "an installed package"
-            advice = f"It is the entry point {point.name!r} of {source}: fix or uninstall that package."
-            file, within = _source(point.module)
-            raise BrokenComponent.during_import(file, error, advice=advice, within=within) from error
+            advice = f"It is the entry point {point.name!r} of {source} and is left out: fix or uninstall that package"
+            _forget(point.module)
+            leave_out(file, f"{BrokenComponent.during_import(file, error, within=within)}. {advice}")
+        else:
+            _check_registered(file, loaded, before)
         finally:
             top = point.module.partition(".")[0]
-            _state.foreign |= {n for n in set(sys.modules) - before if n.partition(".")[0] == top}
+            _state.foreign |= {n for n in set(sys.modules) - known if n.partition(".")[0] == top}
 
 
 def _source(module: str) -> tuple[Path, Path]:

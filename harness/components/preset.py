@@ -1,7 +1,7 @@
 """A preset is a named scale, one for each space that has it. Knows no particular preset.
 
 Presets are ordinary configuration, which `with key=value` can override. They are registered by files in
-`studies/presets/`, ours and the user's, under their space and name.
+`studies/presets/`, ours and the user's, and in the user's `presets/`, under their space and name.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.components.discovery import load_presets, why_missing
 from harness.components.registries import PRESETS
 from harness.errors import InvalidConfiguration, UnknownName
 
@@ -116,7 +117,9 @@ class Preset:
 
 
 def register(preset: Preset) -> Preset:
-    """Register a preset under its space and name."""
+    """Register a preset under its space and name. Raises `InvalidConfiguration` for one that names no space."""
+    if not preset.space:
+        raise InvalidConfiguration(f"preset {preset.name!r} names no space: Preset({preset.name!r}, …, space=…)")
     PRESETS.register(f"{preset.space}/{preset.name}", summary=preset.summary, stacklevel=2)(preset)
     return preset
 
@@ -152,8 +155,15 @@ def get_preset(name: str, space: str | None = None) -> Preset:
     if name not in found:
         everywhere = {key.rpartition("/")[2] for key in PRESETS.names() if key != _DEFAULT}
         kind = f"preset of {space}" if name in everywhere else "preset"
-        raise UnknownName.among(kind, name, found if name in everywhere else everywhere)
+        known = found if name in everywhere else everywhere
+        raise UnknownName.among(kind, name, known).because(why_missing(name))
     return found[name]
+
+
+def quick_names() -> list[str]:
+    """The names of all presets that are in files of their own, without loading other components: for help texts."""
+    load_presets()
+    return sorted({key.rpartition("/")[2] for key in PRESETS.entries if key != _DEFAULT})
 
 
 def _registered(space: str) -> dict[str, Preset]:

@@ -21,23 +21,29 @@ def _discover() -> None:
     discover()
 
 
-METHODS: Registry[Any] = Registry("method", _discover)
-SPACES: Registry[type[Space]] = Registry("space", _discover)
-DATASETS: Registry[Any] = Registry("data set", _discover)
-BENCHMARKS: Registry[Any] = Registry("benchmark", _discover)
-IMPORTERS: Registry[Any] = Registry("importer", _discover)
-SCHEDULES: Registry[Any] = Registry("learning-rate schedule", _discover)
-CLUSTER_RULES: Registry[Any] = Registry("cluster rule", _discover)
-SAMPLERS: Registry[Any] = Registry("sampler", _discover)
-ORDERS: Registry[Any] = Registry("order of samples", _discover)
-AUGMENTATIONS: Registry[Any] = Registry("augmentation", _discover)
-SEARCHES: Registry[Any] = Registry("search", _discover)
-METRICS: Registry[Any] = Registry("metric", _discover)
+def _why_missing(name: str) -> list[str]:
+    from harness.components.discovery import why_missing
+
+    return why_missing(name)
+
+
+METHODS: Registry[Any] = Registry("method", _discover, _why_missing)
+SPACES: Registry[type[Space]] = Registry("space", _discover, _why_missing)
+DATASETS: Registry[Any] = Registry("data set", _discover, _why_missing)
+BENCHMARKS: Registry[Any] = Registry("benchmark", _discover, _why_missing)
+IMPORTERS: Registry[Any] = Registry("importer", _discover, _why_missing)
+SCHEDULES: Registry[Any] = Registry("learning-rate schedule", _discover, _why_missing)
+CLUSTER_RULES: Registry[Any] = Registry("cluster rule", _discover, _why_missing)
+SAMPLERS: Registry[Any] = Registry("sampler", _discover, _why_missing)
+ORDERS: Registry[Any] = Registry("order of samples", _discover, _why_missing)
+AUGMENTATIONS: Registry[Any] = Registry("augmentation", _discover, _why_missing)
+SEARCHES: Registry[Any] = Registry("search", _discover, _why_missing)
+METRICS: Registry[Any] = Registry("metric", _discover, _why_missing)
 """Functions of predicted accuracies, true accuracies and complexity of some architectures that return a number."""
-OBSERVATIONS: Registry[Any] = Registry("observation", _discover)
+OBSERVATIONS: Registry[Any] = Registry("observation", _discover, _why_missing)
 """Functions of the supernets and the progress of training that return numbers by name; see `observers/curves.py`."""
-OPTIMISERS: Registry[Any] = Registry("optimiser", _discover)
-PRESETS: Registry[Any] = Registry("preset", _discover)
+OPTIMISERS: Registry[Any] = Registry("optimiser", _discover, _why_missing)
+PRESETS: Registry[Any] = Registry("preset", _discover, _why_missing)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     "methods": METHODS,

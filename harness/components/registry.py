@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -48,11 +48,18 @@ class Registry(Generic[T]):
     import files that register, and a nested call must return at once.
     """
 
-    def __init__(self, kind: str, before_lookup: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        before_lookup: Callable[[], None] | None = None,
+        why_missing: Callable[[str], Iterable[str]] | None = None,
+    ) -> None:
+        """`why_missing` gives reasons why there may be no thing of a name: for messages."""
         self.kind = kind
         self.entries: dict[str, Entry[T]] = {}
         """The registrations so far; reading them does not call `before_lookup`."""
         self._before_lookup = before_lookup or (lambda: None)
+        self._why_missing = why_missing or (lambda name: ())
 
     @overload
     def register(self, name: str, *, summary: str = "", stacklevel: int = 1) -> Callable[[T], T]: ...
@@ -89,11 +96,15 @@ class Registry(Generic[T]):
         """The thing of that name. Raises `UnknownName` with a suggestion and the known names."""
         self._before_lookup()
         if name not in self.entries:
-            raise UnknownName.among(self.kind, name, self.entries)
+            raise self.unknown(name)
         entry = self.entries[name]
         if entry.lazy is not None:
             entry = self.entries[name] = replace(entry, thing=_import(self.kind, entry), lazy=None)
         return entry.thing  # type: ignore[return-value]  # None is a thing only where T admits it
+
+    def unknown(self, name: str) -> UnknownName:
+        """The error for a name that is not registered."""
+        return UnknownName.among(self.kind, name, self.entries).because(self._why_missing(name))
 
     def names(self) -> list[str]:
         """All names, sorted."""

@@ -42,8 +42,11 @@ class Network:
     """
 
     width: int = 16
+    """Channels of the first layers, as the space defines it."""
     depth: int = 5
+    """Blocks one after the other, as the space defines it."""
     batch_norm: str = "batch-statistics"
+    """What batch normalisation learns and which statistics it uses, as the space defines it."""
 
     def __post_init__(self) -> None:
         at_least_one(self, ("width", "depth"))
@@ -53,8 +56,8 @@ class Network:
 class Inputs:
     """What the engine adds to the settings of a network: what goes in and what comes out.
 
-    `copies` networks that differ only in their weights run as one stacked network, with the channels of their images
-    side by side.
+    `copies` is above 1 only in a space that says `stacks = True`: so many networks that differ only in their weights
+    run as one stacked network, with the channels of their images side by side.
     """
 
     classes: int = 10
@@ -131,6 +134,9 @@ class Space(ABC):
 
     complexity_counts: tuple[str, ...] = ("parameters", "flops")
     """The ways of counting that `complexity` accepts."""
+
+    stacks: bool = False
+    """Whether `standalone` can make `settings.copies` networks as one, so that several seeds train at once."""
 
     Network: type = Network
     """The type of the network's settings: a frozen dataclass, read from the section `network` of a configuration."""

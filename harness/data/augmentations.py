@@ -32,6 +32,7 @@ class Crop(Transform):
     """A random window of the image, which is padded with black."""
 
     padding: int = 4
+    """Black pixels around the image, before a window is cut."""
 
     def __post_init__(self) -> None:
         _within("crop.padding", self.padding, 1, 1000)
@@ -70,6 +71,7 @@ class Flip(Transform):
     """Mirrored, left to right."""
 
     probability: float = 0.5
+    """Of being mirrored."""
 
     def __post_init__(self) -> None:
         _within("flip.probability", self.probability, 0, 1)
@@ -84,7 +86,9 @@ class RandAugment(Transform):
     """Random operations on geometry and colour, all of one magnitude. Images need 1 or 3 channels."""
 
     operations: int = 2
+    """How many per image."""
     magnitude: int = 9
+    """Of all operations, from 0 to 30."""
 
     def __post_init__(self) -> None:
         _within("rand-augment.operations", self.operations, 1, 14)
@@ -100,6 +104,7 @@ class Erasing(Transform):
     """A black rectangle at a random place (cutout, random erasing)."""
 
     probability: float = 0.5
+    """Of a rectangle."""
     largest: float = 0.33
     """The largest rectangle, as a share of the area."""
     fill: str = added("black")
@@ -182,6 +187,7 @@ class CutMix(BatchAugmentation):
     """A rectangle of the neighbour in the batch, and the labels in the proportion of the areas."""
 
     alpha: float = 1.0
+    """Of the beta distribution that the proportion is drawn from."""
 
     def __post_init__(self) -> None:
         _within("cutmix.alpha", self.alpha, 1e-6, 100)

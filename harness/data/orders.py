@@ -36,6 +36,7 @@ class Repeated(Order):
     """A random share of the samples per epoch, each several times in a row with other random transforms."""
 
     times: int = 3
+    """How often a sample comes in a row; an epoch has a share of the samples."""
 
     def __post_init__(self) -> None:
         if self.times < 1:

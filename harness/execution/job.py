@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from harness import environment
 from harness.components.dataset import fingerprint
 from harness.documents import one_line
-from harness.errors import DataError, Unreachable
+from harness.errors import ComponentWarning, DataError, Unreachable
 from harness.execution import reference_job
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered
@@ -61,6 +62,7 @@ def run_job(document: Mapping[str, Any], progress: Report) -> dict[str, Any]:
     ("already": done by another process before), "failed" with one line of "error". Raises only what `progress`
     raises.
     """
+    warnings.simplefilter("ignore", ComponentWarning)  # the command that started the job has told it
     if document["kind"] == KIND:
         return reference_job.make(document, progress)
     reply: dict[str, Any] = {"run_id": None, "key": None}

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.components.discovery import load_file, study_files
+from harness.components.discovery import leave_out, load_file, study_files, why_missing
 from harness.errors import InvalidConfiguration, NameCollision, UnknownName, UserError
 from harness.study.metrics import check_metrics
 from harness.study.study import Study
@@ -45,7 +45,7 @@ def locate(name: str) -> list[Located]:
         return found
     known = {study.name: study for study in all_studies()}
     if name not in known:
-        raise UnknownName.among("study", name, known)
+        raise UnknownName.among("study", name, known).because(why_missing(name))
     return [(study, file) for study, file in _loadable() if study is known[name]]
 
 
@@ -69,11 +69,14 @@ def _loadable() -> Iterator[Located]:
 
 
 def all_studies() -> list[Study]:
-    """Every known study, ours first. Raises `NameCollision` where two share a name."""
+    """Every known study, ours first; a file that holds none, or cannot be imported, is left out with a warning.
+
+    Raises `NameCollision` where two share a name.
+    """
     places: dict[str, Path] = {}
     found = []
     for file in study_files():
-        for study in studies_in(file):
+        for study in _usable(file):
             if study.name in places:
                 raise NameCollision(
                     f"two studies are both named {study.name!r}: {places[study.name]} and {file}. Rename one."
@@ -81,6 +84,17 @@ def all_studies() -> list[Study]:
             places[study.name] = file
             found.append(study)
     return found
+
+
+def _usable(file: Path) -> list[Study]:
+    """The studies of a file; none if it has a mistake, which is told."""
+    try:
+        return studies_in(file)
+    except NameCollision:
+        raise
+    except UserError as error:
+        leave_out(file, f"{error}. The file is left out")
+        return []
 
 
 def studies_in(file: Path) -> list[Study]:

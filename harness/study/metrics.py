@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from harness.components.discovery import why_missing
 from harness.components.registries import METRICS, OBSERVATIONS
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.stores import shapes
@@ -88,7 +89,8 @@ def _require(name: str, where: str, asked: Mapping[str, Any], numbers: Iterable[
     named = any(_plain(name) == one or _plain(name).startswith(f"{one}_") for one in map(_plain, OBSERVATIONS.names()))
     free = "observe.own" in asked and not difflib.get_close_matches(name, known | own, n=1, cutoff=MISSPELT)
     if not (name in own or named or free):
-        raise UnknownName(f"{where}: {UnknownName.among('metric', name, known | own)}")
+        unknown = UnknownName.among("metric", name, known | own).because(why_missing(name))
+        raise UnknownName(f"{where}: {unknown}")
 
 
 def _plain(name: str) -> str:

@@ -61,26 +61,33 @@ class Retraining:
     """
 
     schedule: Component = Component("")
+    """How the learning rate falls."""
     epochs: int = 200
+    """Epochs of the network."""
     batch_size: int = 256
+    """Images per step."""
     learning_rate: float = 0.1
+    """The initial learning rate."""
     momentum: float = 0.9
+    """Nesterov's momentum; 0 for none."""
     weight_decay: float = 5e-4
+    """The factor of the weights in their decay."""
     with_valid: bool = False
     """Whether training also uses the ranking images: for benchmarks whose training set contains both."""
     augment: tuple[Component, ...] = added(())
-    """As in `train`."""
+    """Transforms and batch augmentations in this order, as in `train`."""
     network: Any = added(None)
     """Settings of the network that differ from the supernet's; null for the same."""
     order: Component = added(SHUFFLED)
-    """As in `train`."""
+    """The order of samples, as in `train`."""
     which: int = added(0)
     """Which of several found architectures is retrained, counted from 0, the best."""
     warmup_epochs: int = added(0)
     """Epochs over which the learning rate rises linearly to what the schedule says."""
     label_smoothing: float = added(0.0)
+    """The share of the label that all classes get, evenly."""
     precision: str = added("float32")
-    """As in `train`."""
+    """The number format of the passes, as in `train`."""
     ema: float | None = added(None)
     """The decay of a moving average of the weights, which is then evaluated and kept; null for none."""
     teacher: Teacher | None = added(None)

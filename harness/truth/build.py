@@ -15,18 +15,21 @@ import os
 import platform
 import random
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.components.registries import DATASETS, SPACES
-from harness.components.space import Space
+from harness.components.space import Network, Space
+from harness.documents import one_line
 from harness.environment import cpu_model
-from harness.errors import DataError, Diverged, HarnessError
+from harness.errors import ComponentWarning, DataError, Diverged, HarnessError, UserError, where
 from harness.seeds import derive
+from harness.study.configuration import as_network
 from harness.training.stages.standalone import StandaloneRecipe, train_standalone
 from harness.truth.table import Table
 
@@ -43,17 +46,43 @@ class Plan:
     recipe: StandaloneRecipe
     seeds: int
     seed: int
+    stacked: bool = True
+    """Whether the networks of a class train as one; only spaces that stack them can (`Space.stacks`)."""
+    network: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the network in place of the recipe's and the space's own."""
 
     @classmethod
-    def make(cls, space: str, dataset: str, recipe: StandaloneRecipe, seeds: int, seed: int) -> Plan:
-        return cls(space, dataset, DATASETS.get(dataset)().checksum(), recipe, seeds, seed)
+    def make(
+        cls,
+        space: str,
+        dataset: str,
+        recipe: StandaloneRecipe,
+        seeds: int,
+        seed: int,
+        network: Mapping[str, Any] | None = None,
+    ) -> Plan:
+        stacked = seeds == 1 or SPACES.get(space).stacks
+        plan = cls(space, dataset, DATASETS.get(dataset)().checksum(), recipe, seeds, seed, stacked, network or {})
+        plan.settings()  # raises for settings that the space does not have
+        return plan
+
+    def settings(self) -> Any:
+        """The settings of the networks; None for those of the recipe, or else the space's own."""
+        if not self.network:
+            return None
+        sized = issubclass(SPACES.get(self.space).Network, Network)
+        own = {"width": self.recipe.width, "depth": self.recipe.depth} if sized else {}
+        return as_network(self.space, {**own, **self.network}, "network")
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Plan:
         return cls(**{**document, "recipe": StandaloneRecipe(**document["recipe"])})
 
     def json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain JSON types, without what was added after tables were made without it and has its default."""
+        plain = asdict(self)
+        added = {"stacked": True, "network": {}}
+        return {key: value for key, value in plain.items() if key not in added or value != added[key]}
 
 
 def class_numbers(space: Space) -> list[int]:
@@ -77,12 +106,27 @@ def train_rows(plan: Plan, numbers: list[int], done: Callable[[], None] = lambda
     for number in numbers:
         architecture = space.architecture(number)
         try:
-            correct = train_standalone(space, architecture, dataset, plan.recipe, plan.seed, copies=plan.seeds)
+            correct = train_standalone(
+                space,
+                architecture,
+                dataset,
+                plan.recipe,
+                plan.seed,
+                copies=plan.seeds,
+                stacked=plan.stacked,
+                network=plan.settings(),
+            )
         except Diverged as error:
             raise HarnessError(
                 f"class {number} ({space.format(architecture)}): {error}; no table can be made with this recipe, "
                 "try a lower --learning-rate"
             ) from error
+        except UserError:
+            raise
+        except Exception as error:  # of the space's own code, in a worker process
+            own = SPACES.entries[plan.space].file
+            at = "{}:{}: ".format(*place) if (place := where(own.parent, error)) else ""
+            raise HarnessError(f"class {number} ({space.format(architecture)}): {at}{one_line(error)}") from error
         rows.append([number, list(correct.valid), list(correct.test)])
         done()
     return rows
@@ -115,7 +159,7 @@ def read_piece(work: Path, piece: int, plan: Plan, numbers: list[int]) -> list[l
 
 
 def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], work: str) -> tuple[int, int]:
-    """Train and store one piece; runs in a worker process. Returns the piece and its number of classes."""
+    """Train and store one piece. Returns the piece and its number of classes."""
     import torch
 
     torch.set_num_threads(1)
@@ -133,7 +177,8 @@ def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], wo
 
 
 def end_with_parent() -> None:
-    """In a worker: exit at once when the parent process ends, for any reason."""
+    """In a worker: exit at once when the parent process ends, for any reason; do not tell again what it has told."""
+    warnings.simplefilter("ignore", ComponentWarning)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -145,7 +190,10 @@ def end_with_parent() -> None:
 
 
 def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
-    """Make all missing pieces with `jobs` processes; yields (classes done, total classes) as they finish."""
+    """Make all missing pieces with `jobs` processes; yields (classes done, total classes) as they finish.
+
+    One job runs in this process.
+    """
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from multiprocessing import get_context
 
@@ -157,6 +205,11 @@ def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
     finished = total - sum(map(len, missing.values()))
     yield finished, total
     if not missing:
+        return
+    if jobs == 1:
+        for piece, numbers in missing.items():
+            finished += make_piece(plan.json(), piece, numbers, str(work))[1]
+            yield finished, total
         return
     # Workers allocate and free the same small tensors over and over: keeping freed memory saves a tenth.
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**31))
@@ -207,7 +260,7 @@ def command(plan: Plan) -> str:
     return (
         f"python -m harness benchmark build --space {plan.space} --data {plan.dataset} "
         f"--seeds {plan.seeds} --seed {plan.seed} {recipe}"
-    )
+    ) + "".join(f" --network {key}={value}" for key, value in plan.network.items())
 
 
 def environment() -> dict[str, str]:

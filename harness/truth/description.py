@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.components.benchmark import Benchmark
 from harness.components.registries import BENCHMARKS, SPACES
+from harness.components.space import Network
 from harness.errors import DataError
 from harness.truth.imported import AccuracyTable, ImportedBenchmark, overview
 from harness.truth.npz import read_arrays
@@ -47,6 +48,7 @@ def _computed(name: str, benchmark: TableBenchmark) -> list[tuple[str, str]]:
     made = benchmark.table.provenance
     worth = reliability(benchmark)
     recipe = made["recipe"]
+    several = benchmark.table.seeds > 1
     images = ", ".join(f"{count:,} {split}" for split, count in made["images"].items())
     return [
         ("benchmark", name),
@@ -57,8 +59,8 @@ def _computed(name: str, benchmark: TableBenchmark) -> list[tuple[str, str]]:
         ("data set", f"{made['dataset']} ({images})"),
         (
             "trained",
-            f"{recipe['epochs']} epochs, width {recipe['width']}, {recipe['depth']} cells per stage, "
-            f"batch {recipe['batch_size']}, learning rate {recipe['learning_rate']}",
+            f"{recipe['epochs']} epochs, {_network(benchmark)}batch {recipe['batch_size']}, "
+            f"learning rate {recipe['learning_rate']}",
         ),
         ("seeds", f"{benchmark.table.seeds} per class, from seed {made['seed']}"),
         ("command", made["command"]),
@@ -70,12 +72,27 @@ def _computed(name: str, benchmark: TableBenchmark) -> list[tuple[str, str]]:
         (
             "test accuracy",
             f"{worth.lowest:.2f} to {worth.highest:.2f} %, span {worth.highest - worth.lowest:.2f} points, "
-            f"median {worth.median:.2f}; deviation between seeds {worth.seed_deviation:.2f}",
+            f"median {worth.median:.2f}"
+            + (f"; deviation between seeds {worth.seed_deviation:.2f}" if several else ""),
         ),
         ("selected", f"{worth.selected} non-empty bins of 400 (equal width)"),
-        ("split-half τ", f"{worth.split_half_selected:.3f} on the selected, {worth.split_half_all:.3f} on all"),
-        ("seed-to-seed τ", f"{worth.seed_pair_selected:.3f} on the selected"),
+        *(
+            [
+                ("split-half τ", f"{worth.split_half_selected:.3f} on the selected, {worth.split_half_all:.3f} on all"),
+                ("seed-to-seed τ", f"{worth.seed_pair_selected:.3f} on the selected"),
+            ]
+            if several
+            else [("reliability", "unknown: the table has one seed per class")]
+        ),
     ]
+
+
+def _network(benchmark: TableBenchmark) -> str:
+    """The settings of the networks that were trained, as far as they are recorded."""
+    made = benchmark.table.provenance
+    sized = issubclass(benchmark.space.Network, Network)
+    known = {key: made["recipe"][key] for key in ("width", "depth") if sized} | made.get("network", {})
+    return "".join(f"{key} {value}, " for key, value in known.items())
 
 
 def _imported(name: str, benchmark: ImportedBenchmark) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ class VerifiedRow:
 
 def table_plan(table: Table) -> Plan:
     """The plan that a table was made by, from its provenance."""
-    return Plan.from_json({key: table.provenance[key] for key in Plan.__dataclass_fields__})
+    return Plan.from_json({key: table.provenance[key] for key in Plan.__dataclass_fields__ if key in table.provenance})
 
 
 def verify_rows(table: Table, sample: int, seed: int, jobs: int) -> Iterator[VerifiedRow]:

@@ -34,6 +34,13 @@ BATCH_NORMS = {
 class CellNetwork(Network):
     """`width` channels in the first stage, `depth` cells per stage, one of `BATCH_NORMS`."""
 
+    width: int = 16
+    """Channels of the first stage."""
+    depth: int = 5
+    """Cells per stage."""
+    batch_norm: str = "batch-statistics"
+    """Which layers have affine parameters and running statistics."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch_norm not in BATCH_NORMS:
@@ -66,6 +73,7 @@ class NasBench201(Space):
     choices = (len(OPERATIONS),) * len(EDGES)
     complexity_counts = tuple(COUNTS)
     counts_at_any_size = tuple(AT_ANY_SIZE)
+    stacks = True
     Network = CellNetwork
 
     def parse(self, text: str) -> Architecture:

@@ -10,11 +10,16 @@ import pytest
 import torch
 
 from harness.cli import main
+from harness.components.preset import get_preset
 from harness.components.registries import BENCHMARKS, DATASETS, SPACES
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
 from harness.training.stages.standalone import StandaloneRecipe
+from harness.training.trial import run_trial
 from harness.truth.build import Plan, command, make_piece, pieces
-from harness.truth.table import Table
+from harness.truth.table import Table, TableBenchmark
 from tests.official_files import malicious, rows, write_csv
+from tests.toy import user_folder
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -168,3 +173,114 @@ def test_build_assembles_finished_pieces_and_refuses_those_of_another_plan(
     assert main([*arguments, "--epochs", "2"]) == 2
     assert "piece-00000.json: belongs to another plan" in capsys.readouterr().err
     assert Table.read(out).checksum() == table.checksum()
+
+
+PLAIN = """from dataclasses import dataclass
+
+from torch import nn
+
+from harness.components.registries import SPACES
+from harness.components.space import Space
+
+
+@dataclass(frozen=True)
+class PlainNetwork:
+    channels: int = 2
+
+
+@SPACES.register("plain")
+class Plain(Space):
+    name = "plain"
+    choices = (2, 2)
+    complexity_counts = ("parameters",)
+    Network = PlainNetwork
+
+    def parse(self, text):
+        return self.check(tuple(map(int, text)))
+
+    def format(self, architecture):
+        return "".join(map(str, self.check(architecture)))
+
+    def complexity(self, architecture, count="parameters"):
+        return 1 + sum(self.check(architecture))
+
+    def supernet(self, settings):
+        return Chosen(settings)
+
+    def standalone(self, architecture, settings):
+        assert settings.copies == 1
+        return Chosen(settings, architecture)
+
+
+class Chosen(nn.Module):
+    def __init__(self, settings, architecture=None):
+        super().__init__()
+        self.architecture = architecture
+        self.layers = nn.ModuleList(nn.ModuleList(nn.Conv2d(i, settings.channels, k, padding=k // 2) for k in (1, 3))
+                                    for i in (settings.image_channels, settings.channels))
+        self.classifier = nn.Linear(settings.channels, settings.classes)
+
+    def forward(self, images, architecture=None):
+        for layer, choice in zip(self.layers, architecture or self.architecture):
+            images = layer[choice](images).relu()
+        return self.classifier(images.mean((2, 3)))
+"""
+IN_PLAIN = """from harness.study import Column, Row, Study
+
+rows = [Row({"Method": "SPOS"}, {"method": "spos", "dataset": "few"})]
+study = Study("in_plain", "In a space of one's own", rows, [Column("τ", "kendall_tau")], space="plain")
+"""
+FEW = """from harness.components.dataset import DataSet
+from harness.components.registries import DATASETS
+
+
+@DATASETS.register("few")
+def few():
+    '''A few of the digits.'''
+    all_ = DATASETS.get("digits")()
+    return DataSet("few", 10, all_.train.head(40), all_.valid.head(50), all_.test.head(60), all_.mean, all_.std)
+"""
+
+
+def test_a_table_of_any_space_is_built_verified_and_judges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The space does not stack networks, and has settings of its own; its data set is in a folder of its own."""
+    files = {"spaces/plain.py": PLAIN, "datasets/few.py": FEW, "studies/in_plain.py": IN_PLAIN}
+    with user_folder(tmp_path, files):
+        build = ["benchmark", "build", "--space", "plain", "--data", "few", "--out", "plain.npz", "--jobs", "1"]
+        assert main([*build, "--network", "chanels=3"]) == 2
+        assert "no configuration key 'network.chanels'; did you mean 'channels'?" in capsys.readouterr().err
+        assert main([*build, "--seeds", "3", "--network", "channels=3", "--batch-size", "20"]) == 0
+        table = Table.read(Path("plain.npz"))
+        assert table.seeds == 3 and len(table.classes) == 4
+        assert len({tuple(counts) for counts in table.test.T.tolist()}) == 3  # seeds are networks of their own
+        capsys.readouterr()
+        assert main(["benchmark", "verify", "plain.npz", "--jobs", "1"]) == 0
+        assert "retrained 4 rows: 4 exactly equal" in capsys.readouterr().out
+        assert main(["benchmark", "info", "plain.npz"]) == 0
+        shown = capsys.readouterr().out
+        assert "2 epochs, channels 3, batch 20" in shown and "--network channels=3" in shown
+        asked = {"benchmark": "plain.npz", "network.channels": 3, "train.epochs": 1}
+        (request,) = expand(find_studies("in_plain")[0], get_preset("tiny", "plain"), 1, asked)
+        result = run_trial(request.trial.config).result
+        assert result["selected"] >= 2 and result["top1_accuracy"] in TableBenchmark(
+            "plain", SPACES.get("plain")(), table
+        ).accuracies("few")
+
+
+def test_an_error_in_the_spaces_own_code_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = PLAIN.replace("self.classifier(images.mean((2, 3)))", "self.classifier(images)")
+    with user_folder(tmp_path, {"spaces/plain.py": wrong, "datasets/few.py": FEW}):
+        build = ["benchmark", "build", "--space", "plain", "--data", "few", "--out", "plain.npz", "--jobs", "1"]
+        assert main(build) == 1
+    line = len(wrong.splitlines())
+    (message,) = capsys.readouterr().err.strip().splitlines()
+    assert message.startswith("error: class ") and f"spaces/plain.py:{line}: RuntimeError: " in message
+
+
+def test_one_seed_has_no_reliability(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with user_folder(tmp_path, {"spaces/plain.py": PLAIN, "datasets/few.py": FEW}):
+        build = ["benchmark", "build", "--space", "plain", "--data", "few", "--out", "plain.npz", "--jobs", "1"]
+        assert main([*build, "--seeds", "1", "--epochs", "1"]) == 0
+        assert main(["benchmark", "info", "plain.npz"]) == 0
+        shown = capsys.readouterr().out
+        assert "nan" not in shown and "unknown: the table has one seed per class" in shown

@@ -10,11 +10,14 @@ from textwrap import dedent
 
 import pytest
 
+from harness.cli import main
 from harness.components import discovery
 from harness.components.registries import METHODS, SPACES
-from harness.errors import BrokenComponent, NameCollision, UserError
+from harness.errors import ComponentWarning, NameCollision, UnknownName, UserError
 
 Write = Callable[[str, str], Path]
+
+pytestmark = pytest.mark.filterwarnings("error::harness.errors.ComponentWarning")
 
 METHOD = """
 from harness.components.registries import METHODS
@@ -64,10 +67,10 @@ def test_no_file_name_shadows_a_library_or_the_harness(write: Write) -> None:
     before = {"methods", "spaces"} & set(sys.modules)
     for name in ("random", "torch", "harness", "click", "methods"):
         write(f"mine/methods/{name}.py", METHOD.format(name=f"my-{name}"))
-    write("mine/spaces/torch.py", "import random\nassert hasattr(random, 'randrange')\n")
-    write("mine/spaces/harness/__init__.py", "from harness.components.registries import METHODS\n")
+    write("mine/spaces/torch.py", "import random\nassert hasattr(random, 'randrange')\n" + METHOD.format(name="tt"))
+    write("mine/spaces/harness/__init__.py", METHOD.format(name="hh"))
     write("mine/harness_components/__init__.py", "raise AssertionError('shadowed')\n")
-    assert METHODS.names() == ["my-click", "my-harness", "my-methods", "my-random", "my-torch"]
+    assert METHODS.names() == ["hh", "my-click", "my-harness", "my-methods", "my-random", "my-torch", "tt"]
     assert sys.modules["random"] is random
     assert sys.modules["harness.components.discovery"] is discovery
     assert {"methods", "spaces"} & set(sys.modules) == before
@@ -131,29 +134,70 @@ def test_a_file_and_a_package_of_one_name_are_refused(write: Write) -> None:
         ("import sys\nsys.exit('bye')\n", 2, "SystemExit: bye"),
     ],
 )
-def test_a_broken_file_is_told_with_its_line_every_time(write: Write, text: str, line: int, reason: str) -> None:
+def test_a_broken_file_is_told_with_its_line_once_and_left_out(
+    write: Write, text: str, line: int, reason: str
+) -> None:
     file = write("mine/spaces/broken.py", text)
     write("mine/methods/fine.py", METHOD.format(name="fine"))
-    for _ in range(2):
-        with pytest.raises(BrokenComponent) as caught:
-            METHODS.get("fine")
-        assert f"{file}:{line} does not import: {reason}" in str(caught.value)
+    with pytest.warns(ComponentWarning) as told:
+        assert METHODS.get("fine").word == "fine"
+    [warning] = told
+    assert f"{file}:{line} does not import: {reason}" in str(warning.message)
+    assert "It is left out: fix it, or start its name with an underscore" in str(warning.message)
+    assert METHODS.names() == ["fine"]  # and no second warning: they are errors in this file
+
+
+def test_what_a_broken_file_registered_before_it_broke_is_forgotten(write: Write) -> None:
+    write("mine/methods/half.py", METHOD.format(name="half") + "\nimport no_such_library\n")
+    with pytest.warns(ComponentWarning, match="does not import"), pytest.raises(UnknownName, match="no_such_library"):
+        METHODS.get("half")
+    assert METHODS.names() == []
+
+
+def test_a_file_keeps_what_it_registers_though_a_broken_one_imports_it(write: Write) -> None:
+    write("mine/methods/aa.py", "from .bb import Mine\n1 / 0\n" + METHOD.format(name="aa"))
+    write("mine/methods/bb.py", METHOD.format(name="bb"))
+    with pytest.warns(ComponentWarning) as told:
+        assert METHODS.names() == ["bb"]
+    assert len(told) == 1 and "aa.py:2 does not import" in str(told[0].message)
+
+
+def test_a_broken_file_that_is_deleted_is_forgotten(write: Write) -> None:
+    file = write("mine/methods/gone.py", "1 / 0\n")
+    write("mine/methods/fine.py", METHOD.format(name="fine"))
+    with pytest.warns(ComponentWarning):
+        assert METHODS.names() == ["fine"]
+    file.unlink()
+    assert METHODS.names() == METHODS.names() == ["fine"]
+    with pytest.raises(UnknownName) as caught:
+        METHODS.get("gone")
+    assert "does not import" not in str(caught.value)
 
 
 def test_a_broken_neighbour_is_named_with_the_file_that_wanted_it(write: Write) -> None:
     neighbour = write("mine/methods/_broken.py", "\nraise ValueError('no good')\n")
-    file = write("mine/methods/wants.py", "from ._broken import X\n")
-    with pytest.raises(BrokenComponent) as caught:
-        METHODS.names()
-    assert f"{neighbour}:2 does not import (imported by {file}): ValueError: no good" in str(caught.value)
+    file = write("mine/methods/wants.py", "from ._broken import X\n" + METHOD.format(name="wants"))
+    with pytest.warns(ComponentWarning) as told:
+        assert METHODS.names() == []
+    assert f"{neighbour}:2 does not import (imported by {file}): ValueError: no good" in str(told[0].message)
+    neighbour.write_text("X = 'repaired'\n")
+    assert METHODS.names() == ["wants"]
 
 
 def test_a_repaired_file_is_found_without_a_new_process(write: Write) -> None:
     file = write("mine/methods/mine.py", METHOD.format(name="mine") + "\n1 / 0\n")
-    with pytest.raises(BrokenComponent):
+    with pytest.warns(ComponentWarning), pytest.raises(UnknownName):
         METHODS.get("mine")
     file.write_text(METHOD.format(name="mine"))
     assert METHODS.get("mine").word == "mine"
+
+
+def test_further_folders_of_the_user_are_read(write: Write) -> None:
+    for folder in ("datasets", "benchmarks", "presets", "spaces", "studies/presets"):
+        write(f"mine/{folder}/mine.py", METHOD.format(name=folder.replace("/", "-")))
+    write("mine/datasets/_shared.py", "raise AssertionError('loaded')\n")
+    assert METHODS.names() == ["benchmarks", "datasets", "presets", "spaces", "studies-presets"]
+    assert METHODS.get("presets").__module__ == "harness_components.user.presets.mine"
 
 
 def test_lookups_while_loading_do_not_recurse(write: Write) -> None:
@@ -217,10 +261,11 @@ def test_a_broken_entry_point_names_its_distribution_and_line(
 ) -> None:
     _install(write, "import json\njson.loads('{')\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    with pytest.raises(BrokenComponent) as caught:
-        METHODS.names()
-    assert f"{tmp_path / 'site' / 'my_plugin_of_a_test.py'}:2 does not import" in str(caught.value)
-    assert "entry point 'mine' of my-plugin" in str(caught.value)
+    write("mine/methods/fine.py", METHOD.format(name="fine"))
+    with pytest.warns(ComponentWarning) as told:
+        assert METHODS.names() == ["fine"]
+    assert f"{tmp_path / 'site' / 'my_plugin_of_a_test.py'}:2 does not import" in str(told[0].message)
+    assert "entry point 'mine' of my-plugin and is left out" in str(told[0].message)
 
 
 def test_studies_are_listed_not_loaded(write: Write) -> None:
@@ -276,3 +321,23 @@ def test_our_own_components_are_reachable_by_path() -> None:
     module = discovery.component("spaces.nasbench201")
     assert module.__name__ == "harness_components.ours.spaces.nasbench201"
     assert SPACES.get("nasbench201") is module.NasBench201
+
+
+def test_an_installed_package_brings_components_to_the_command_line(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the documents show it: a distribution on the path whose metadata names modules of a package."""
+    info = "site/my_package-1.0.dist-info"
+    write(f"{info}/METADATA", "Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    points = "[harness.components]\nmethods = my_package_of_a_test.methods\nempty = my_package_of_a_test.empty\n"
+    write(f"{info}/entry_points.txt", points)
+    write("site/my_package_of_a_test/__init__.py", "")
+    write("site/my_package_of_a_test/empty.py", "")
+    file = write("site/my_package_of_a_test/methods.py", METHOD.format(name="plugged"))
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert main(["list", "methods"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == f"methods\n  plugged  A method of my own.  {file}:4\n"
+    empty = tmp_path / "site" / "my_package_of_a_test" / "empty.py"
+    (line,) = shown.err.splitlines()
+    assert line.startswith(f"warning: {empty} registers nothing")

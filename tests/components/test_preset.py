@@ -43,8 +43,47 @@ def test_a_users_preset_is_beside_ours_and_a_scale_of_every_command(
         assert main(["explain", "quick"]) == 0
         assert "train.epochs=1" in capsys.readouterr().out
     with discovery.fresh(), pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder / "studies")
+        (folder / "elsewhere").mkdir()
+        patch.chdir(folder / "elsewhere")
         assert "quick" not in presets_of("nasbench201")
+
+
+def test_a_preset_in_the_folder_presets_is_one_for_any_space(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "presets").mkdir()
+    (folder / "presets" / "slow.py").write_text(OWN.format(space="elsewhere").replace("quick", "slow"))
+    (folder / "studies" / "theirs.py").write_text(STUDY.format(name="theirs", space=', space="elsewhere"'))
+    with discovery.fresh():
+        assert presets_of("elsewhere").keys() == {"slow"} and "slow" not in presets_of("nasbench201")
+        assert main(["plan", "ours", "--preset", "slwo"]) == 2
+        assert "no preset is named 'slwo'; did you mean 'slow'? Known: demo, official, paper" in capsys.readouterr().err
+    for command in (["run"], ["plan"], ["status"], ["report"], ["store", "export"]):
+        with discovery.fresh():
+            assert main([*command, "--help"]) == 0
+            shown = " ".join(capsys.readouterr().out.split())
+            assert "demo, official, paper, quick, slow, small, tiny" in shown, command
+
+
+def test_the_help_names_presets_without_loading_spaces(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "spaces").mkdir()
+    (folder / "spaces" / "heavy.py").write_text("raise AssertionError('loaded')")
+    (folder / "presets").mkdir()
+    (folder / "presets" / "broken.py").write_text("1 / 0")
+    with discovery.fresh():
+        assert main(["run", "--help"]) == 0
+        said = capsys.readouterr()
+        assert "demo, official, paper, quick" in " ".join(said.out.split()) and not said.err
+
+
+def test_a_preset_without_a_space_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "presets").mkdir()
+    (folder / "presets" / "lost.py").write_text(OWN.format(space="").replace("quick", "lost"))
+    with discovery.fresh():
+        assert main(["plan", "ours", "--preset", "lost"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("lost.py:3 does not import: InvalidConfiguration: preset 'lost' names no space") == 2
+    assert "error: no preset is named 'lost'" in said
 
 
 def test_two_presets_of_one_space_and_name_are_an_error_that_names_both_files(folder: Path) -> None:

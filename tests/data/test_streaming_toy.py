@@ -140,7 +140,7 @@ COMMAND = ("streamed", "--preset", "tiny", "--seeds", "1")
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Path]:
-    wanted = ("spaces/waves.py", "spaces/_drop_path.py", "methods/noise.py", "methods/pairs.py")
+    wanted = ("datasets/waves.py", "spaces/_drop_path.py", "methods/noise.py", "methods/pairs.py")
     shown = {name: text for name, text in example_files().items() if name in wanted}
     assert len(shown) == len(wanted)
     own = {"spaces/blocks.py": BLOCKS, "methods/deadly.py": KILLER, "studies/streamed.py": STUDY}

@@ -9,7 +9,7 @@ import pytest
 
 from harness.cli import main
 from harness.components import discovery
-from harness.errors import BrokenComponent, NameCollision, UnknownName, UserError
+from harness.errors import BrokenComponent, ComponentWarning, NameCollision, UnknownName, UserError
 from harness.study.catalogue import all_studies, find_studies
 
 MINE = """
@@ -48,8 +48,27 @@ def test_a_broken_neighbour_does_no_harm_to_a_study_named_by_its_file(project: P
     (project / "mine.py").write_text(MINE + "study = one('my_table')")
     (project / "broken.py").write_text("1 / 0")
     assert names("mine") == ["my_table"]
+    with pytest.warns(ComponentWarning, match=r"broken\.py:1 does not import: ZeroDivisionError"):
+        assert [study.name for study in all_studies()][-1] == "my_table"
     with pytest.raises(BrokenComponent, match=r"broken\.py:1 does not import: ZeroDivisionError"):
-        all_studies()
+        find_studies("broken")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("study = one('lost_table')\n1 / 0", "does not import: ZeroDivisionError"),
+        ("studi = one('lost_table')", "holds no study"),
+        ("study = Study('lost_table', '', [Row({'M': ''})], [Column('τ', 'kendal_tau')])", "did you mean"),
+    ],
+)
+def test_the_name_of_a_study_that_was_left_out_is_answered_with_the_reason(
+    project: Path, text: str, reason: str
+) -> None:
+    (project / "mine.py").write_text(MINE + text)
+    with pytest.warns(ComponentWarning, match=reason), pytest.raises(UnknownName) as caught:
+        find_studies("lost_table")
+    assert "no study is named 'lost_table'" in str(caught.value) and reason in str(caught.value).partition("\n")[2]
 
 
 def test_what_is_no_study_says_so(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""Stand-alone training of one architecture, several seeds at once as one stacked network.
+"""Stand-alone training of one architecture; several seeds at once, as one stacked network, where the space can.
 
 Used to build tables of ground truth, and to retrain the architecture that a search has found. The seeds differ in
 initial weights and in the order of the data.
@@ -167,9 +167,21 @@ def train_standalone(
     seed: int,
     copies: int = 1,
     device: torch.device | str = "cpu",
+    stacked: bool = True,
+    network: Any = None,
 ) -> Correct:
-    """Train `copies` networks of one architecture and count their correct answers."""
-    training = StandaloneTraining(space, architecture, dataset, recipe, seed, copies, device)
+    """Train `copies` networks of one architecture and count their correct answers.
+
+    They train as one network, or one after the other (`stacked=False`) where the space cannot stack them; their
+    weights differ between the two ways. `network` is as for `StandaloneTraining`.
+    """
+    if copies > 1 and not stacked:
+        seeds = [seed, *(derive(seed, "standalone copy", number) for number in range(1, copies))]
+        each = [
+            train_standalone(space, architecture, dataset, recipe, one, device=device, network=network) for one in seeds
+        ]
+        return Correct(tuple(one.valid[0] for one in each), tuple(one.test[0] for one in each))
+    training = StandaloneTraining(space, architecture, dataset, recipe, seed, copies, device, network=network)
     while training.step < training.steps:
         loss = training.advance()
         training.losses.clear()
