@@ -32,12 +32,15 @@ class Optimiser(ABC):
     """
 
     learning_rate: float = 0.025
+    """The initial learning rate."""
     weight_decay: float = 5e-4
+    """The weight decay."""
     clip: float | None = 5.0
     """The norm at which gradients are clipped; None for never."""
     clip_value: float | None = added(None)
     """The largest absolute value of an element of a gradient, clipped before the norm is; None for no limit."""
     inactive: str = "untouched"
+    """What happens to parameters that a step does not use: untouched or decay."""
 
     def __post_init__(self) -> None:
         require(self.learning_rate > 0, f"optimiser.learning_rate must be above 0, not {self.learning_rate}")

@@ -41,8 +41,11 @@ class Network:
     """
 
     width: int = 16
+    """The width of the network, for example channels of the first stage."""
     depth: int = 5
+    """The depth of the network, for example cells per stage."""
     batch_norm: str = "batch-statistics"
+    """How batch normalisation works in the supernet."""
 
     def __post_init__(self) -> None:
         at_least_one(self, ("width", "depth"))

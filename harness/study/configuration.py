@@ -55,12 +55,15 @@ class Training:
     """Length and batches of training, and the settings in which the paper and its code differ."""
 
     epochs: int = 250
+    """Epochs of each supernet."""
     batch_size: int = 64
+    """Images per step."""
     first_step: int = 1
     """t of the first step: 1 in the paper's algorithms, 0 in the released code."""
     weighting: str = "algorithm-2"
     """How paths of one step with different learning rates are combined; see `harness.training.supernet`."""
     label_smoothing: float = 0.0
+    """The share of a label that is spread over all classes."""
     precision: str = added("float32")
     """The number format of the passes: float32, bfloat16 or float16; see `harness.training.precision`."""
     augment: tuple[Component, ...] = added(())
@@ -106,6 +109,7 @@ class Ranking:
     images: int | None = None
     """How many validation images; null for all."""
     batch_size: int = 256
+    """Images per evaluation."""
     candidates: int | None = None
     """How many random architectures compete for top-1; null for the whole space."""
     truth: str | None = None
@@ -115,6 +119,7 @@ class Ranking:
     selection_on: str | None = None
     """The data set whose accuracies select them; null for the one that judges."""
     bins: int = 400
+    """How many bins or chunks the selection makes."""
     top1: bool = True
     """Whether the best-ranked architecture is looked up."""
     top_share: float | None = None
@@ -247,18 +252,24 @@ class RunConfig:
     """
 
     space: str = ""
+    """The search space."""
     dataset: str = ""
+    """The data set that supernets are trained on."""
     benchmark: str | None = ""
     """The table of truth, by its name or file (`.npz`); None where there is none."""
     method: Component = Component("")
+    """How supernets are trained."""
     schedule: Component = Component("")
+    """How the learning rate falls."""
     clusters: Component = Component("")
+    """Which subnets share a momentum buffer."""
     sampler: Component = Component("")
+    """How single paths are drawn."""
     network: Any = None
     """The settings of the supernet, of the type that the space defines (`Space.Network`)."""
     train: Training = Training()
     optimiser: Component = Component("")
-    """Its name may be left out of the text: see `UNNAMED`."""
+    """How gradients become an update. Its name may be left out of the text: see `UNNAMED`."""
     rank: Ranking = Ranking()
     observe: Observe = Observe()
     search: Component | None = added(None)
@@ -266,6 +277,7 @@ class RunConfig:
     retrain: Retraining | None = added(None)
     """Not None in a trial that starts from the search of the same configuration without `retrain`."""
     seed: int = 0
+    """Everything random is derived from it, by name."""
 
     def __post_init__(self) -> None:
         # Check everything before anything runs, and make it typed and complete: configurations with the same
