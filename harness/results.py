@@ -74,18 +74,18 @@ def runs(
     else:
         asked = study if isinstance(study, Study) else _one_study(study)
         requested = members(asked, chosen)
-        pairs = [(request, run) for run in chosen for request in requested.get(run.id, ())]
-        pairs.sort(key=lambda pair: (pair[0].row, pair[1].preset, pair[0].dataset, pair[0].seed, pair[1].id))
+        answered = [(request, run) for run in chosen for request in requested.get(run.id, ())]
+        answered.sort(key=lambda pair: (pair[0].row, pair[1].preset, pair[0].dataset, pair[0].seed, pair[1].id))
         labels = [{label_column(label): value for label, value in row.labels.items()} for row in asked.rows]
-        columns = {name: [row[name] for row in labels] for name in labels[0]}
+        by_label = {name: [row[name] for row in labels] for name in labels[0]}
         table = frame(
             [
                 _as_asked(run, request) | {"study": asked.name, "row": request.row} | labels[request.row]
-                for request, run in pairs
+                for request, run in answered
             ],
-            extra={"study": str, "row": int} | {name: _kind(values) for name, values in columns.items()},
+            extra={"study": str, "row": int} | {name: _kind(values) for name, values in by_label.items()},
         )
-        table = _ordered(table, columns)
+        table = _ordered(table, by_label)
     # Only the name: pandas copies `attrs`, and an address may contain a password.
     table.attrs["store"] = opened.name
     _OPENED[opened.name] = opened

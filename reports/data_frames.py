@@ -32,12 +32,13 @@ def table_frame(table: Table) -> pandas.DataFrame:
     headings = [f"{one.label} ({one.dataset})" if table.several else one.label for one in table.columns]
     columns = pandas.MultiIndex.from_product([headings, ["mean", "std", "n"]], names=["column", None])
     names = [label_column(label) for label in table.labels]
-    index = pandas.MultiIndex.from_tuples([row.labels for row in rows] or [], names=names) if len(names) > 1 else None
-    if index is None or not rows:
-        index = pandas.Index([row.labels[0] for row in rows], name=names[0])
+    by_label = [[row.labels[place] for row in rows] for place in range(len(names))]
+    index = pandas.MultiIndex.from_arrays(by_label, names=names)
+    if len(names) == 1:
+        index = index.get_level_values(0)
     values = [[number for value in row.values for number in _numbers(value)] for row in rows]
     frame = pandas.DataFrame(values, index, columns)
-    frame = frame.astype({(heading, "n"): "int64" for heading in headings})
+    frame = frame.astype({column: "int64" if column[1] == "n" else "float64" for column in columns})
     frame.attrs = {"title": table.title, "scale": table.scale, "notes": list(table.notes)}
     return frame
 

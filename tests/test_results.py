@@ -225,7 +225,7 @@ def test_the_report_s_table_and_paired_differences(tmp_path: Path, requests: lis
     assert tau.loc[("SPOS", True, False)].tolist() == [0.75, pytest.approx(0.5**0.5 / 2), 2]
     alone = tau.loc[("SPOS", False, True)]
     assert (alone["mean"], alone["n"]) == (0.75, 1) and pandas.isna(alone["std"])
-    assert tau.n.dtype == "int64" and tau.n.sum() == 6
+    assert [str(kind) for kind in tau.dtypes] == ["float64", "float64", "int64"] and tau.n.sum() == 6
     assert any("FairNAS" in note for note in table.attrs["notes"])
 
     pairs = results.pairs("ablation_calr_ms", store=tmp_path, preset="tiny")
@@ -248,6 +248,9 @@ def test_a_quoted_number_has_no_seeds_behind_it(tmp_path: Path) -> None:
     quoted = results.table("sota", tmp_path, "tiny")
     numbers = [heading for heading in quoted.columns.levels[0] if quoted[heading]["mean"].notna().any()]
     assert numbers and all(quoted[heading]["n"].eq(0).all() for heading in numbers)
+    assert {str(quoted[column].dtype) for column in quoted.columns} == {"float64", "int64"}
+    # No row has runs that match, and so there is none; the headings stay.
+    assert results.table("num_clusters", tmp_path, "tiny", where="seed == 9")["Kendall's τ"].shape == (0, 3)
 
 
 def test_every_column_has_a_meaning(stored: tuple[Path, list[StoredRun]]) -> None:
