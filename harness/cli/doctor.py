@@ -11,8 +11,15 @@ from harness.stores.places import Places
 
 
 @click.command("doctor")
+@click.option(
+    "--wait",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Seconds to wait for torch and its GPUs, which are asked in another process.",
+)
 @store_option
-def command(store: Places) -> int:
+def command(wait: float, store: Places) -> int:
     """Check installation, GPUs, store, database, data, tables and disk, and say what to do about each problem.
 
     One line per check: ok, note or problem. Nothing is changed. Takes a few seconds. Exits 1 if there is a problem.
@@ -24,7 +31,7 @@ def command(store: Places) -> int:
 
     colours = {State.OK: "green", State.NOTE: "yellow", State.PROBLEM: "red"}
     counts: Counter[State] = Counter()
-    for finding in examine(store):
+    for finding in examine(store, wait):
         counts[finding.state] += 1
         _print(f"{click.style(f'{finding.state:8}', fg=colours[finding.state])} {finding.subject:11} {finding.text}")
         if finding.advice:

@@ -19,12 +19,12 @@ from tests.mongod import free_port
 from tests.stored_runs import store_run
 
 
-def doctor(folder: Path, environment: Mapping[str, str], *arguments: str) -> tuple[int, str]:
+def doctor(folder: Path, environment: Mapping[str, str]) -> tuple[int, str]:
     """Exit status and output of the command in that folder."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("HARNESS_")}
     path = os.pathsep.join([*filter(None, [environment.get("PYTHONPATH")]), str(PROJECT)])
     done = subprocess.run(
-        [sys.executable, "-m", "harness", "doctor", *arguments],
+        [sys.executable, "-m", "harness", "doctor", "--wait", "600"],
         cwd=folder,
         env={**own, **environment, "PYTHONPATH": path},
         capture_output=True,

@@ -13,9 +13,9 @@ from harness.execution.diagnosis.probe import Probe
 from harness.stores.places import Places
 
 
-def examine(places: Places) -> Iterator[Finding]:
-    """Everything that is found, one finding at a time."""
-    probe = Probe()  # first, because it takes longest
+def examine(places: Places, wait: float) -> Iterator[Finding]:
+    """Everything that is found, one finding at a time; torch and its GPUs have `wait` seconds to answer."""
+    probe = Probe(wait)  # first, because it takes longest
     checks: dict[str, Callable[[], Findings]] = {
         "packages": installation.check_packages,
         "output": machine.check_output,

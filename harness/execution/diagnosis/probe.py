@@ -13,9 +13,6 @@ from harness.environment import DRIVER, gpu_names
 from harness.execution.diagnosis.finding import Findings, note, ok, problem
 from harness.execution.executors.slots import VISIBLE
 
-LIMIT = 60.0
-"""Seconds that the process may take. A GPU that hangs would otherwise hang the check."""
-
 SCRIPT = """
 import json, warnings
 found = {"errors": {}, "said": []}
@@ -40,7 +37,8 @@ print(json.dumps(found))
 class Probe:
     """The process; started at once, so that other checks run meanwhile."""
 
-    limit: float = LIMIT
+    limit: float
+    """Seconds that it may take: a GPU that hangs would otherwise hang the check."""
     process: subprocess.Popen[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +59,7 @@ class Probe:
             said: dict[str, Any] = json.loads(out.splitlines()[-1])
         except subprocess.TimeoutExpired:
             text = f"torch did not answer within {self.limit:.0f} s"
-            yield problem("gpus", text, "look at `nvidia-smi` and the load of this machine, or use `run --device cpu`")
+            yield problem("gpus", text, "look at `nvidia-smi` and the load of this machine; --wait gives it more time")
             return
         except (ValueError, IndexError):
             last = (err.strip().splitlines() or ["no message"])[-1]
