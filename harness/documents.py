@@ -68,6 +68,17 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def amount(size: int) -> str:
+    """Format a size for readers: "512 bytes", "3.4 kB", "1.2 GB" (units of 1024)."""
+    if size < 1024:
+        return f"{size} bytes"
+    value, units = size / 1024, ["kB", "MB", "GB", "TB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{value:.1f} {units[0]}"
+
+
 def utc_now() -> datetime:
     """The current time as Sacred stores it: UTC without a time zone."""
     return datetime.now(timezone.utc).replace(tzinfo=None)

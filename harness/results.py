@@ -1,8 +1,9 @@
-"""Stored runs as pandas data frames: one row per run, or one row per measured point.
+"""Stored runs as pandas data frames: one row per run, per measured point, per prediction, or per row of a table.
 
     from harness import results
     df = results.runs(study="ablation_calr_ms")
     curve = results.metrics(df, "kendall_tau")
+    table = results.table("ablation_calr_ms")
 
 By default only runs that are done, valid and not superseded are returned. Nested configuration is flattened with
 underscores (`method_name`, `train_epochs`), so that `df.query` reads well. Values that a run's configuration does
@@ -11,21 +12,20 @@ not have (γ′ without CaLR) are missing. Importing this module imports neither
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_type_hints
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from harness.components.optimiser import Optimiser
-from harness.errors import UnknownName, UserError
-from harness.stores import collector, shapes
+from harness.errors import DataError, UnknownName, UserError
+from harness.stores import collector
 from harness.stores.places import places
-from harness.stores.schema import OBSERVED, Cost, Result
-from harness.study.configuration import RunConfig, with_names
-from harness.study.expansion import expand_stored
-from harness.study.reader import Component
+from harness.study.columns import describe
+from harness.study.frames import columns_of as columns_of
+from harness.study.frames import dtype
+from harness.study.frames import frame as frame
+from harness.study.frames import record as record
+from harness.study.layout import label_column
+from harness.study.members import members
 from harness.study.study import Request, Study
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _OPENED: dict[str, stores.Store] = {}
 """The stores that data frames came from, by name."""
 
-_RUN = {"run_id": str, "key": str, "attempt": int, "status": str, "superseded": bool, "invalid": str}
-_RUN |= {"preset": str, "overridden": bool}
+_JUDGING = ("images", "batch_size", "calibration", "truth", "selection", "selection_on", "bins")
+"""The settings of a ranking that decide which predictions it makes, and over which τ is taken."""
 
 
 @collector.paused()
@@ -60,7 +60,7 @@ def runs(
     plain study has the trial (as in its report), else with the run's overrides. The study's row and labels are
     added, and the metrics are those of the ranking that the study requests, missing if that ranking was not made.
     A run that the study judges by the truth of several data sets has one row for each (`rank_truth`), and so has one
-    that the study searches several times for each search.
+    that the study searches several times for each search. Runs and labels are in the study's order.
     `where` is a condition on the columns. `all` adds runs that are not done, invalid, or superseded.
     Raises `InvalidConfiguration` for a condition that cannot be evaluated, `UnknownName` for a study.
     """
@@ -73,16 +73,19 @@ def runs(
         table = frame([record(run) for run in chosen])
     else:
         asked = study if isinstance(study, Study) else _one_study(study)
-        members = _members(asked, chosen)
-        labels = [{_label(label): value for label, value in row.labels.items()} for row in asked.rows]
+        requested = members(asked, chosen)
+        answered = [(request, run) for run in chosen for request in requested.get(run.id, ())]
+        answered.sort(key=lambda pair: (pair[0].row, pair[1].preset, pair[0].dataset, pair[0].seed, pair[1].id))
+        labels = [{label_column(label): value for label, value in row.labels.items()} for row in asked.rows]
+        by_label = {name: [row[name] for row in labels] for name in labels[0]}
         table = frame(
             [
                 _as_asked(run, request) | {"study": asked.name, "row": request.row} | labels[request.row]
-                for run in chosen
-                for request in members.get(run.id, ())
+                for request, run in answered
             ],
-            extra={"study": str, "row": int} | {label: type(value) for label, value in labels[0].items()},
+            extra={"study": str, "row": int} | {name: _kind(values) for name, values in by_label.items()},
         )
+        table = _ordered(table, by_label)
     # Only the name: pandas copies `attrs`, and an address may contain a password.
     table.attrs["store"] = opened.name
     _OPENED[opened.name] = opened
@@ -92,37 +95,137 @@ def runs(
 def metrics(runs: Runs, name: str, store: Store = None) -> pandas.DataFrame:
     """A metric over training, in long format: run_id, step, value. Runs without it have no rows.
 
-    Raises `UnknownName` if no run has it.
+    Runs of a study keep row, labels and seed. Raises `UnknownName` if no run has the metric.
     """
     import pandas
 
     opened = _store_of(runs, store)
     rows: list[tuple[str, int, float]] = []
     known: set[str] = set()
-    for run in _stored(runs, opened):
+    for run in {run.id: run for run in _stored(runs, opened)}.values():
         curves = opened.metrics(run)
         known |= curves.keys()
         rows += [(run.id, point["step"], point["value"]) for point in curves.get(name, ())]
     if known and name not in known:
         raise UnknownName.among("metric", name, known)
     table = pandas.DataFrame(rows, columns=["run_id", "step", "value"])
-    return table.astype({"run_id": "str", "step": "int64", "value": "float64"})
+    table = table.astype({"run_id": "str", "step": "int64", "value": "float64"})
+    return _with_labels(table, runs)
 
 
 def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
-    """Every predicted accuracy, in long format: run_id, architecture (as its space writes it), predicted."""
+    """Every predicted accuracy, in long format: run_id, architecture, predicted, true, selected.
+
+    The architecture is as its space writes it. `true` is the accuracy in the table that judges the run, and `selected`
+    says whether Kendall's τ is taken over the architecture; both are missing where the table is not here. Runs of a
+    study are judged as the study judges them, and keep row, labels, seed and `rank_truth`.
+    """
     import pandas
 
     from harness.components.registries import SPACES
 
     opened = _store_of(runs, store)
-    rows: list[tuple[str, str, float]] = []
-    for run in _stored(runs, opened):
-        space = SPACES.get(run.trial["config"]["space"])()
-        predicted = opened.predictions(run)
-        rows += [(run.id, space.format(space.architecture(number)), value) for number, value in predicted.items()]
-    table = pandas.DataFrame(rows, columns=["run_id", "architecture", "predicted"])
-    return table.astype({"run_id": "str", "architecture": "str", "predicted": "float64"})
+    judged: dict[tuple[Any, ...], tuple[Any, set[int]] | None] = {}
+    rows: list[tuple[Any, ...]] = []
+    for run, asked in zip(_stored(runs, opened), _rankings(runs), strict=True):
+        config = run.trial["config"]
+        space = SPACES.get(config["space"])()
+        rank = {**config["rank"], **asked}
+        benchmark = asked.get("benchmark", config["benchmark"])
+        on = (benchmark, config["space"], config["dataset"], *(rank.get(key) for key in _JUDGING[3:]))
+        if on not in judged:
+            judged[on] = _truth_and_selection(*on)
+        truth, selected = judged[on] or (None, None)
+        for number, value in opened.predictions(run, rank).items():
+            known = (None, None) if truth is None or selected is None else (float(truth[number]), number in selected)
+            rows.append((run.id, rank.get("truth"), space.format(space.architecture(number)), value, *known))
+    columns = ["run_id", "rank_truth", "architecture", "predicted", "true", "selected"]
+    table = pandas.DataFrame(rows, columns=columns)
+    table = table.astype({"run_id": "str", "architecture": "str", "predicted": "float64", "true": "float64"})
+    table["selected"] = table["selected"].astype("boolean" if table["selected"].isna().any() else "bool")
+    table = table.drop(columns=[] if table["rank_truth"].notna().any() else "rank_truth")
+    return _with_labels(table, runs)
+
+
+def truth(benchmark: str | None = None, dataset: str | None = None, split: str = "test") -> pandas.DataFrame:
+    """A table of truth: architecture, dataset, accuracy, and the space's counts (parameters, flops, …).
+
+    By default the benchmark of the default preset, and all its data sets. Raises `UnknownName`, and `DataError` for a
+    table that is not here.
+    """
+    import pandas
+
+    from harness.components.benchmark import open_benchmark
+    from harness.components.preset import default_preset
+
+    opened = open_benchmark(benchmark or str(default_preset().settings["benchmark"]))
+    space = opened.space
+    counts = {count: [space.complexity(one, count) for one in space] for count in space.complexity_counts}
+    architectures = pandas.Series([space.format(one) for one in space], dtype="str")
+    tables = []
+    for name in opened.datasets if dataset is None else (dataset,):
+        measured = {"architecture": architectures, "dataset": name, "accuracy": opened.accuracies(name, split)}
+        sizes = {count.replace("-", "_"): values for count, values in counts.items()}
+        tables.append(pandas.DataFrame({**measured, **sizes}).astype({"dataset": "str"}))
+    return pandas.concat(tables, ignore_index=True)
+
+
+def table(
+    study: str | Study,
+    store: Store = None,
+    preset: str | None = None,
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    where: str | None = None,
+    references: bool = False,
+) -> pandas.DataFrame:
+    """The study's table as `harness report` shows it: mean, std and n of every column, one row per row.
+
+    The index holds the labels. `n` is the number of seeds; 0 marks a number that was not measured. What is missing is
+    listed in `attrs["notes"]`. `preset` is the default preset's scale unless given. Raises what `runs` raises.
+    """
+    from harness.components.discovery import component
+
+    opened = open_store(store)
+    found = _findings(study, opened, preset, seeds, overrides, where)
+    laid_out = component("reports.tables").lay_out(found, opened if references else None)
+    made: pandas.DataFrame = component("reports.data_frames").table_frame(laid_out)
+    return made
+
+
+def pairs(
+    study: str | Study,
+    metric: str = "kendall_tau",
+    row: int | None = None,
+    against: int | None = None,
+    store: Store = None,
+    preset: str | None = None,
+    seeds: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    where: str | None = None,
+) -> pandas.DataFrame:
+    """Paired differences over seeds, from the runs of the study's table: value, baseline, difference.
+
+    Each row is compared with the first of its group, or with row number `against`; `row` leaves only that row. Two runs
+    with one seed see the same data and initial weights. A seed that one side lacks has no difference.
+    """
+    from harness.components.discovery import component
+
+    found = _findings(study, open_store(store), preset, seeds, overrides, where)
+    made: pandas.DataFrame = component("reports.data_frames").pairs_frame(found, metric, row, against)
+    labels = {label_column(name): [one.labels[name] for one in found.study.rows] for name in found.study.rows[0].labels}
+    return _ordered(made, labels)
+
+
+def columns() -> pandas.DataFrame:
+    """Every column that `runs` can have: its name, what it belongs to, its type, its meaning.
+
+    A star stands for what differs from run to run.
+    """
+    import pandas
+
+    rows = [(one.name, one.part, dtype((), one.kind), one.meaning) for one in describe()]
+    return pandas.DataFrame(rows, columns=["column", "part", "dtype", "meaning"]).astype("str")
 
 
 def searches(runs: Runs, store: Store = None) -> pandas.DataFrame:
@@ -158,94 +261,6 @@ def open_store(store: Store = None) -> stores.Store:
     return places(store).open() if store is None or isinstance(store, str | os.PathLike) else store
 
 
-def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
-    """One run as flat columns, with the metrics of the given ranking, or of the run's own."""
-    result = run.result or {}
-    if ranking_key is not None:
-        judged = {key: None for key in result if key not in ("diverged", OBSERVED)}
-        result = {**result, **judged, **run.rankings.get(ranking_key, {})}
-    columns = {
-        "run_id": run.id,
-        "key": run.key,
-        "attempt": run.attempt,
-        "status": run.status.value,
-        "superseded": run.superseded,
-        "invalid": run.invalid,
-        "preset": run.preset,
-        "overridden": bool(run.overrides),
-    }
-    _add_columns(columns, with_names(run.trial["config"]))
-    _add_columns(columns, shapes.flat(Result, {"diverged": None, **result}))
-    _add_columns(columns, run.cost or {})
-    return columns
-
-
-def columns_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document as flat columns: nested keys are joined by underscores."""
-    columns: dict[str, Any] = {}
-    _add_columns(columns, document)
-    return columns
-
-
-def _add_columns(columns: dict[str, Any], document: Mapping[str, Any], prefix: str = "") -> None:
-    for key, value in document.items():
-        if isinstance(value, dict):
-            _add_columns(columns, value, f"{prefix}{key}_")
-        else:
-            # One string object per name: ten thousand runs share it, and each is looked up by it.
-            columns[sys.intern(f"{prefix}{key}")] = value
-
-
-def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None = None) -> pandas.DataFrame:
-    """Flat records as typed columns: first the columns that every run has, then the others."""
-    import pandas
-
-    kinds = {**_RUN, **(extra or {}), **_configured(), **shapes.columns(Result), **shapes.columns(Cost)}
-    met = dict.fromkeys(map(tuple, records))
-    columns = list(dict.fromkeys([*kinds, *(column for shape in met for column in shape)]))
-    # Read row by row, then transpose: reading column by column would fetch every run from memory each time.
-    turned = zip(*([*map(one.get, columns)] for one in records), strict=True) if records else ((),) * len(columns)
-    typed = {}
-    for column, values in zip(columns, turned, strict=True):
-        typed[column] = pandas.Series(values, dtype=_dtype(values, kinds.get(column)))
-    return pandas.DataFrame(typed, columns=columns)
-
-
-def _dtype(values: Sequence[Any], kind: type | None) -> str:
-    """The pandas dtype of a column: nullable only if a value is missing."""
-    missing = None in values
-    if kind is None:
-        kinds = {type(value) for value in values if value is not None}
-        kind = kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object
-    names = {bool: "boolean" if missing else "bool", int: "Int64" if missing else "int64", float: "float64", str: "str"}
-    return names.get(kind or object, "object")
-
-
-def _configured() -> dict[str, type]:
-    """The columns that every configuration has, and their types."""
-    kinds: dict[str, type] = {}
-    for key, kind in get_type_hints(RunConfig).items():
-        if any(map(dataclasses.is_dataclass, get_args(kind))):
-            continue  # a section that only some configurations have
-        if key == "network":  # that of the default space; others may have settings of their own
-            kind = type(RunConfig().network)
-        if not dataclasses.is_dataclass(kind):
-            kinds[key] = next(iter(get_args(kind)), kind)
-            continue
-        hints = get_type_hints(kind)
-        # Options differ from component to component; every component has a name, and optimisers share some options.
-        own = {"name": str} if "options" in hints else _named(hints)
-        own |= get_type_hints(Optimiser) if key == "optimiser" else {}
-        kinds |= {f"{key}_{name}": next(iter(get_args(hint)), hint) for name, hint in own.items()}
-    return kinds
-
-
-def _named(hints: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a section, with `_name` behind those that are components."""
-    names = {f"{key}_name": str for key, hint in hints.items() if hint is Component}
-    return {**{key: hint for key, hint in hints.items() if hint is not Component}, **names}
-
-
 def _one_study(name: str) -> Study:
     from harness.study.catalogue import find_studies
 
@@ -263,56 +278,6 @@ def _as_asked(run: StoredRun, request: Request) -> dict[str, Any]:
     return record(run, request.trial.ranking_key) | measured | {"overridden": request.overridden}
 
 
-def _members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, list[Request]]:
-    """By run id, the requests of the study for the run: of the first row that has it, one per truth that judges it,
-    and of the first row for each search that was made with it.
-
-    A run that the study requests without overrides counts as such, as in the report, whatever overrides it was
-    made with. Other runs are matched under their own overrides.
-    """
-    plain = _matches(study, [(run, {}) for run in chosen])
-    return plain | _matches(study, [(run, run.overrides) for run in chosen if run.id not in plain])
-
-
-def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]) -> dict[str, list[Request]]:
-    """By run id, the requests of the study for the run's trial, under the run's preset and the given overrides."""
-    from harness.components.preset import presets_of
-
-    presets = presets_of(study.about)
-    groups: dict[tuple[str, str], list[StoredRun]] = {}
-    with_overrides: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for run, overrides in chosen:
-        place = (run.preset, repr(sorted(overrides.items())))
-        groups.setdefault(place, []).append(run)
-        with_overrides[place] = overrides
-    members: dict[str, list[Request]] = {}
-    for place, group in groups.items():
-        preset, _ = place
-        if preset not in presets:
-            continue
-        seeds = sorted({int(run.trial["config"]["seed"]) for run in group})
-        try:
-            requests = expand_stored(
-                study, presets[preset], lambda: (one for one, _ in chosen), 1, with_overrides[place]
-            )
-        except UserError:  # overrides of another study that fit no row of this one
-            continue
-        asked: dict[str, list[Request]] = {}
-        for first, seed in product(requests, seeds):
-            request = dataclasses.replace(first, seed=seed, trial=first.trial.with_seed(seed))
-            same = asked.setdefault(request.trial.key, [])
-            another = all(one.trial.config.search != request.trial.config.search for one in same)
-            if not same or same[0].row == request.row or another:
-                same.append(request)
-        members |= {run.id: asked[run.key] for run in group if run.key in asked}
-    return members
-
-
-def _label(label: str) -> str:
-    """A label column's name: `label_calr` for "CaLR"."""
-    return "label_" + "".join(letter if letter.isalnum() else "_" for letter in label.lower())
-
-
 def _store_of(runs: Runs, store: Store) -> stores.Store:
     name = getattr(runs, "attrs", {}).get("store")
     return open_store(store if store is not None else _OPENED.get(str(name), name))
@@ -323,3 +288,82 @@ def _stored(runs: Runs, store: stores.Store) -> list[StoredRun]:
     ids = [runs] if isinstance(runs, str) else list(getattr(runs, "run_id", runs))
     known = {run.id: run for run in store.runs({str(one)[:16] for one in ids})}
     return [known.get(str(one)) or store.find(str(one)) for one in ids]
+
+
+def _findings(
+    study: str | Study,
+    store: stores.Store,
+    preset: str | None,
+    seeds: int | None,
+    overrides: Mapping[str, Any] | None,
+    where: str | None,
+) -> Any:
+    """What the store holds for the study, as its report finds it."""
+    from harness.components.discovery import component
+    from harness.components.preset import default_preset, get_preset
+
+    asked = study if isinstance(study, Study) else _one_study(study)
+    scale = get_preset(preset or default_preset().name, asked.about)
+    return component("reports.evidence").find(asked, scale, store, seeds, overrides, where)
+
+
+def _kind(values: Sequence[Any]) -> type:
+    """The type of a label column: text, yes or no, or both."""
+    kinds = {type(value) for value in values}
+    return kinds.pop() if len(kinds) == 1 else object
+
+
+def _ordered(table: pandas.DataFrame, labels: Mapping[str, Sequence[Any]]) -> pandas.DataFrame:
+    """The table with text labels as categories in the study's order."""
+    import pandas
+
+    for name, values in labels.items():
+        if _kind(values) is str:
+            table[name] = pandas.Categorical(table[name], list(dict.fromkeys(values)), ordered=True)
+    return table
+
+
+def _with_labels(table: pandas.DataFrame, runs: Runs) -> pandas.DataFrame:
+    """The table with the row, labels and seed that the runs have, behind the run's id; once for every row of a run."""
+    names = [str(name) for name in getattr(runs, "columns", ())]
+    labels = [name for name in names if name == "row" or name.startswith("label_")]
+    if not labels:
+        return table
+    kept = ["run_id", *labels, *(name for name in ("seed", "rank_truth") if name in names)]
+    shared = [name for name in ("run_id", "rank_truth") if name in table.columns and name in names]
+    kept = [name for name in kept if name in shared or name != "rank_truth"]
+    own = cast("pandas.DataFrame", runs)[kept].drop_duplicates()
+    merged = table.merge(own, on=shared, how="left", sort=False)
+    return merged[[*kept, *(name for name in table.columns if name not in kept)]]
+
+
+def _rankings(runs: Runs) -> Iterator[dict[str, Any]]:
+    """For every run, the settings of its ranking as the data frame has them; empty for mere ids."""
+    names = [] if isinstance(runs, str) else [str(name) for name in getattr(runs, "columns", ())]
+    if not names:
+        yield from ({} for _ in ([runs] if isinstance(runs, str) else list(runs)))
+        return
+    import pandas
+
+    taken = {key: f"rank_{key}" for key in _JUDGING} | {"benchmark": "benchmark"}
+    taken = {key: column for key, column in taken.items() if column in names}
+    table = cast("pandas.DataFrame", runs)
+    for values in zip(*(table[column] for column in taken.values()), strict=True):
+        yield {key: None if pandas.isna(value) else value for key, value in zip(taken, values, strict=True)}
+
+
+def _truth_and_selection(
+    benchmark: str | None, space: str, dataset: str, truth: str | None, rule: str, on: str | None, bins: int
+) -> tuple[Any, set[int]] | None:
+    """The accuracies that judge a run, and the numbers of the architectures τ is taken over; None without a table."""
+    from harness.components.benchmark import benchmark_for
+    from harness.components.selection import RULES
+
+    if benchmark is None:
+        return None
+    try:
+        opened = benchmark_for(benchmark, space)
+    except DataError:  # the table is not here
+        return None
+    accuracies = opened.accuracies(truth or dataset)
+    return accuracies, set(RULES[rule](opened.accuracies(on or truth or dataset), int(bins)).tolist())

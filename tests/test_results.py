@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pymongo.database import Database
 
 from harness import results
 from harness.components.discovery import component
@@ -169,6 +172,120 @@ def test_predictions_name_architectures_as_their_space_does(stored: tuple[Path, 
     assert found.architecture[0] == "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"
     assert found.predicted.tolist() == [10.0, 20.5]
     assert set(found.run_id) == {runs[0].id}
+
+
+def test_labels_and_runs_are_in_the_study_s_order(tmp_path: Path) -> None:
+    study = find_studies("ablation_calr_ms")[0]
+    for request in reversed(expand(study, get_preset("tiny"), 1)):
+        store_run(tmp_path, request, 0.5, curve={1: 0.5})
+    frame = results.runs(study=study, store=tmp_path)
+    assert frame.row.tolist() == [*range(12)]
+    assert list(frame.label_method.unique()) == ["SPOS", "FairNAS", "FSNAS"]  # by letters it would be the reverse
+    assert list(frame.sort_values("label_method", kind="stable").row) == [*range(12)]
+    assert str(frame.label_calr.dtype) == "bool" and len(results.runs(study, tmp_path, where="label_ms")) == 6
+    curve = results.metrics(frame, "kendall_tau")
+    assert list(curve.columns) == ["run_id", "row", "label_method", "label_calr", "label_ms", "seed", "step", "value"]
+    assert list(curve.groupby("label_method", observed=True).size().index) == ["SPOS", "FairNAS", "FSNAS"]
+
+
+def test_predictions_have_the_truth_and_say_what_tau_is_taken_over(tmp_path: Path, requests: list[Request]) -> None:
+    from harness.components.benchmark import open_benchmark
+    from harness.components.selection import equal_width
+
+    truth = open_benchmark("digits").accuracies("digits")
+    selected = {int(number) for number in equal_width(truth, 20)}
+    assert 15624 not in selected
+    store_run(tmp_path, requests[0], 0.5, predictions={number: number % 7 for number in {*selected, 15624}})
+    run = results.runs(study="ablation_calr_ms", store=tmp_path)
+    found = results.predictions(run)
+    table = results.truth()
+    assert found.selected.sum() == len(selected) and not found.selected.iloc[-1]
+    assert found.true.tolist() == truth[sorted({*selected, 15624})].tolist()
+    joined = found.merge(table[table.dataset == "digits"], on="architecture")
+    assert joined.accuracy.equals(joined.true) and len(table) == 15625 == table.architecture.nunique()
+    assert {"parameters", "flops"} < set(table.columns) and table.parameters.max() > 1e6
+    assert (found.seed.iloc[0], found.label_method.iloc[0]) == (0, "SPOS")
+    # As the study asks, not as the run was made.
+    coarser = results.predictions(run.assign(rank_bins=10))
+    assert coarser.selected.sum() == len(equal_width(truth, 10)) < len(selected)
+    assert results.predictions(run.assign(benchmark="nasbench201")).true.isna().all()
+    # A run that several truths judge is there once for each.
+    twice = results.predictions(pandas.concat([run, run.assign(rank_truth="digits")]), tmp_path)
+    assert twice.rank_truth.isna().sum() == (twice.rank_truth == "digits").sum() == len(found)
+
+
+def test_the_report_s_table_and_paired_differences(tmp_path: Path, requests: list[Request]) -> None:
+    taus = {0: (0.25, 0.5), 1: (0.5, 1.0), 2: (0.75,), 5: (0.125,)}  # rows; FairNAS with CaLR is row 5
+    for request in requests:
+        if request.seed < len(taus.get(request.row, ())):
+            store_run(tmp_path, request, taus[request.row][request.seed], 60.0 + request.seed)
+    table = results.table("ablation_calr_ms", tmp_path, "tiny")
+    assert table.index.names == ["label_method", "label_calr", "label_ms"] and len(table) == 12
+    tau = table["Kendall's τ"]
+    assert tau.loc[("SPOS", True, False)].tolist() == [0.75, pytest.approx(0.5**0.5 / 2), 2]
+    alone = tau.loc[("SPOS", False, True)]
+    assert (alone["mean"], alone["n"]) == (0.75, 1) and pandas.isna(alone["std"])
+    assert [str(kind) for kind in tau.dtypes] == ["float64", "float64", "int64"] and tau.n.sum() == 6
+    assert any("FairNAS" in note for note in table.attrs["notes"])
+
+    pairs = results.pairs("ablation_calr_ms", store=tmp_path, preset="tiny")
+    assert len(pairs) == 2 * 9 and not set(pairs.row) & {0, 4, 8}  # the first rows of the three groups
+    known = pairs.dropna()
+    assert known[["row", "seed", "value", "baseline", "difference"]].values.tolist() == [
+        [1, 0, 0.5, 0.25, 0.25],
+        [1, 1, 1.0, 0.5, 0.5],
+        [2, 0, 0.75, 0.25, 0.5],
+    ]
+    two = results.pairs("ablation_calr_ms", "top1_accuracy", 5, 1, tmp_path, "tiny").dropna()
+    assert two[["row", "against", "difference"]].values.tolist() == [[5, 1, 0.0]]
+    with pytest.raises(UnknownName, match="did you mean 'kendall_tau'"):
+        results.pairs("ablation_calr_ms", "kendal_tau", store=tmp_path, preset="tiny")
+    with pytest.raises(InvalidConfiguration, match="rows 0 to 11, not 12"):
+        results.pairs("ablation_calr_ms", row=12, store=tmp_path, preset="tiny")
+
+
+def test_a_quoted_number_has_no_seeds_behind_it(tmp_path: Path) -> None:
+    quoted = results.table("sota", tmp_path, "tiny")
+    numbers = [heading for heading in quoted.columns.levels[0] if quoted[heading]["mean"].notna().any()]
+    assert numbers and all(quoted[heading]["n"].eq(0).all() for heading in numbers)
+    assert {str(quoted[column].dtype) for column in quoted.columns} == {"float64", "int64"}
+    # No row has runs that match, and so there is none; the headings stay.
+    assert results.table("num_clusters", tmp_path, "tiny", where="seed == 9")["Kendall's τ"].shape == (0, 3)
+
+
+def test_every_column_has_a_meaning(stored: tuple[Path, list[StoredRun]]) -> None:
+    from fnmatch import fnmatch
+
+    known = results.columns()
+    assert known.column.is_unique and known.meaning.str.len().min() > 5
+    for frame in (results.runs("ablation_calr_ms", stored[0]), results.runs(store=stored[0], all=True)):
+        for column in frame.columns:
+            (part, *_) = [one.part for one in known.itertuples() if fnmatch(column, one.column)] or [None]
+            assert part, f"{column} has no meaning"
+    meanings = known.set_index("column").meaning
+    assert meanings["rank_bins"] == "How many bins or chunks the selection makes"
+    assert "calr" in meanings["schedule_gamma_prime"]
+
+
+def test_a_database_gives_the_same_frames(
+    tmp_path: Path, requests: list[Request], mongod: str, mongo_database: Database[dict[str, Any]]
+) -> None:
+    from harness.stores.mongo.sync import sync
+
+    for request in requests[:4]:
+        store_run(tmp_path, request, 0.5 + request.seed / 4, predictions={0: 10.0, 1: 11.0}, curve={1: 0.5})
+    sync(DirectoryStore(tmp_path), mongo_database)
+    address = mongod.replace("/?", f"/{mongo_database.name}?")
+    makers: tuple[Callable[[str | Path], pandas.DataFrame], ...] = (
+        lambda store: results.predictions(results.runs("ablation_calr_ms", store)),
+        lambda store: results.metrics(results.runs("ablation_calr_ms", store), "kendall_tau"),
+        lambda store: results.table("ablation_calr_ms", store, "tiny"),
+        lambda store: results.pairs("ablation_calr_ms", store=store, preset="tiny"),
+    )
+    for make in makers:
+        here = make(tmp_path)
+        assert len(here)
+        pandas.testing.assert_frame_equal(here, make(address))
 
 
 COLUMNS = ["method_name", "kendall_tau", "seed", "overridden"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli._values import Size
+from harness.documents import amount as amount
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,14 +34,3 @@ def checkpoint_folder(opened: Opened, given: str | None) -> Path | None:
     if given:
         return Path(given)
     return None if opened.here is None else opened.here.work
-
-
-def amount(size: int) -> str:
-    """Format a size for readers: "512 bytes", "3.4 kB", "1.2 GB" (units of 1024)."""
-    if size < 1024:
-        return f"{size} bytes"
-    value, units = size / 1024, ["kB", "MB", "GB", "TB"]
-    while value >= 1024 and len(units) > 1:
-        value /= 1024
-        units.pop(0)
-    return f"{value:.1f} {units[0]}"

@@ -7,7 +7,12 @@ out of the text.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import functools
+import inspect
+import itertools
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,3 +37,21 @@ def document(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [document(item) for item in value]
     return value
+
+
+@functools.cache
+def meanings(kind: type) -> dict[str, str]:
+    """The texts under the fields of a dataclass and of its bases, by field; a field without a text is left out."""
+    found: dict[str, str] = {}
+    for one in reversed(kind.__mro__):
+        if not dataclasses.is_dataclass(one):
+            continue
+        try:
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        except (OSError, TypeError, SyntaxError, ValueError):  # made by code: there is no source
+            continue
+        for field, text in itertools.pairwise(getattr(tree, "body", ())):
+            named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            if named and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                found[field.target.id] = " ".join(str(text.value.value).split())
+    return found

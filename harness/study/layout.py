@@ -26,6 +26,11 @@ SOURCES = {
 }
 
 
+def label_column(label: str) -> str:
+    """The name of a label's column in data frames: `label_calr` for "CaLR"."""
+    return "label_" + "".join(letter if letter.isalnum() else "_" for letter in label.lower())
+
+
 @dataclass(frozen=True)
 class Row:
     """One row of a table: the values of its label columns, and its settings (dotted keys)."""

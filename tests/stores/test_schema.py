@@ -16,6 +16,7 @@ from harness.cli import main
 from harness.components.preset import get_preset
 from harness.stores import schema, shapes
 from harness.stores.directory.store import DirectoryStore
+from harness.study import columns, frames
 from harness.study.catalogue import find_studies
 from harness.study.configuration import Ranking
 from harness.study.expansion import expand
@@ -107,10 +108,12 @@ def test_a_key_that_is_added_to_the_schema_is_a_typed_column(
 
     store_run(tmp_path, request_, 0.5)
     assert "regret" not in results.runs(store=tmp_path)
-    monkeypatch.setattr(results, "Result", Wider)
+    for module in (frames, columns):
+        monkeypatch.setattr(module, "Result", Wider)
     frame = results.runs(store=tmp_path)
     assert frame.dtypes[["regret", "finds"]].astype(str).tolist() == ["float64", "Int64"]
     assert pandas.isna(frame["regret"][0]) and pandas.isna(frame["finds"][0])
+    assert results.columns().set_index("column").meaning["finds"] == "the number of architectures that the search found"
 
 
 def test_what_training_writes_is_what_the_schema_says() -> None:

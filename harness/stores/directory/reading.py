@@ -41,6 +41,10 @@ SMALL = 1 << 20
 """Bytes up to which a file's checksum is verified on every read. Weights are verified when they are used."""
 
 
+NEWER = "this version of the harness reads up to"
+"""Part of the reason why a document of a newer schema is refused."""
+
+
 class Damaged(DataError):
     """A file of a run directory is not what it should be."""
 
@@ -218,7 +222,7 @@ def _check_schema(path: Path, document: Mapping[str, Any]) -> None:
     if not isinstance(version, int):
         raise Damaged(path, "does not say its schema")
     if version > SCHEMA:
-        raise Damaged(path, f"has schema {version}; this version of the harness reads up to {SCHEMA}: update it")
+        raise Damaged(path, f"has schema {version}; {NEWER} {SCHEMA}: update it")
 
 
 def _checksum(path: Path) -> str:

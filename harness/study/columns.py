@@ -1,0 +1,128 @@
+"""The columns of the data frame of runs: names, types and meanings. Imports neither torch nor pandas.
+
+All but the columns of the run itself follow from the types of the configuration, the result and the cost, and the
+meanings are the texts beside their fields: what is added there is a column without another edit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args, get_type_hints
+
+from harness.components.optimiser import Optimiser
+from harness.components.option import meanings
+from harness.components.registries import SEARCHES
+from harness.stores import shapes
+from harness.stores.schema import Cost, Result
+from harness.study.configuration import COMPONENTS, RunConfig
+from harness.study.reader import Component, hints
+
+RUN: dict[str, tuple[type, str]] = {
+    "run_id": (str, "the run's id, and the name of its directory"),
+    "key": (str, "the trial's key: the hash of its identity"),
+    "attempt": (int, "the number of the attempt, from 1 on"),
+    "status": (str, "done, failed, interrupted, running or lost"),
+    "superseded": (bool, "whether a newer done run of the same trial exists"),
+    "invalid": (str, "why the run must not be counted; missing for a valid run"),
+    "preset": (str, "the preset that the trial was expanded under"),
+    "overridden": (bool, "whether the configuration was changed by the command"),
+}
+STUDY: dict[str, tuple[type, str]] = {
+    "study": (str, "the study's name; like row and labels, only if a study was asked for"),
+    "row": (int, "the number of the study's row, from 0 on"),
+    "label_*": (object, "the row's labels, ordered as in the study"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """A column; a star in its name stands for what differs from run to run."""
+
+    name: str
+    part: str
+    """What it belongs to: run, study, configuration, result or cost."""
+    kind: type
+    meaning: str
+
+
+def configured() -> dict[str, type]:
+    """The columns that every configuration has, and their types."""
+    kinds: dict[str, type] = {}
+    for key, kind in get_type_hints(RunConfig).items():
+        if any(map(dataclasses.is_dataclass, get_args(kind))):
+            continue  # a section that only some configurations have
+        if key == "network":  # that of the default space; others may have settings of their own
+            kind = type(RunConfig().network)
+        if not dataclasses.is_dataclass(kind):
+            kinds[key] = next(iter(get_args(kind)), kind)
+            continue
+        own_hints = get_type_hints(kind)
+        # Options differ from component to component; every component has a name, and optimisers share some options.
+        own = {"name": str} if "options" in own_hints else _named(own_hints)
+        own |= get_type_hints(Optimiser) if key == "optimiser" else {}
+        kinds |= {f"{key}_{name}": next(iter(get_args(hint)), hint) for name, hint in own.items()}
+    return kinds
+
+
+def describe() -> list[Described]:
+    """Every column of `harness.results.runs`, in its order; then the options that only some components have."""
+    found = [Described(name, "run", kind, text) for name, (kind, text) in RUN.items()]
+    found += [Described(name, "study", kind, text) for name, (kind, text) in STUDY.items()]
+    texts, kinds = _configuration_meanings(), configured()
+    found += [Described(name, "configuration", kind, texts.pop(name)[1]) for name, kind in kinds.items()]
+    found += [Described(name, "configuration", kind, text) for name, (kind, text) in texts.items()]
+    for part, document in (("result", Result), ("cost", Cost)):
+        own = shapes.columns(document)
+        for name, text in shapes.column_meanings(document).items():
+            found.append(Described(name, part, own.get(name, float), text))
+    return found
+
+
+def _named(own: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a section, with `_name` behind those that are components."""
+    names = {f"{key}_name": str for key, hint in own.items() if hint is Component}
+    return {**{key: hint for key, hint in own.items() if hint is not Component}, **names}
+
+
+def _configuration_meanings() -> dict[str, tuple[type, str]]:
+    """By column, its type and the text beside the field; options also name the components that have them."""
+    texts: dict[str, dict[str, list[str]]] = {}
+    kinds: dict[str, type] = {}
+
+    def add(name: str, kind: Any, text: str, component: str = "") -> None:
+        kinds.setdefault(name, next(iter(get_args(kind)), kind))
+        texts.setdefault(name, {}).setdefault(text.rstrip("."), []).extend([component] if component else [])
+
+    for key, kind in hints(RunConfig).items():
+        sections = [one for one in (kind, *get_args(kind)) if dataclasses.is_dataclass(one) and one is not Component]
+        if key == "network":
+            sections = [type(RunConfig().network)]
+        for section in sections:
+            for field in _fields(section):
+                add(f"{key}_{field[0]}", *field[1:])
+        if not sections:
+            is_component = Component in (kind, *get_args(kind))
+            name = f"{key}_name" if is_component else key
+            add(name, str if is_component else kind, meanings(RunConfig).get(key, key))
+    for key, registry in {**COMPONENTS, "search": SEARCHES}.items():
+        for component in registry.names():
+            made = registry.get(component)
+            for name, kind, text in _fields(made) if dataclasses.is_dataclass(made) else ():
+                shared = key == "optimiser" and name in meanings(Optimiser)
+                add(f"{key}_{name}", kind, text, "" if shared else f"{key} {component}")
+    return {name: (kinds[name], "; ".join(map(_with_components, own.items()))) for name, own in texts.items()}
+
+
+def _with_components(own: tuple[str, list[str]]) -> str:
+    text, components = own
+    return f"{text} ({', '.join(components)})" if components else text
+
+
+def _fields(kind: Any) -> Iterator[tuple[str, Any, str]]:
+    """Name as a column, type and text of a dataclass's fields; without a text, the first line of the class's."""
+    own, first_line = meanings(kind), (kind.__doc__ or "").strip().partition("\n")[0]
+    for field in dataclasses.fields(kind):
+        text = own.get(field.name) or f"{field.name} of: {first_line}"
+        is_component = hints(kind)[field.name] is Component
+        yield (f"{field.name}_name", str, text) if is_component else (field.name, hints(kind)[field.name], text)

@@ -1,0 +1,81 @@
+"""Stored runs as flat records, and records as a typed data frame. Imports neither torch nor pandas."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.stores import shapes
+from harness.stores.schema import OBSERVED, Cost, Result
+from harness.study.columns import RUN, configured
+from harness.study.configuration import with_names
+
+if TYPE_CHECKING:
+    import pandas
+
+    from harness.stores.stored import StoredRun
+
+
+def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
+    """One run as flat columns, with the metrics of the given ranking, or of the run's own."""
+    result = run.result or {}
+    if ranking_key is not None:
+        judged = {key: None for key in result if key not in ("diverged", OBSERVED)}
+        result = {**result, **judged, **run.rankings.get(ranking_key, {})}
+    columns = {
+        "run_id": run.id,
+        "key": run.key,
+        "attempt": run.attempt,
+        "status": run.status.value,
+        "superseded": run.superseded,
+        "invalid": run.invalid,
+        "preset": run.preset,
+        "overridden": bool(run.overrides),
+    }
+    _add_columns(columns, with_names(run.trial["config"]))
+    _add_columns(columns, shapes.flat(Result, {"diverged": None, **result}))
+    _add_columns(columns, run.cost or {})
+    return columns
+
+
+def columns_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document as flat columns: nested keys are joined by underscores."""
+    columns: dict[str, Any] = {}
+    _add_columns(columns, document)
+    return columns
+
+
+def _add_columns(columns: dict[str, Any], document: Mapping[str, Any], prefix: str = "") -> None:
+    for key, value in document.items():
+        if isinstance(value, dict):
+            _add_columns(columns, value, f"{prefix}{key}_")
+        else:
+            # One string object per name: ten thousand runs share it, and each is looked up by it.
+            columns[sys.intern(f"{prefix}{key}")] = value
+
+
+def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None = None) -> pandas.DataFrame:
+    """Flat records as typed columns: first the columns that every run has, then the others."""
+    import pandas
+
+    run = {name: kind for name, (kind, _) in RUN.items()}
+    kinds = {**run, **(extra or {}), **configured(), **shapes.columns(Result), **shapes.columns(Cost)}
+    met = dict.fromkeys(map(tuple, records))
+    columns = list(dict.fromkeys([*kinds, *(column for shape in met for column in shape)]))
+    # Read row by row, then transpose: reading column by column would fetch every run from memory each time.
+    turned = zip(*([*map(one.get, columns)] for one in records), strict=True) if records else ((),) * len(columns)
+    typed = {}
+    for column, values in zip(columns, turned, strict=True):
+        typed[column] = pandas.Series(values, dtype=dtype(values, kinds.get(column)))
+    return pandas.DataFrame(typed, columns=columns)
+
+
+def dtype(values: Sequence[Any], kind: type | None) -> str:
+    """The pandas dtype of a column: nullable only if a value is missing."""
+    missing = None in values
+    if kind is None:
+        kinds = {type(value) for value in values if value is not None}
+        kind = kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object
+    names = {bool: "boolean" if missing else "bool", int: "Int64" if missing else "int64", float: "float64", str: "str"}
+    return names.get(kind or object, "object")

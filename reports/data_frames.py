@@ -1,0 +1,96 @@
+"""A study's table and paired differences of its rows as pandas data frames, from the same runs as the report.
+
+`harness.results.table` and `harness.results.pairs` return them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import InvalidConfiguration, UnknownName
+from harness.stores import shapes
+from harness.study.layout import Row, label_column
+from harness.study.study import Study
+
+from .evidence import Findings
+from .values import Table, Value, look_up
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def table_frame(table: Table) -> pandas.DataFrame:
+    """The table: one row per row, with its labels as the index; mean, std and n under every heading.
+
+    `n` is the number of seeds behind a mean; 0 where the number was quoted or looked up, not measured. `attrs` holds
+    the caption and the notes.
+    """
+    import pandas
+
+    rows = [row for block in table.blocks for row in block]
+    headings = [f"{one.label} ({one.dataset})" if table.several else one.label for one in table.columns]
+    columns = pandas.MultiIndex.from_product([headings, ["mean", "std", "n"]], names=["column", None])
+    names = [label_column(label) for label in table.labels]
+    by_label = [[row.labels[place] for row in rows] for place in range(len(names))]
+    index = pandas.MultiIndex.from_arrays(by_label, names=names)
+    if len(names) == 1:
+        index = index.get_level_values(0)
+    values = [[number for value in row.values for number in _numbers(value)] for row in rows]
+    frame = pandas.DataFrame(values, index, columns)
+    frame = frame.astype({column: "int64" if column[1] == "n" else "float64" for column in columns})
+    frame.attrs = {"title": table.title, "scale": table.scale, "notes": list(table.notes)}
+    return frame
+
+
+def pairs_frame(findings: Findings, metric: str, row: int | None, against: int | None) -> pandas.DataFrame:
+    """Per row, data set and seed: the value, the baseline's value with the same seed, and their difference.
+
+    The baseline of a row is the first of its group, or `against`. What is missing on either side is missing in the
+    difference. Raises `UnknownName` for a metric that no run has.
+    """
+    import pandas
+
+    study = findings.study
+    for number in (row, against):
+        if number is not None and not 0 <= number < len(study.rows):
+            raise InvalidConfiguration(f"study {study.name} has rows 0 to {len(study.rows) - 1}, not {number}")
+    values: dict[tuple[int, str, int], float | None] = {}
+    for one in findings.counted:
+        value = look_up(one.metrics, metric)
+        values[one.request.row, one.request.dataset, one.request.seed] = None if value is None else float(value)
+    known = {*shapes.numbers(), *(name for one in findings.counted for name in one.metrics)}
+    if metric not in known and all(value is None for value in values.values()):
+        raise UnknownName.among("metric", metric, known)
+    records = []
+    for (number, dataset, seed), value in values.items():
+        partner = baseline(study, number) if against is None else against
+        if number == partner or row not in (None, number):
+            continue
+        other = values.get((partner, dataset, seed))
+        difference = None if value is None or other is None else value - other
+        records.append((number, *study.rows[number].labels.values(), partner, dataset, seed, value, other, difference))
+    labels = [label_column(label) for label in study.rows[0].labels]
+    numbers = dict.fromkeys(("value", "baseline", "difference"), "float64")
+    frame = pandas.DataFrame(records, columns=["row", *labels, "against", "dataset", "seed", *numbers])
+    return frame.astype({"row": "int64", "against": "int64", "dataset": "str", "seed": "int64", **numbers})
+
+
+def baseline(study: Study, number: int) -> int:
+    """The number of the row that a row is compared with: the first of its group that has runs."""
+
+    def group(row: Row) -> Any:
+        return row.labels[study.group] if study.group is not None else None
+
+    own = group(study.rows[number])
+    return next(n for n, row in enumerate(study.rows) if row.source == "runs" and group(row) == own)
+
+
+def _numbers(value: Value) -> tuple[float | None, float | None, int]:
+    """Mean, sample standard deviation and number of seeds of a value."""
+    if value.quotation:
+        return float(value.quotation.mean), float(value.quotation.deviation or "nan"), 0
+    numbers = value.numbers
+    measured = sum(one.seed is not None for one in value.measurements if one.value is not None)
+    deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
+    return (statistics.fmean(numbers) if numbers else None), deviation, measured
