@@ -27,6 +27,7 @@ from harness.errors import InvalidConfiguration
 from harness.stores.directory.store import DirectoryStore
 from harness.training import preparation
 from harness.training.cost import Meter
+from harness.training.preparation import make_training
 from harness.training.ranks import Ranks
 from harness.training.separation import SeparatedMomentum
 from harness.training.stages.rank import predict
@@ -89,6 +90,15 @@ def test_supernets_split_while_training_goes_on(project: Path) -> None:
     assert outcome.cost["passes"] == 3 * (2 + 2 + 1 + 1 + 1)
 
 
+def test_a_part_draws_from_its_sets_of_choices_only(project: Path) -> None:
+    config, dataset = toy_config(sampler="curious"), DATASETS.get("toy")()
+    supernets = build_supernets(config, dataset)
+    part = Part({1: 0}, {0: (0, 2)})
+    method = METHODS.get("dividing")()
+    training = make_training(config, method, supernets.space, 3, dataset, part, supernets.networks[0], 1)
+    assert {path[:2] for path in training.draw(30)} == {(0, 0), (2, 0)}
+
+
 @pytest.mark.parametrize("parts", [[{0: (0, 1)}], [{0: (0, 1)}, {0: (1, 2)}], [{0: (0,)}, {1: (0,)}, {0: (1, 2)}]])
 def test_a_split_that_is_no_partition_is_refused(parts: Any, project: Path) -> None:
     space = SPACES.get("toy")()
@@ -141,24 +151,32 @@ def test_a_method_ranks_by_what_it_has_learned_and_resumes_in_the_ranking(projec
         rank_again(config, list, {})
 
 
+class Half(Ranks):
+    """One of two ranks: it sees every other batch, and `others` is what the other one adds."""
+
+    start, others = 0, 0
+
+    def share(self, items: Sequence[Any]) -> Sequence[Any]:
+        return items[self.start :: 2]
+
+    def sum_(self, tensors: Sequence[torch.Tensor]) -> None:
+        for tensor in tensors:
+            tensor.add_(self.others)
+
+
 def test_ranks_share_an_evaluation_and_add_what_they_found(project: Path) -> None:
-    class Half(Ranks):
-        """The second of two ranks: it sees every other batch, and the sum is what both found."""
-
-        def share(self, items: Sequence[Any]) -> Sequence[Any]:
-            return items[1::2]
-
-        def sum_(self, tensors: Sequence[torch.Tensor]) -> None:
-            for tensor in tensors:
-                tensor.mul_(0)
-
     config = toy_config(rank={"batch_size": 10})
     dataset = DATASETS.get("toy")()
     supernets = build_supernets(config, dataset)
-    paths = [(0, 1, 0), (1, 1, 1)]
-    alone = predict(supernets, paths, dataset, config.rank, Meter(torch.device("cpu")))
-    shared = predict(supernets, paths, dataset, config.rank, Meter(torch.device("cpu")), ranks=Half())
-    assert any(alone.values()) and not any(shared.values())
+    path = (1, 1, 1)
+
+    def accuracy(ranks: Ranks) -> float:
+        return predict(supernets, [path], dataset, config.rank, Meter(torch.device("cpu")), ranks=ranks)[path]
+
+    alone, first = accuracy(Ranks()), accuracy(Half())
+    second, summed = (type("Other", (Half,), own) for own in ({"start": 1}, {"others": 5}))
+    assert alone == pytest.approx(first + accuracy(second())) and min(first, accuracy(second())) > 0
+    assert accuracy(summed()) == pytest.approx(first + 100 * 5 / 50)
 
 
 class Second(Ranks):
