@@ -100,13 +100,17 @@ def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
     from harness.components.discovery import study_files
     from harness.study.catalogue import all_studies, find_studies
 
+    if overrides := [name for name in names if "=" in name and not name.endswith(".py")]:
+        studies = [name for name in names if name not in overrides]
+        shown = " ".join([*studies, "with", *overrides])
+        raise UserError(f"{overrides[0]!r} is an override, not a study: put `with` before it, as in `{shown}`")
     if everything and names:
         raise UserError("either name studies or use --all, not both")
     if not everything and not names:
         known = ", ".join(file.parent.name if file.name == "__init__.py" else file.stem for file in study_files())
         raise UserError(f"name a study, by file or by name, or use --all. Known: {known or 'none'}")
-    studies: dict[str, Study] = {}
+    found: dict[str, Study] = {}
     for study in all_studies() if everything else [study for name in names for study in find_studies(name)]:
-        if studies.setdefault(study.name, study) is not study:
+        if found.setdefault(study.name, study) is not study:
             raise UserError(f"two different studies are both named {study.name!r}; rename one")
-    return list(studies.values())
+    return list(found.values())

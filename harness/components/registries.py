@@ -23,8 +23,8 @@ def _discover() -> None:
 
 METHODS: Registry[Any] = Registry("method", _discover)
 SPACES: Registry[type[Space]] = Registry("space", _discover)
-DATASETS: Registry[Any] = Registry("data set", _discover)
-BENCHMARKS: Registry[Any] = Registry("benchmark", _discover)
+DATASETS: Registry[Any] = Registry("data set", _discover, takes=())
+BENCHMARKS: Registry[Any] = Registry("benchmark", _discover, takes=())
 IMPORTERS: Registry[Any] = Registry("importer", _discover)
 SCHEDULES: Registry[Any] = Registry("learning-rate schedule", _discover)
 CLUSTER_RULES: Registry[Any] = Registry("cluster rule", _discover)
@@ -32,9 +32,9 @@ SAMPLERS: Registry[Any] = Registry("sampler", _discover)
 ORDERS: Registry[Any] = Registry("order of samples", _discover)
 AUGMENTATIONS: Registry[Any] = Registry("augmentation", _discover)
 SEARCHES: Registry[Any] = Registry("search", _discover)
-METRICS: Registry[Any] = Registry("metric", _discover)
+METRICS: Registry[Any] = Registry("metric", _discover, takes=("predicted", "truth", "complexity"))
 """Functions of predicted accuracies, true accuracies and complexity of some architectures that return a number."""
-OBSERVATIONS: Registry[Any] = Registry("observation", _discover)
+OBSERVATIONS: Registry[Any] = Registry("observation", _discover, takes=("supernets", "progress", "dataset"))
 """Functions of the supernets and the progress of training that return numbers by name; see `observers/curves.py`."""
 OPTIMISERS: Registry[Any] = Registry("optimiser", _discover)
 PRESETS: Registry[Any] = Registry("preset", _discover)
