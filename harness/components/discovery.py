@@ -30,7 +30,7 @@ from harness.errors import BrokenComponent, NameCollision, UserError
 ROOT = "harness_components"
 ENTRY_POINT_GROUP = "harness.components"
 
-_LOADED_AT_DISCOVERY = ("methods", "spaces", "studies/presets")
+_LOADED_AT_DISCOVERY = ("methods", "spaces", "datasets", "studies/presets")
 _FOLDERS = ("methods", "spaces", "studies", "reports")
 # The engine's own components: these packages register themselves when imported.
 _BUILT_IN = ("harness.data.shipped",)

@@ -211,6 +211,16 @@ def test_paths_of_several_clusters_are_refused_before_anything_runs(
     assert planned(folder, ["together", "deep"], "clusters.name=operation") == 0
 
 
+def test_an_error_of_a_component_in_planning_is_one_line_with_its_place(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(folder, OPTIONS.replace("        return 2\n", "        return 2 / 0\n"))
+    line = FIRST + OPTIONS.splitlines().index("        return 2")
+    assert planned(folder, ["two"]) == 2
+    error = capsys.readouterr().err
+    assert f"error: methods/mine.py:{line}: ZeroDivisionError: division by zero" in error and "Traceback" not in error
+
+
 def test_an_override_without_with_is_told_where_with_goes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "ablation_calr_ms", "train.epochs=3", "--preset", "tiny"]) == 2
     assert "put `with` before it, as in `ablation_calr_ms with train.epochs=3`" in capsys.readouterr().err
