@@ -8,8 +8,8 @@ from harness.cli._request import WithUpdates
 
 
 @click.command("check", cls=WithUpdates)
-@click.argument("names", metavar="FILE...", nargs=-1, required=True)
-def command(names: tuple[str, ...], updates: tuple[str, ...]) -> int:
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+def command(files: tuple[str, ...], updates: tuple[str, ...]) -> int:
     """Check components and studies: build each, train a few steps with it, and say what is wrong.
 
     FILE is a file of yours such as methods/mine.py, or the name of a known component or study. Overrides after `with`
@@ -25,7 +25,7 @@ def command(names: tuple[str, ...], updates: tuple[str, ...]) -> int:
     torch.set_num_threads(1)  # as a trial by default: sums in one order
     colours = {Verdict.OK: "green", Verdict.WRONG: "red", Verdict.NOTE: "yellow"}
     checks = wrong = 0
-    for name in names:
+    for name in files:
         for found in check_named(name, overrides):
             click.secho(found.about, bold=True)
             for line in found.lines:

@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from harness.components.benchmark import open_benchmark
+from harness.components.clustering import Clustering
 from harness.components.conformity import interface_of, misspelt
 from harness.components.dataset import DataSet
 from harness.components.discovery import load_file
+from harness.components.method import Part, check_clusters
 from harness.components.registries import REGISTRIES, SPACES
 from harness.components.registry import Entry
 from harness.components.sampler import informed
-from harness.errors import BrokenComponent, DataError, UnknownName, UserError
+from harness.errors import BrokenComponent, DataError, InvalidConfiguration, UnknownName, UserError
 from harness.execution.checking.data import check_images
 from harness.execution.checking.findings import Findings, Unfit, Verdict, shown
 from harness.execution.checking.spaces import DRAWN, check_architectures, check_networks
@@ -148,6 +151,21 @@ def _setting(key: str, several: bool = False) -> Callable[[Findings, str, Any, O
     return check
 
 
+def _method(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+    made = _trained_with(found, {"method.name": name}, overrides)
+    if made is None:
+        return
+    method, space = made[0].method.build(COMPONENTS["method"], "method"), SPACES.get(made[0].space)()
+    sampler = made[0].sampler.build(COMPONENTS["sampler"], "sampler")
+    by = next((decision for decision, count in enumerate(space.choices) if count > 1), 0)
+    clustering = Clustering(space.choices[by], lambda path: path[by], (by,))
+    try:
+        method.check(space, clustering, sampler)
+        check_clusters(method, space, Part({}), clustering, sampler.bind(space, {}), random.Random(0))
+    except InvalidConfiguration as error:
+        found.note(f"does not go with momentum separation: {found.explained(error)}")
+
+
 def _schedule(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
     made = _trained_with(found, {"schedule.name": name}, overrides)
     if made is None:
@@ -262,7 +280,8 @@ def _observation(found: Findings, name: str, thing: Any, overrides: Overrides) -
     if made is None or made[1].supernets is None:
         return
     with found.check("gives numbers by name"):
-        values = thing(made[1].supernets, Progress(0, 1, EPOCHS, EPOCHS, 0.0), few_images(made[0].dataset))
+        with torch.no_grad():
+            values = thing(made[1].supernets, Progress(0, 1, EPOCHS, EPOCHS, 0.0), few_images(made[0].dataset))
         if not isinstance(values, Mapping):
             raise Unfit(f"it must return numbers by name, such as {{{name!r}: 0.5}}, not {values!r}")
         for value in values.values():
@@ -274,7 +293,7 @@ def _preset(found: Findings, name: str, thing: Any, overrides: Overrides) -> Non
 
 
 KINDS: dict[str, Callable[[Findings, str, Any, Overrides], None]] = {
-    "methods": _setting("method.name"),
+    "methods": _method,
     "optimisers": _setting("optimiser.name"),
     "orders": _setting("train.order"),
     "augmentations": _setting("train.augment", several=True),

@@ -47,7 +47,7 @@ def check_preset(found: Findings, preset: Preset, overrides: Mapping[str, Any]) 
     from harness.study.layout import Row
 
     with found.check(f"makes a valid configuration of {preset.space}"):
-        study = Study("check", "check", [Row({"checked": ""}, {})], [], space=preset.space)
+        study = Study("check", "check", [Row({"": "trial"}, {})], [], space=preset.space)
         make_plan([study], preset, [], seeds=1, overrides=overrides)
 
 

@@ -110,7 +110,7 @@ def tiny_config(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> Ru
     preset = tiny_preset(str(asked.get("space", default["space"])))
     dataset = str(asked.get("dataset", preset.datasets[0] if are_here(preset.datasets[0]) else default["dataset"]))
     preset = replace(preset, datasets=(dataset,), trained_on=None)
-    row = Row({"checked": ""}, {"benchmark": None, "rank.images": None, "rank.candidates": 4, **settings})
+    row = Row({"": "trial"}, {"benchmark": None, "rank.images": None, "rank.candidates": 4, **settings})
     plan = make_plan([Study("check", "check", [row], [])], preset, [], seeds=1, overrides=overrides)
     return shrunk(next(work.trial.config for work in plan.work if work.trial.start is None))
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
+from harness.environment import PROJECT
 from harness.execution.checking.components import check_named
 from harness.execution.checking.findings import Findings, Verdict
+from tests.test_documents import example_files
 from tests.toy import user_folder
 
 HEADING = """import random
@@ -264,6 +266,15 @@ def test_more_passes_than_promised_and_a_hook_that_is_never_called_are_noted(fol
     assert notes[1].startswith("a step makes 3 passes, and paths_per_step says 1") and not wrong(found)
 
 
+def test_paths_of_several_clusters_are_noted(folder: Path) -> None:
+    several = METHOD.replace("draw(1)", "draw(2)") + "    def paths_per_step(self, space):\n        return 2\n"
+    assert all(line.verdict is Verdict.OK for line in checked(folder, several)[0].lines)
+    apart = several.replace("training.draw(2)", "[training.source.draw(training.rng) for _ in range(2)]")
+    (folder / "apart.py").write_text(HEADING + apart.replace('"mine"', '"apart"'))
+    (found,) = check_named("apart.py", {})
+    assert found.lines[-1].verdict is Verdict.NOTE and "training.draw(2)" in found.lines[-1].text
+
+
 STUDY = """from harness.study import Column, Row, Study
 
 study = Study("mine", "Mine", [Row({"M": "x"}, SETTINGS)], [Column("τ", "kendall_tau")])
@@ -299,3 +310,13 @@ def test_the_command_exits_by_what_it_found(folder: Path, capsys: pytest.Capture
     assert main(["check", "mien"]) == 2
     assert "did you mean 'mine'?" in capsys.readouterr().err
     assert not (folder / "runs").exists()
+
+
+@pytest.mark.long
+def test_everything_that_is_shipped_or_documented_passes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in example_files().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    ours = [str(file) for kind in ("methods", "studies") for file in sorted((PROJECT / kind).glob("[!_]*.py"))]
+    users = [name for name in example_files() if not Path(name).name.startswith("_")]
+    assert main(["check", *ours, str(PROJECT / "spaces" / "nasbench201"), *users]) == 0, capsys.readouterr().out
