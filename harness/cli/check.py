@@ -12,8 +12,9 @@ from harness.cli._request import WithUpdates
 def command(files: tuple[str, ...], updates: tuple[str, ...]) -> int:
     """Check components and studies: build each, train a few steps with it, and say what is wrong.
 
-    FILE is a file of yours such as methods/mine.py, or the name of a known component or study. Overrides after `with`
-    hold for the training, for instance `with space=mine`. Nothing is stored. Exits 1 if something is wrong.
+    FILE is a file or folder of yours such as methods/mine.py, or the name of a known component or study. Overrides
+    after `with` hold for the training, for instance `with space=mine`. Nothing is stored. Exits 1 if something is
+    wrong.
     """
     import torch
 

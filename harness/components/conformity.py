@@ -105,10 +105,11 @@ def _undecorated(thing: type, interface: type) -> Iterator[Problem]:
     """Options of a class that is not a dataclass itself: they would not exist."""
     if not dataclasses.is_dataclass(interface) or "__dataclass_fields__" in vars(thing):
         return
+    fields = {field.name for field in dataclasses.fields(interface)}
     options = [
         name
         for name, kind in inspect.get_annotations(thing).items()
-        if "ClassVar" not in str(kind) and not hasattr(interface, name) and name not in NO_OPTIONS
+        if "ClassVar" not in str(kind) and name not in NO_OPTIONS and (name in fields or not hasattr(interface, name))
     ]
     if options:
         what = "the option" if len(options) == 1 else "the options"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.components.registries import DATASETS, METHODS, METRICS, SAMPLERS, SCHEDULES, SPACES
+from harness.components.registries import DATASETS, METHODS, METRICS, OPTIMISERS, SAMPLERS, SCHEDULES, SPACES
 from harness.components.registry import Registry
 from harness.errors import InvalidConfiguration
 from harness.study.configuration import RunConfig
@@ -19,7 +19,8 @@ from harness.components.method import Method
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
 from harness.components.space import Space
-from harness.components.registries import DATASETS, METHODS, METRICS, SAMPLERS, SCHEDULES, SPACES
+from harness.components.optimiser import Optimiser
+from harness.components.registries import DATASETS, METHODS, METRICS, OPTIMISERS, SAMPLERS, SCHEDULES, SPACES
 
 """
 FIRST = 1 + len(HEADING.splitlines())
@@ -75,6 +76,13 @@ def written(folder: Path, component: str) -> Path:
             "    def paths(self, training):\n        return []\n",
             1,
             "has the option gamma, but is not a dataclass: put @dataclass(frozen=True) above the class",
+        ),
+        (
+            OPTIMISERS,
+            "@OPTIMISERS.register('mine')\nclass Mine(Optimiser):\n    learning_rate: float = 2.0\n"
+            "    def make(self, groups):\n        return None\n",
+            1,
+            "has the option learning_rate, but is not a dataclass",
         ),
         (
             METHODS,

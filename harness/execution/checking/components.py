@@ -23,7 +23,7 @@ from harness.components.method import Part, check_clusters
 from harness.components.registries import REGISTRIES, SPACES
 from harness.components.registry import Entry
 from harness.components.sampler import informed
-from harness.errors import BrokenComponent, DataError, InvalidConfiguration, UnknownName, UserError
+from harness.errors import BrokenComponent, DataError, InvalidConfiguration, NameCollision, UnknownName, UserError
 from harness.execution.checking.data import check_images
 from harness.execution.checking.findings import Findings, Unfit, Verdict, shown
 from harness.execution.checking.spaces import DRAWN, check_architectures, check_networks
@@ -43,8 +43,13 @@ def check_named(name: str, overrides: Overrides) -> Iterator[Findings]:
 
     Raises `UserError` for a file that does not exist, and for a name that nothing has.
     """
-    if name.endswith(".py") or Path(name).name != name or Path(name).is_dir():
-        yield from _in_file(Path(name), overrides)
+    path = Path(name)
+    if path.is_dir() and not (path / "__init__.py").is_file():
+        for file in sorted(path.glob("[!_.]*.py")):
+            yield from _in_file(file, overrides)
+        return
+    if name.endswith(".py") or path.name != name or path.is_dir():
+        yield from _in_file(path, overrides)
         return
     found = [
         (kind, entry) for kind, registry in REGISTRIES.items() for known, entry in registry.items() if known == name
@@ -66,10 +71,9 @@ def _in_file(path: Path, overrides: Overrides) -> Iterator[Findings]:
     if not file.is_file():
         raise UserError(f"there is no file {path}")
     about = Findings(shown(file.resolve()), shown(file.resolve()))
-    module = None
     try:
         module = load_file(file)
-    except BrokenComponent as error:
+    except (BrokenComponent, NameCollision) as error:
         about.add(Verdict.WRONG, f"imports: {about.explained(error)}")
         yield about
         return

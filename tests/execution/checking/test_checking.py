@@ -302,6 +302,8 @@ def test_the_command_exits_by_what_it_found(folder: Path, capsys: pytest.Capture
     (folder / "bad.py").write_text("import nothing_of_this_name\n")
     assert main(["check", "methods/good.py", "with", "dataset=digits", "clusters.name=operation"]) == 0
     assert capsys.readouterr().out.endswith("6 checks, 0 wrong\n")
+    assert main(["check", "methods"]) == 0  # a folder
+    assert capsys.readouterr().out.endswith("6 checks, 0 wrong\n")
     assert main(["check", "mine", "bad.py"]) == 1  # a registered name, and a file
     captured = capsys.readouterr()
     assert captured.out.endswith("7 checks, 1 wrong\n") and "Traceback" not in captured.out + captured.err
