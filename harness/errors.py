@@ -7,6 +7,7 @@ without a traceback. This module imports nothing from the harness, so every modu
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -109,11 +110,12 @@ def users_place(trace: Iterable[str], folder: Path) -> str | None:
     The engine may be in the folder, too, as may an environment of installed packages.
     """
     found = None
-    engine = Path(__file__).parent
+    places = (Path(__file__).parent, Path(sys.prefix), Path(sys.base_prefix))
+    installed = [place for place in places if place.is_relative_to(folder)]
     for text in trace:
         for name, line in re.findall(r'^ *File "(.+?)", line (\d+)', text, re.MULTILINE):
             file = Path(name)
-            if file.is_relative_to(folder) and not file.is_relative_to(engine) and "site-packages" not in file.parts:
+            if file.is_relative_to(folder) and not any(map(file.is_relative_to, installed)):
                 found = f"{file.relative_to(folder)}:{line}"
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from harness.cli import main
 from harness.components.registries import DATASETS, METHODS, METRICS, OPTIMISERS, SAMPLERS, SCHEDULES, SPACES
 from harness.components.registry import Registry
-from harness.errors import InvalidConfiguration
+from harness.errors import InvalidConfiguration, users_place
 from harness.study.configuration import RunConfig
 from tests.toy import user_folder
 
@@ -227,6 +228,14 @@ def test_an_error_of_a_component_in_planning_is_one_line_with_its_place(
     assert planned(folder, ["two"]) == 2
     error = capsys.readouterr().err
     assert f"error: methods/mine.py:{line}: ZeroDivisionError: division by zero" in error and "Traceback" not in error
+
+
+def test_the_users_line_is_the_innermost_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    files = ("methods/mine.py", "methods/_shared.py", ".venv/lib/torch.py", "/elsewhere/other.py")
+    trace = [f'  File "{tmp_path / file}", line {line}, in step\n    pass\n' for line, file in enumerate(files, 7)]
+    assert users_place(trace, tmp_path) == "methods/_shared.py:8"
+    assert users_place(trace[2:], tmp_path) is None
 
 
 def test_an_override_without_with_is_told_where_with_goes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
