@@ -62,7 +62,8 @@ def read(cls: type[T], document: object, where: str) -> T:
     for option in dataclasses.fields(cls):  # type: ignore[arg-type]
         required = option.default is dataclasses.MISSING and option.default_factory is dataclasses.MISSING
         if option.init and required and option.name not in document:
-            raise InvalidConfiguration(f"{where}.{option.name} is missing" if where else f"{option.name} is missing")
+            key = f"{where}.{option.name}" if where else option.name
+            raise InvalidConfiguration(f"{key} is missing: it has no default, so give it a value")
     values = {
         key: as_type(kinds[key], value, f"{where}.{key}" if where else str(key)) for key, value in document.items()
     }

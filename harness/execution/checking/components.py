@@ -136,7 +136,7 @@ def _not_tried(found: Findings, name: str, thing: Any, overrides: Overrides) -> 
 def _trained_with(found: Findings, settings: Mapping[str, Any], overrides: Overrides) -> tuple[RunConfig, Tried] | None:
     """Train a little with these settings; None if that is not possible."""
     made: list[tuple[RunConfig, DataSet]] = []
-    with found.check("builds with its default options"):
+    with found.check("builds with its options"):
         config = tiny_config(settings, overrides)
         made.append((config, few_images(config.dataset)))
     if not made:
@@ -237,7 +237,7 @@ def _space(found: Findings, name: str, thing: Any, overrides: Overrides) -> None
     if found.wrong:
         return
     made: list[RunConfig] = []
-    with found.check("builds with its default options"):
+    with found.check("builds with its options"):
         made.append(tiny_config({"space": name}, overrides))
     if made:
         dataset = few_images(made[0].dataset)
