@@ -6,6 +6,8 @@ without a traceback. This module imports nothing from the harness, so every modu
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,17 +26,23 @@ class UnknownName(UserError):
     @classmethod
     def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
         """The error for a `kind` without that `name`: suggests the nearest of the `known` names and lists them all."""
-        import difflib
-
         known = sorted(known)
-        lowered = {other.lower(): other for other in known}
-        near = difflib.get_close_matches(name.lower(), lowered, n=1)
-        suggestion = f"; did you mean {lowered[near[0]]!r}?" if near else "."
+        near = did_you_mean(name, known)
+        suggestion = f"; did you mean {near!r}?" if near else "."
         return cls(f"no {kind} is named {name!r}{suggestion} Known: {', '.join(known) or 'none'}")
 
     def because(self, reasons: Iterable[str]) -> UnknownName:
         """The same error with reasons why the name may be missing, one per line."""
         return type(self)("\n".join([str(self), *reasons]))
+
+
+def did_you_mean(name: str, known: Iterable[str], strict: bool = False) -> str | None:
+    """The nearest of the known names, in upper or lower case; None if none is near. `strict` asks for a likely slip."""
+    import difflib
+
+    lowered = {other.lower(): other for other in known}
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.8 if strict else 0.6)
+    return lowered[near[0]] if near else None
 
 
 class NameCollision(UserError):
@@ -111,6 +119,22 @@ def where(folder: Path, error: BaseException) -> tuple[Path, int] | None:
         places.append((Path(error.filename), error.lineno or 1))
     inside = [(path, line) for path, line in places if path.is_relative_to(folder)]
     return inside[-1] if inside else None
+
+
+def users_place(trace: Iterable[str], folder: Path) -> str | None:
+    """The innermost `file:line` of a printed traceback that is the user's: in the folder, and not installed there.
+
+    The engine may be in the folder, too, as may an environment of installed packages.
+    """
+    found = None
+    places = (Path(__file__).parent, Path(sys.prefix), Path(sys.base_prefix))
+    installed = [place for place in places if place.is_relative_to(folder)]
+    for text in trace:
+        for name, line in re.findall(r'^ *File "(.+?)", line (\d+)', text, re.MULTILINE):
+            file = Path(name)
+            if file.is_relative_to(folder) and not any(map(file.is_relative_to, installed)):
+                found = f"{file.relative_to(folder)}:{line}"
+    return found
 
 
 def require(holds: bool, message: str) -> None:

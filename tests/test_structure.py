@@ -32,6 +32,7 @@ COMPUTES = (
     "harness.data.streaming",
     "harness.truth.build",
     "harness.truth.verify",
+    "harness.execution.checking",
     "harness.execution.job",
     "harness.execution.reference_job",
     "harness.execution.experiment",

@@ -71,6 +71,8 @@ def test_the_wheel_installs_nothing_but_the_package(site: Path) -> None:
         ours = [path for path in (PROJECT / folder).rglob("*.*") if "__pycache__" not in path.parts]
         missing = {path.relative_to(PROJECT) for path in ours if "measured" not in path.parts} - kept
         assert not missing, f"the wheel lacks {missing}"
+    templates = {path.name for path in (PROJECT / "harness" / "cli" / "_templates").glob("*.template")}
+    assert len(templates) == 5 and templates == {path.name for path in site.glob("harness/cli/_templates/*.template")}
 
 
 def test_it_lists_runs_and_reports_in_an_empty_folder_beside_a_users_own_method(site: Path, tmp_path: Path) -> None:
@@ -81,6 +83,7 @@ def test_it_lists_runs_and_reports_in_an_empty_folder_beside_a_users_own_method(
         (foreign / "broken.py").write_text("raise RuntimeError('a foreign file was imported')\n")
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "mine.py").write_text(METHOD)
+    assert "written: methods/my_own.py" in harness(site, tmp_path, "new", "method", "my-own")
     listed = harness(site, tmp_path, "list")
     assert str(site / "harness" / "_shipped" / "methods" / "spos.py") in harness(site, tmp_path, "explain", "spos")
     assert "A method of the user's own." in listed and "broken" not in listed and str(PROJECT) + "/" not in listed

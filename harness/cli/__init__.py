@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from harness import __version__
-from harness.errors import ComponentWarning, HarnessError, UnknownName, UserError
+from harness.errors import ComponentWarning, HarnessError, UnknownName, UserError, users_place
 
 
 class _Commands(click.Group):
@@ -60,6 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130
+    except Exception as error:
+        # A mistake in a file of the user's, told by its line; `python -X dev` shows the traceback.
+        if sys.flags.dev_mode or not (told := _users_mistake(error)):
+            raise
+        click.echo(f"error: {told}", err=True)
+        return 2
     finally:
         sys.stdout.flush()
     return status if isinstance(status, int) else 0
@@ -80,3 +86,15 @@ def _told_of_components() -> Iterator[None]:
         warnings.simplefilter("always", ComponentWarning)
         warnings.showwarning = show
         yield
+
+
+def _users_mistake(error: Exception) -> str | None:
+    """An error that passed through a file of the user's folder, with the line; None for one that is ours."""
+    import traceback
+    from pathlib import Path
+
+    from harness.documents import one_line
+    from harness.environment import PROJECT
+
+    place = None if Path.cwd() == PROJECT else users_place(traceback.format_exception(error), Path.cwd())
+    return f"{place}: {one_line(error)} (`python -X dev -m harness` shows the traceback)" if place else None

@@ -139,6 +139,9 @@ def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
     from harness.components.discovery import study_files
     from harness.study.catalogue import all_studies, locate, namesakes
 
+    if overrides := [name for name in names if "=" in name and not name.endswith(".py")]:
+        shown = " ".join([*(name for name in names if name not in overrides), "with", *overrides])
+        raise UserError(f"{overrides[0]!r} is an override, not a study: put `with` before it, as in `{shown}`")
     if everything and names:
         raise UserError("either name studies or use --all, not both")
     if not everything and not names:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli._failures import where_to_look
 from harness.cli._references import make_references
 from harness.cli._request import WithUpdates, request_options
 from harness.cli._resources import resource_options
@@ -185,7 +186,7 @@ def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received:
     for work in failed:
         trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
         reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
-        click.echo(f"failed: {work.label}{f' (run {work.run.id})' if work.run else ''}: {reason}", err=True)
+        click.echo(f"failed: {work.label}: {reason}{where_to_look(work.run)}", err=True)
     if any(work.trial.key not in attempted for work in failed):
         click.echo("trials that failed before are run again with --retry failed", err=True)
     if any(work.state is State.LOST and work.kind() is None for work in plan.work):

@@ -37,8 +37,10 @@ class ClusterRule(ABC):
 def one_cluster(clustering: Clustering, paths: Sequence[Architecture]) -> int:
     """The cluster that all paths of a step share."""
     clusters = {clustering.of(path) for path in paths}
+    count = len(paths)
     if len(clusters) != 1:
         raise InvalidConfiguration(
-            f"the {len(paths)} paths of one step are in {len(clusters)} clusters; one step updates one momentum buffer"
+            f"the {count} paths of one step are in {len(clusters)} clusters; one step updates one momentum buffer. "
+            f"Draw them by training.draw({count}), which gives paths of one cluster, or use clusters.name=none"
         )
     return clusters.pop()

@@ -14,10 +14,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from harness.components.clustering import Clustering
-from harness.components.sampler import Sampler
+from harness.components.clustering import Clustering, one_cluster
+from harness.components.conformity import place
+from harness.components.sampler import PathSource, Sampler, draw_together, informed
 from harness.components.space import Architecture, Fixed, Space
 from harness.errors import InvalidConfiguration
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
     from harness.data.loader import Batch
     from harness.training.supernet import SupernetTraining
+
+
+_TRIED = 20
+"""Steps that are drawn to know whether their paths keep to one cluster."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,8 @@ class Method:
     tensors) or `SupernetTraining.modules` (modules and optimisers); otherwise a resumed run would lose it.
     """
 
+    one_of: ClassVar[tuple[str, ...]] = ("paths", "train_step")
+    """The hooks of which a method defines at least one; checked when the method is first asked for."""
     paths_vary: ClassVar[bool] = False
     """Whether steps may give other numbers of losses than `paths_per_step`. Otherwise such a step is refused: methods
     that are compared at equal passes would not get equal passes."""
@@ -152,3 +159,45 @@ def data_order_of(method: Method, training: SupernetTraining, epoch: int) -> Seq
     if len(inspect.signature(method.data_order).parameters) == 1:
         return method.data_order(epoch)  # type: ignore[call-arg, arg-type]
     return method.data_order(training, epoch)
+
+
+@dataclass
+class _Drawing:
+    """As much of a training as most methods need to draw paths: there is no network."""
+
+    space: Space
+    part: Part
+    clustering: Clustering
+    source: PathSource
+    rng: random.Random
+    memory: dict[str, Any] = field(default_factory=dict)
+    step: int = 0
+
+    def draw(self, count: int = 1) -> list[Architecture]:
+        return draw_together(self.source, self.clustering, self.rng, count)
+
+
+def check_clusters(
+    method: Method, space: Space, part: Part, clustering: Clustering, source: PathSource, rng: random.Random
+) -> None:
+    """Raise `InvalidConfiguration` for several paths per step that do not keep to one cluster, if that can be known.
+
+    A few steps are drawn without a network. A method that needs more of the training to draw is left to its first step.
+    """
+    several = method.paths_vary or method.paths_per_step(space) > 1
+    if clustering.count == 1 or not several or type(method).train_step is not Method.train_step:
+        return
+    drawing: Any = _Drawing(space, part, clustering, source, rng)
+    drawing.source = informed(source, drawing)
+    for _ in range(_TRIED):
+        try:
+            paths = method.paths(drawing)
+            separate = len({clustering.of(path) for path in paths}) > 1
+        except Exception:  # whatever it needs that is not there
+            return
+        if separate:
+            try:
+                one_cluster(clustering, paths)
+            except InvalidConfiguration as error:
+                raise InvalidConfiguration(f"{place(type(method).paths, type(method).__name__)}: {error}") from error
+        drawing.step += 1

@@ -29,8 +29,8 @@ def _why_missing(name: str) -> list[str]:
 
 METHODS: Registry[Any] = Registry("method", _discover, _why_missing)
 SPACES: Registry[type[Space]] = Registry("space", _discover, _why_missing)
-DATASETS: Registry[Any] = Registry("data set", _discover, _why_missing)
-BENCHMARKS: Registry[Any] = Registry("benchmark", _discover, _why_missing)
+DATASETS: Registry[Any] = Registry("data set", _discover, _why_missing, ())
+BENCHMARKS: Registry[Any] = Registry("benchmark", _discover, _why_missing, ())
 IMPORTERS: Registry[Any] = Registry("importer", _discover, _why_missing)
 SCHEDULES: Registry[Any] = Registry("learning-rate schedule", _discover, _why_missing)
 CLUSTER_RULES: Registry[Any] = Registry("cluster rule", _discover, _why_missing)
@@ -38,9 +38,9 @@ SAMPLERS: Registry[Any] = Registry("sampler", _discover, _why_missing)
 ORDERS: Registry[Any] = Registry("order of samples", _discover, _why_missing)
 AUGMENTATIONS: Registry[Any] = Registry("augmentation", _discover, _why_missing)
 SEARCHES: Registry[Any] = Registry("search", _discover, _why_missing)
-METRICS: Registry[Any] = Registry("metric", _discover, _why_missing)
+METRICS: Registry[Any] = Registry("metric", _discover, _why_missing, ("predicted", "truth", "complexity"))
 """Functions of predicted accuracies, true accuracies and complexity of some architectures that return a number."""
-OBSERVATIONS: Registry[Any] = Registry("observation", _discover, _why_missing)
+OBSERVATIONS: Registry[Any] = Registry("observation", _discover, _why_missing, ("supernets", "progress", "dataset"))
 """Functions of the supernets and the progress of training that return numbers by name; see `observers/curves.py`."""
 OPTIMISERS: Registry[Any] = Registry("optimiser", _discover, _why_missing)
 PRESETS: Registry[Any] = Registry("preset", _discover, _why_missing)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar, overload
 
+from harness.components.conformity import check_component
 from harness.errors import BrokenComponent, InvalidConfiguration, NameCollision, UnknownName
 
 T = TypeVar("T")
@@ -34,6 +35,8 @@ class Entry(Generic[T]):
     summary: str = ""
     lazy: str | None = None
     thing: T | None = None
+    checked: bool = False
+    """Whether the thing is known to be what its interface asks for."""
 
     @property
     def origin(self) -> str:
@@ -45,7 +48,8 @@ class Registry(Generic[T]):
     """Maps names to things of one kind.
 
     `before_lookup` runs before each `get`, `names`, `items` and `in`, never on registration: it may
-    import files that register, and a nested call must return at once.
+    import files that register, and a nested call must return at once. `takes` names the arguments of a registered
+    function, where that is known.
     """
 
     def __init__(
@@ -53,9 +57,10 @@ class Registry(Generic[T]):
         kind: str,
         before_lookup: Callable[[], None] | None = None,
         why_missing: Callable[[str], Iterable[str]] | None = None,
+        takes: tuple[str, ...] | None = None,
     ) -> None:
         """`why_missing` gives reasons why there may be no thing of a name: for messages."""
-        self.kind = kind
+        self.kind, self.takes = kind, takes
         self.entries: dict[str, Entry[T]] = {}
         """The registrations so far; reading them does not call `before_lookup`."""
         self._before_lookup = before_lookup or (lambda: None)
@@ -93,13 +98,20 @@ class Registry(Generic[T]):
         return add
 
     def get(self, name: str) -> T:
-        """The thing of that name. Raises `UnknownName` with a suggestion and the known names."""
+        """The thing of that name.
+
+        Raises `UnknownName` with a suggestion and the known names, and `InvalidConfiguration` for a class that is not
+        what its interface asks for.
+        """
         self._before_lookup()
         if name not in self.entries:
             raise self.unknown(name)
         entry = self.entries[name]
         if entry.lazy is not None:
             entry = self.entries[name] = replace(entry, thing=_import(self.kind, entry), lazy=None)
+        if not entry.checked:
+            check_component(self.kind, name, entry.origin, entry.thing, self.takes)
+            entry = self.entries[name] = replace(entry, checked=True)
         return entry.thing  # type: ignore[return-value]  # None is a thing only where T admits it
 
     def unknown(self, name: str) -> UnknownName:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from harness.components.clustering import Clustering
 from harness.components.space import Architecture, Fixed, Space
 
 if TYPE_CHECKING:
@@ -91,6 +92,16 @@ class Within(PathSource):
 
     def restore(self, state: Any) -> None:
         self.source.restore(state)
+
+
+def draw_together(source: PathSource, clustering: Clustering, rng: random.Random, count: int) -> list[Architecture]:
+    """Paths of one cluster from a source: the first decides which cluster."""
+    paths = [source.draw(rng)]
+    while len(paths) < count:
+        path = source.draw(rng)
+        if clustering.count == 1 or clustering.of(path) == clustering.of(paths[0]):
+            paths.append(path)
+    return paths
 
 
 def informed(source: PathSource, training: SupernetTraining) -> PathSource:

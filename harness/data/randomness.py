@@ -12,6 +12,13 @@ import torch
 from harness.seeds import derive
 
 
+def seed_globals(seed: int) -> None:
+    """Seed the global rngs at a trial's start, so that components that use them are reproducible."""
+    random.seed(derive(seed, "random"))
+    np.random.seed(derive(seed, "numpy") % 2**32)
+    torch.manual_seed(derive(seed, "torch"))
+
+
 @contextmanager
 def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
     """Context in which the global rngs of torch, numpy and `random` start from that seed; then they are as before."""

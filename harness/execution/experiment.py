@@ -8,20 +8,18 @@ not used: every rng is derived from the trial's seed.
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-import numpy as np
 import torch
 
 from harness.components.registries import SPACES
 from harness.components.space import Architecture
+from harness.data.randomness import seed_globals
 from harness.documents import finite
 from harness.execution.task import Report
 from harness.interruption import held_back
-from harness.seeds import derive
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.stores.sacred import SETTINGS, Experiment, RunObserver
@@ -133,13 +131,6 @@ def predicted(trial: Trial, outcome: Outcome | None) -> dict[str, Any]:
         return predictions_document(trial.config.json(), {})
     rough = {images: numbered(scores) for images, scores in outcome.rough.items()}
     return predictions_document(trial.config.json(), numbered(outcome.predictions), rough, outcome.searched)
-
-
-def seed_globals(seed: int) -> None:
-    """Seed the global rngs, so that components that use them are reproducible. The engine uses its own."""
-    random.seed(derive(seed, "random"))
-    np.random.seed(derive(seed, "numpy") % 2**32)
-    torch.manual_seed(derive(seed, "torch"))
 
 
 def throttled(progress: Report) -> Callable[[int, int], None]:

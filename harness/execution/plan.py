@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 from harness.components.benchmark import benchmark_for, open_benchmark
 from harness.components.clustering import ClusterRule
 from harness.components.dataset import DataSet, fingerprint, inputs_of
-from harness.components.method import Method
+from harness.components.method import Method, check_clusters
 from harness.components.preset import Preset, get_preset
 from harness.components.registries import DATASETS, SEARCHES, SPACES
 from harness.components.sampler import Sampler
@@ -223,8 +223,10 @@ class _Checks:
         sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
         schedule.bind(space)
         for part in method.parts(space, make_rng(config.seed, "split")):
-            method.check(space, rule.bind(space, part.fixed, make_rng(config.seed, "clusters")), sampler)
-            sampler.bind(space, part.fixed)
+            clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
+            method.check(space, clustering, sampler)
+            source = sampler.bind(space, part.fixed)
+            check_clusters(method, space, part, clustering, source, make_rng(config.seed, "tried paths"))
 
     def _space(self, config: RunConfig) -> Space:
         """The space with the counts of the configuration's networks; without the images, of their published size."""

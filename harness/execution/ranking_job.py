@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from harness.data.randomness import seed_globals
 from harness.documents import without_nan
 from harness.errors import DataError, HarnessError, UnknownName
 from harness.execution.executors.executor import Answered
-from harness.execution.experiment import predicted, searching, seed_globals, throttled
+from harness.execution.experiment import predicted, searching, throttled
 from harness.execution.states import Kind, claim_key
 from harness.execution.task import Task, failed
 from harness.interruption import LOST, asked_first, interrupt_main

@@ -91,7 +91,7 @@ class Checkpoint:
         """
         import torch
 
-        _check_plain(state, "state")
+        check_plain(state, "state")
         made = self._made | {"schema": SCHEMA, "torch": torch.__version__}
 
         def fill(file: IO[bytes]) -> None:
@@ -251,7 +251,7 @@ def _verify(file: IO[bytes], header: dict[str, Any]) -> None:
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
-def _check_plain(value: Any, where: str) -> None:
+def check_plain(value: Any, where: str) -> None:
     """Refuse values that could be stored, but not loaded again."""
     import torch
 
@@ -260,10 +260,10 @@ def _check_plain(value: Any, where: str) -> None:
         return
     if kind in (dict, OrderedDict):
         for key, item in value.items():
-            _check_plain(key, f"a key of {where}")
-            _check_plain(item, f"{where}[{key!r}]")
+            check_plain(key, f"a key of {where}")
+            check_plain(item, f"{where}[{key!r}]")
     elif kind in (list, tuple):
         for item in value:
-            _check_plain(item, where)
+            check_plain(item, where)
     else:
         raise HarnessError(f"{where} is a {kind.__module__}.{kind.__qualname__}; only plain types and tensors are kept")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from harness.errors import InvalidConfiguration
 from harness.seeds import make_rng
 from harness.study.configuration import COMPONENTS, Retraining, RunConfig, default_name
 from harness.study.fingerprints import HERE, Fingerprints, Recorded, are_here, can_be_judged
+from harness.study.reader import unknown_option
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
 
@@ -68,6 +69,7 @@ def expand(
                     Request(study.name, number, dataset, seed, one.with_seed(seed), bool(overrides)) for one in trials
                 ]
     if unused:
+        _explain_options(unused, [request.trial.config for request in requests])
         _explain(study, preset, overrides)
         raise InvalidConfiguration(f"no row of study {study.name} has {', '.join(sorted(unused))}")
     return requests
@@ -203,6 +205,14 @@ def expand_stored(
     if judged and all(map(are_here, {one.dataset for one in configs})):
         return requests
     return expand(study, preset, seeds, overrides, Fingerprints.of(runs()))
+
+
+def _explain_options(unused: Iterable[str], configs: Sequence[RunConfig]) -> None:
+    """Raise the error for an option that no component of the study's rows has: lists the options that they have."""
+    for key in filter(_component_option, sorted(unused)):
+        section, _, option = key.partition(".")
+        names = dict.fromkeys(getattr(config, section).name for config in configs)
+        raise unknown_option(key, option, [(COMPONENTS[section], name) for name in names])
 
 
 def _explain(study: Study, preset: Preset, overrides: Mapping[str, Any]) -> None:

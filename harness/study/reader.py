@@ -11,13 +11,13 @@ import functools
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from harness.components.option import document as document_of
 from harness.components.registry import Registry
-from harness.errors import InvalidConfiguration, UserError
+from harness.errors import InvalidConfiguration, UserError, did_you_mean
 from harness.errors import require as require
 
 T = TypeVar("T")
@@ -36,9 +36,12 @@ class Component:
         if not (isinstance(component, type) and dataclasses.is_dataclass(component)):
             raise InvalidConfiguration(
                 f"{registry.kind} {self.name!r} ({registry.entries[self.name].origin}) is not a dataclass, so its "
-                "options are unknown: put @dataclass(frozen=True) above it"
+                "options are unknown: derive it from its interface in harness/components, with @dataclass(frozen=True)"
             )
-        return read(component, dict(self.options), where, also="name")
+        for option in self.options:
+            if option not in component.__dataclass_fields__:
+                raise unknown_option(f"{where}.{option}", option, [(registry, self.name)])
+        return read(component, dict(self.options), where)
 
     def __getattr__(self, option: str) -> Any:
         """An option as an attribute: `config.optimiser.learning_rate`."""
@@ -48,7 +51,7 @@ class Component:
         raise AttributeError(f"{type(self).__name__} has no attribute or option {option!r}")
 
 
-def read(cls: type[T], document: object, where: str, also: str | None = None) -> T:
+def read(cls: type[T], document: object, where: str) -> T:
     """A dataclass from plain JSON types. Raises `InvalidConfiguration` on any key or type that does not fit."""
     if not isinstance(document, Mapping):
         raise InvalidConfiguration(f"{where or 'the configuration'} must be a set of keys, not {document!r}")
@@ -56,11 +59,12 @@ def read(cls: type[T], document: object, where: str, also: str | None = None) ->
     allowed = [f.name for f in dataclasses.fields(cls) if f.init]  # type: ignore[arg-type]
     for key in document:
         if key not in allowed:
-            raise _unknown_key(f"{where}.{key}" if where else str(key), key, [*([also] if also else []), *allowed])
+            raise _unknown_key(f"{where}.{key}" if where else str(key), key, allowed)
     for option in dataclasses.fields(cls):  # type: ignore[arg-type]
         required = option.default is dataclasses.MISSING and option.default_factory is dataclasses.MISSING
         if option.init and required and option.name not in document:
-            raise InvalidConfiguration(f"{where}.{option.name} is missing" if where else f"{option.name} is missing")
+            key = f"{where}.{option.name}" if where else option.name
+            raise InvalidConfiguration(f"{key} is missing: it has no default, so give it a value")
     values = {
         key: as_type(kinds[key], value, f"{where}.{key}" if where else str(key)) for key, value in document.items()
     }
@@ -70,11 +74,25 @@ def read(cls: type[T], document: object, where: str, also: str | None = None) ->
 hints: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
 
 
-def _unknown_key(path: str, key: object, allowed: list[str]) -> UserError:
-    import difflib
+def unknown_option(path: str, option: str, components: Iterable[tuple[Registry[Any], str]]) -> InvalidConfiguration:
+    """The error for an option that none of these components has: each with its place and the options that it has."""
+    have, known, advice = [], [], ""
+    for registry, name in components:
+        component = registry.get(name)
+        options = [field.name for field in dataclasses.fields(component) if field.init]
+        known += options
+        origin = registry.entries[name].origin
+        have.append(f"{', '.join(options) or 'none'} (the options of {registry.kind} {name!r}, {origin})")
+        if hasattr(component, option) and not callable(getattr(component, option)):
+            advice = f". Its attribute {option} has no type and so is not an option: write `{option}: TYPE = …`"
+    near = did_you_mean(option, known)
+    suggestion = f"; did you mean {near!r}?" if near else "."
+    return InvalidConfiguration(f"no configuration key {path!r}{suggestion} Allowed: {'; '.join(have)}{advice}")
 
-    near = difflib.get_close_matches(str(key), allowed, n=1)
-    suggestion = f"; did you mean {near[0]!r}?" if near else "."
+
+def _unknown_key(path: str, key: object, allowed: list[str]) -> UserError:
+    near = did_you_mean(str(key), allowed)
+    suggestion = f"; did you mean {near!r}?" if near else "."
     return InvalidConfiguration(f"no configuration key {path!r}{suggestion} Allowed: {', '.join(allowed)}")
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from harness.components.clustering import Clustering, one_cluster
 from harness.components.method import Part
-from harness.components.sampler import PathSource, Within, informed, learner
+from harness.components.sampler import PathSource, Within, draw_together, informed, learner
 from harness.components.schedule import Factor
 from harness.components.space import Architecture, Space
 from harness.data.loader import Batch, Loader
@@ -116,12 +116,7 @@ class SupernetTraining:
 
     def draw(self, count: int = 1) -> list[Architecture]:
         """Paths of one cluster from the sampler: the first decides which cluster."""
-        paths = [self.source.draw(self.rng)]
-        while len(paths) < count:
-            path = self.source.draw(self.rng)
-            if self.clustering.count == 1 or self.clustering.of(path) == self.clustering.of(paths[0]):
-                paths.append(path)
-        return paths
+        return draw_together(self.source, self.clustering, self.rng, count)
 
     def descend(self, batch: Batch, paths: Sequence[Architecture], step: int, target: Tensor | None = None) -> Tensor:
         """Train all paths on the batch and update once; returns their losses.

@@ -44,9 +44,9 @@ def test_defaults_round_trip_through_json() -> None:
         ({"trian": {}}, "train", "space, dataset, benchmark, method"),
         ({"train": {"epoch": 3}}, "epochs", "epochs, batch_size, first_step"),
         ({"optimiser": {"learningrate": 0.1}}, "learning_rate", "momentum, nesterov"),
-        ({"schedule": {"name": "calr", "gamma": 2}}, None, "name, gamma_prime, function, complexity"),
-        ({"clusters": {"name": "operation", "edge": 2}}, "edges", "name, edges, at"),
-        ({"method": {"name": "spos", "split": 0}}, None, "name"),
+        ({"schedule": {"name": "calr", "gamma": 2}}, None, "gamma_prime, function, complexity"),
+        ({"clusters": {"name": "operation", "edge": 2}}, "edges", "edges, at"),
+        ({"method": {"name": "spos", "split": 0}}, None, "none (the options of method 'spos'"),
     ],
 )
 def test_unknown_keys_are_refused_where_they_stand(wrong: Document, near: str | None, listed: str) -> None:
