@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
-def on_signals(ask: Callable[[], None]) -> Iterator[list[int]]:
-    """In this context Ctrl-C and SIGTERM call `ask` instead of ending the process. Yields the signals received."""
+def on_signals(ask: Callable[[], None], shown: Callable[[], bool] = lambda: False) -> Iterator[list[int]]:
+    """In this context Ctrl-C and SIGTERM call `ask` instead of ending the process. Yields the signals received.
+
+    `shown` says whether a live view tells of the first signal itself: a line in the middle of it would disturb it.
+    """
     received: list[int] = []
 
     def handle(number: int, frame: object) -> None:
         received.append(number)
-        if len(received) == 1:  # unbuffered: the handler may interrupt a print
+        if len(received) == 1 and not shown():  # unbuffered: the handler may interrupt a print
             os.write(2, b"stopping: running trials are stored as interrupted; Ctrl-C again ends them at once\n")
         ask()
 

@@ -64,8 +64,9 @@ def recompute(
         raise Unreachable(place.silence or "the database does not answer")
     with contextlib.closing(make("local", slots)) as executor:
         assign = assigning(assignment)
-        session = recomputing(place, asked, assign, executor, stopping, lambda todo, _: Display(len(todo)), again=again)
-        with on_signals(stopping.ask) as received:
+        display = Display(asked.studies, asked_to_stop=lambda: stopping.asked)
+        session = recomputing(place, asked, assign, executor, stopping, display.show, again=again)
+        with on_signals(stopping.ask, lambda: display.is_live) as received, display:
             session.run()
     ended = {"recomputed": 0}
     undone: list[str] = []

@@ -120,8 +120,10 @@ def _execute(trial: Trial, assignment: partial[Assignment], slots: Slots, label:
 
     assign, stopping = assigning(assignment), Stopping()
     place = Workplace(Places(assignment.keywords["store"]))
-    with contextlib.closing(make("local", slots)) as executor, on_signals(stopping.ask) as received:
-        session = repeating(place, trial, label, assign, executor, stopping, lambda todo, _: Display(len(todo)))
+    display = Display(asked_to_stop=lambda: stopping.asked)
+    signals = on_signals(stopping.ask, lambda: display.is_live)
+    with contextlib.closing(make("local", slots)) as executor, signals as received, display:
+        session = repeating(place, trial, label, assign, executor, stopping, display.show)
         session.run()
     answer: Mapping[str, Any] = session.answers[-1][1] if session.answers else {"status": Answered.INTERRUPTED}
     if answer["status"] == Answered.INTERRUPTED:

@@ -91,7 +91,7 @@ def sacred_run(
             tau.extend(point["value"] for point in points if point["name"] == "kendall_tau")
             print(f"continuing from a checkpoint, with {len(points)} points measured before")
 
-        watch = Watch(epoch, metric, throttled(progress), restored)
+        watch = Watch(epoch, metric, throttled(progress), restored, throttled(progress, "search"))
         if found is None:
             outcome = run_trial(config, device, watch, checkpoint)
         else:
@@ -139,8 +139,8 @@ def seed_globals(seed: int) -> None:
     torch.manual_seed(derive(seed, "torch"))
 
 
-def throttled(progress: Report) -> Callable[[int, int], None]:
-    """A callback that reports a ranking's progress a few times per second."""
+def throttled(progress: Report, stage: str = "rank") -> Callable[[int, int], None]:
+    """A callback that reports the progress of a ranking or a search a few times per second."""
     last = 0.0
 
     def report(done: int, total: int) -> None:
@@ -148,7 +148,7 @@ def throttled(progress: Report) -> Callable[[int, int], None]:
         now = time.monotonic()
         if done == total or now - last >= REPORT_EVERY:
             last = now
-            progress({"event": "rank", "step": done, "steps": total})
+            progress({"event": stage, "step": done, "steps": total})
 
     return report
 

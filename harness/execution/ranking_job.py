@@ -79,7 +79,7 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
                     lambda: torch.load(io.BytesIO(directory.read(run, WEIGHTS)), weights_only=True),
                     directory.predictions(run, config["rank"]),
                     task.device,
-                    Watch(ranking=throttled(task.progress)),
+                    Watch(ranking=throttled(task.progress), searching=throttled(task.progress, "search")),
                     _methods_findings(run),
                 )
                 result, found = outcome.result, outcome

@@ -69,6 +69,8 @@ class Watch:
     restored: Callable[[list[dict[str, Any]]], None] = lambda points: None
     """Called once, before all others, when the trial resumes from a checkpoint: with all points up to there,
     each with its name, step, value and timestamp (UTC). `metric` is not called for them again."""
+    searching: Callable[[int, int], None] = lambda done, total: None
+    """Scores of the search so far, and how many it has asked for so far."""
 
 
 def run_trial(
@@ -86,7 +88,7 @@ def run_trial(
     watch = watch or Watch()
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
-    ranked = _ranked(config, benchmark)  # before training, so that an unsuitable benchmark is refused at once
+    ranked = ranked_architectures(config, benchmark)  # before training: an unsuitable benchmark is refused at once
     points = Points(watch.metric)
     observer = Observers(config, dataset, benchmark, meter, points)
     state = None
@@ -103,7 +105,7 @@ def run_trial(
         with checkpoint.asked_often() if checkpoint else nullcontext():
             supernets = train(config, dataset, meter, report, observer, state)
             predictions = predict(supernets, ranked, dataset, config.rank, meter, watch.ranking, known=known, keep=keep)
-            scorer = Scorer(config, supernets, dataset, meter, watch.ranking, also=predictions)
+            scorer = Scorer(config, supernets, dataset, meter, watch.searching, also=predictions)
             if state:
                 scorer.scores, scorer.keep = state.scores, state.evaluated
             found = _found(scorer)
@@ -167,7 +169,7 @@ def rank_again(
     dataset, benchmark = _inputs(config)
     supernets = build_supernets(config, dataset, meter.device)
     space = supernets.space
-    ranked = _ranked(config, benchmark)
+    ranked = ranked_architectures(config, benchmark)
     missing = [architecture for architecture in ranked if space.index(architecture) not in known]
     if missing or config.search is not None:
         if has_own_score(config.method.build(COMPONENTS["method"], "method")):
@@ -186,7 +188,7 @@ def rank_again(
     new = predict(supernets, missing, dataset, config.rank, meter, watch.ranking)
     predictions = {a: new[a] if a in new else known[space.index(a)] for a in ranked}
     also = {space.architecture(number): accuracy for number, accuracy in known.items()} | predictions
-    scorer = Scorer(config, supernets, dataset, meter, watch.ranking, also=also)
+    scorer = Scorer(config, supernets, dataset, meter, watch.searching, also=also)
     result = _result(config, predictions, supernets, benchmark)
     if config.search is not None:
         result |= _found(scorer)
@@ -202,7 +204,7 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
     supernets = build_supernets(config, dataset, meter.device)
-    ranked = _ranked(config, benchmark)
+    ranked = ranked_architectures(config, benchmark)
     if reference == "untrained":
         predictions = predict(supernets, ranked, dataset, config.rank, meter)
     elif reference == "parameters":
@@ -219,7 +221,7 @@ def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark | None]:
     return dataset, None if config.benchmark is None else benchmark_for(config.benchmark, config.space)
 
 
-def _ranked(config: RunConfig, benchmark: Benchmark | None) -> list[Architecture]:
+def ranked_architectures(config: RunConfig, benchmark: Benchmark | None) -> list[Architecture]:
     """Selected and candidate architectures, each once, by number. Without a table of truth none is selected."""
     if benchmark is None:
         return candidate_architectures(SPACES.get(config.space)(), config.rank)

@@ -139,8 +139,8 @@ def test_failed_trials_are_listed_and_not_run_again(
     captured = capsys.readouterr()
     assert captured.out == "1 of 3 trials done, 0 of them now, 2 failed\n"
     crash, error, advice = captured.err.splitlines()
-    assert re.fullmatch(r"failed: crash seed 0 \(run \w+-1-\w+\): killed by signal 9 \(SIGKILL\)", crash)
-    assert re.fullmatch(r"failed: raise seed 0 \(run \w+-1-\w+\): NameError: name 'undefined_name' is .*", error)
+    assert re.fullmatch(r"failed: mine/crash seed 0 \(run \w+-1-\w+\): killed by signal 9 \(SIGKILL\)", crash)
+    assert re.fullmatch(r"failed: mine/raise seed 0 \(run \w+-1-\w+\): NameError: name 'undefined_name' is .*", error)
     assert advice == "trials that failed before are run again with --retry failed"
     assert [run.id for run in DirectoryStore(store).runs()] == before
 

@@ -36,6 +36,7 @@ class Scorer:
     dataset: DataSet
     meter: Meter
     report: Callable[[int, int], None]
+    """Called with the number of scores so far, and of those that the search has asked for so far."""
     scores: Scores = field(default_factory=dict)
     """All scores so far, those of an earlier process included."""
     keep: Callable[[Predictions, SoFar], None] | None = None
@@ -53,14 +54,14 @@ class Scorer:
         known = self.scores.setdefault(cost, {})
         if cost == WHOLE:
             known |= {one: self.also[one] for one in architectures if one in self.also}
-        keep = self.keep
+        keep, before = self.keep, sum(map(len, self.asked.values()))
         found = predict(
             self.supernets,
             architectures,
             self.dataset,
             rank if cost == WHOLE else replace(rank, images=images),
             self.meter,
-            self.report,
+            lambda done, total: self.report(before + done, before + total),
             stage="search",
             known=known,
             keep=None if keep is None else lambda so_far: keep(known, so_far),
