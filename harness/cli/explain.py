@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli._help import Command
+
 if TYPE_CHECKING:
     from harness.components.preset import Difference, Preset
 
 INDENT = "  "
 
 
-@click.command("explain")
+@click.command("explain", cls=Command, example="harness explain official")
 @click.argument("preset")
 @click.option("--space", help="Space of the preset.  [default: the default preset's space]")
 def command(preset: str, space: str | None) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from harness.cli._help import Command
 from harness.documents import one_line
 from harness.errors import BrokenComponent, UnknownName, UserError
 
 Row = tuple[str, str, str]
 
 
-@click.command("list")
+@click.command("list", cls=Command, example="harness list methods")
 @click.argument("kind", required=False)
 def command(kind: str | None) -> None:
     """List the known methods, spaces, studies and other components.

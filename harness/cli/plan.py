@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from harness.execution.plan import Asked
 
 
-@click.command("plan", cls=WithUpdates)
+@click.command("plan", cls=WithUpdates, example="harness plan --all --preset paper")
 @request_options
 def command(asked: Asked, store: Places) -> None:
-    """Show how many trials the studies have, how many are shared, done and waiting, and the estimated time left.
+    """Show what `run` would do: trials, passes, images, time, and what is missing.
 
     STUDY is a study file or the name of a known study.
     """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from harness.stores.store import Store
 
 
-@click.command("run", cls=WithUpdates)
+@click.command("run", cls=WithUpdates, example="harness run mine --preset demo --jobs 2 with train.epochs=10")
 @request_options
 @resource_options
 @click.option(

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import click
 
+from harness.cli._completion import presets, studies
+from harness.cli._help import Command
 from harness.cli._request import chosen_studies, with_preset
 from harness.cli._store_option import store_option
 from harness.stores.places import Places
 
 
-@click.command("status")
-@click.argument("names", metavar="[STUDY]...", nargs=-1)
-@click.option("--preset", help="Preset (the scale).  [default: all presets of stored runs]")
+@click.command("status", cls=Command, example="harness status --preset demo")
+@click.argument("names", metavar="[STUDY]...", nargs=-1, shell_complete=studies)
+@click.option("--preset", shell_complete=presets, help="Preset (the scale).  [default: all presets of stored runs]")
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]")
 @store_option
 def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store: Places) -> None:
-    """Show for each study how many trials are done, running, failed, lost, interrupted and waiting.
+    """Show how many trials of each study are done, running, failed and waiting.
 
     STUDY is a study file or the name of a known study; by default all known studies. A stored trial that
     lacks something its study asks for counts as waiting.
