@@ -34,6 +34,7 @@ COMPUTES = (
     "harness.truth.verify",
     "harness.execution.job",
     "harness.execution.reference_job",
+    "harness.execution.calibration_job",
     "harness.execution.experiment",
     "harness.execution.task",
     "harness.execution.training_job",
