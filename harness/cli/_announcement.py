@@ -44,10 +44,10 @@ def _why(work: Work) -> str:
         State.INTERRUPTED: "interrupted before",
         State.LOST: "lost before",
         State.FAILED: "failed before",
-        State.AGAIN: "again, for more observations",
-        State.RANK: "ranked again, nothing trained",
+        State.AGAIN: "again (more observations)",
+        State.RANK: "ranked again (nothing trained)",
         State.RUNNING: "claimed by other processes",
     }
     if work.state is State.WAITING and any(run.invalid is not None for run in work.attempts):
-        return "again, declared invalid"
+        return "again (declared invalid)"
     return reasons[work.state]

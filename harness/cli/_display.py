@@ -34,7 +34,10 @@ COLUMNS = {"stage": 10, "step": 9, "loss": 6, "τ": 6, "time": 10, "left": 10}
 LABEL, SHORTEST = 22, 16
 """The fewest characters of a label: of a running trial, and in a line that tells of its end."""
 
-STOPPING = "stopping: running trials are stored as interrupted; Ctrl-C again ends them at once"
+TIME, BESIDE = 9, 40
+"""The width of a time, and of what stands beside the bar at most: the bar keeps its length."""
+
+STOPPING = "stopping cleanly; Ctrl-C again ends trials at once"
 
 
 def duration(seconds: float) -> str:
@@ -190,10 +193,10 @@ class Display:
     def _bar(self, width: int) -> Text:
         """One bar for everything, with the time so far and the time left."""
         fraction, left = self.tally.fraction, self.tally.left
-        text = f" {fraction:4.0%}  {duration(time.monotonic() - self.tally.began)}"
+        text = f" {fraction:4.0%}  {duration(time.monotonic() - self.tally.began):>{TIME}}"
         if left is not None:
             text += f", about {duration(left)} left"
-        room = max(4, min(40, width - cell_len(text) - 1))
+        room = max(4, min(40, width - BESIDE))
         full = round(fraction * room)
         bar = Text.assemble(("━" * full, "green"), ("─" * (room - full), "dim"), text)
         bar.truncate(width, overflow="ellipsis")

@@ -90,7 +90,7 @@ class Running:
 
     item: Item
     weight: float = 1.0
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=lambda: time.monotonic())
     stage: str = "starting"
     step: int = 0
     steps: int = 0
@@ -100,6 +100,8 @@ class Running:
     """How much of the job is done."""
     resumed: float | None = None
     """How much of it was done when it began: it may continue from a checkpoint."""
+    reports: tuple[tuple[float, float], ...] = ()
+    """Time and fraction of the first and of the last report of a step."""
 
     def take(self, report: Mapping[str, Any], training: float = TRAINING) -> None:
         """Update from a progress report of the job's process; `training` is the share of training in a trial."""
@@ -117,6 +119,8 @@ class Running:
         elif event == "rank":
             trained = share if self.resumed is not None else 0.0  # None: stored weights are ranked, nothing is trained
             self.fraction = max(self.fraction, trained + (1 - trained) * part)
+        if event in ("epoch", "rank"):
+            self.reports = (*self.reports[:1], (time.monotonic(), self.fraction))
 
     @property
     def worked(self) -> float:
@@ -124,11 +128,21 @@ class Running:
         return max(0.0, self.fraction - (self.resumed or 0.0))
 
     @property
+    def measured(self) -> tuple[float, float]:
+        """Seconds and share of the job between its first report and its last: without the start of its process."""
+        if len(self.reports) < 2:
+            return 0.0, 0.0
+        (begin, before), (end, after) = self.reports
+        return end - begin, after - before
+
+    @property
     def left(self) -> float | None:
-        """Estimated seconds until the end of the job, at the average speed so far."""
-        if self.worked <= 0 or self.fraction >= 1:  # what comes after the last step is not known
+        """Estimated seconds until the end of the job, at the speed so far."""
+        seconds, share = self.measured
+        if share <= 0 or self.fraction >= 1:  # what comes after the last step is not known
             return None
-        return (time.monotonic() - self.began) * (1 - self.fraction) / self.worked
+        since = time.monotonic() - self.reports[-1][0]
+        return max(0.0, seconds * (1 - self.fraction) / share - since)
 
 
 @dataclass
@@ -140,12 +154,13 @@ class Tally:
     running: dict[int, Running] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
     """How items ended, by key."""
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=lambda: time.monotonic())
 
     def __post_init__(self) -> None:
         self._jobs_done: Counter[str] = Counter()
-        self._worked = 0.0
-        self._first_start: float | None = None
+        self._over: list[tuple[Running, float]] = []
+        """The jobs that are over, and the seconds that each took."""
+        self._parallel = 0
         self._shares: list[float] = []
 
     def add(self, items: Iterable[Item]) -> None:
@@ -158,7 +173,7 @@ class Tally:
         self.ended.pop(item.key, None)
         jobs, done = item.jobs, self._jobs_done[item.key]
         self.running[number] = Running(item, jobs[min(done, len(jobs) - 1)])
-        self._first_start = self._first_start or time.monotonic()
+        self._parallel = max(self._parallel, len(self.running))
 
     def progress(self, number: int, report: Mapping[str, Any]) -> None:
         share = sum(self._shares) / len(self._shares) if self._shares else TRAINING
@@ -176,7 +191,7 @@ class Tally:
             left = max(0, len(job.item.jobs) - self._jobs_done[job.item.key])
             job.fraction = 1.0
             self._learn(job, answer)
-        self._worked += job.worked * job.weight
+        self._over.append((job, time.monotonic() - job.began))
         if not left:
             self.ended[job.item.key] = status
         return job, left
@@ -217,14 +232,15 @@ class Tally:
     @property
     def has_begun(self) -> bool:
         """Whether any job has started."""
-        return self._first_start is not None
+        return self._parallel > 0
 
     @property
     def _weights(self) -> tuple[float, float]:
         """The weight of what is done, running jobs in part, and of everything."""
         done = sum(job.weight * job.fraction for job in self.running.values())
         for key, item in self.items.items():
-            done += sum(item.jobs) if key in self.ended else sum(item.jobs[: self._jobs_done[key]])
+            over = self.ended.get(key, Answered.INTERRUPTED) != Answered.INTERRUPTED
+            done += sum(item.jobs) if over else sum(item.jobs[: self._jobs_done[key]])
         return done, sum(sum(item.jobs) for item in self.items.values())
 
     @property
@@ -235,9 +251,34 @@ class Tally:
 
     @property
     def left(self) -> float | None:
-        """Estimated seconds until everything is done, at the average speed so far; None before anything is known."""
-        worked = self._worked + sum(job.worked * job.weight for job in self.running.values())
-        if not worked or self._first_start is None:
+        """Estimated seconds until everything is done; None before anything is known.
+
+        A job takes time in proportion to its weight, and some time more, for its start and its end.
+        """
+        per_weight, start = self._speed
+        if per_weight is None:
             return None
-        done, whole = self._weights
-        return max(0.0, whole - done) * (time.monotonic() - self._first_start) / worked
+        running = list(self.running.values())
+        busy = {job.item.key for job in running}
+        total = sum(job.weight * (1 - job.fraction) * per_weight for job in running)
+        for key, item in self.items.items():
+            if key not in self.ended:
+                pending = item.jobs[self._jobs_done[key] + (key in busy) :]
+                total += sum(weight * per_weight + start for weight in pending)
+        return max([total / max(1, self._parallel), *(job.left for job in running if job.left is not None)])
+
+    @property
+    def _speed(self) -> tuple[float | None, float]:
+        """Seconds per weight, and seconds that every job takes besides."""
+        jobs = [*(job for job, _ in self._over), *self.running.values()]
+        seconds = sum(job.measured[0] for job in jobs)
+        weight = sum(job.measured[1] * job.weight for job in jobs)
+        if weight <= 0:  # jobs of a single step: their whole time counts
+            took, done = sum(took for _, took in self._over), sum(job.worked * job.weight for job, _ in self._over)
+            return (took / done if done else None), 0.0
+        per_weight = seconds / weight
+        starts = [took - job.worked * job.weight * per_weight for job, took in self._over]
+        if not starts:
+            begun = [job for job in self.running.values() if job.reports]
+            starts = [one.reports[0][0] - one.began for one in begun]
+        return per_weight, max(0.0, sum(starts) / len(starts)) if starts else 0.0

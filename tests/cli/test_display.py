@@ -118,7 +118,7 @@ def test_a_view_of_what_runs_on_a_terminal() -> None:
     assert not display.is_live
     assert heading.split() == ["trial", "stage", "step", "loss", "τ", "time", "left"]
     assert " ".join(trial.split()).startswith("second/SPOS MS seed 0 +2 train 2/5 2.125 0.500 ")
-    assert re.fullmatch(r"━{24}─{16}  59%  [\d.]+ s, about [\d.]+ s left", bar)
+    assert re.fullmatch(r"━{24}─{16}  59% +[\d.]+ s, about [\d.]+ s left", bar)
     assert counts == "1 done, 1 failed, 1 running, 1 waiting"
 
 
@@ -139,7 +139,7 @@ def test_nothing_is_wider_than_a_narrow_terminal(width: int) -> None:
         assert cell_len(lines[-1]) <= width - 4  # room for ^C
         assert lines[2].startswith("sec") and "seed 0" in lines[2]
         display.asked_to_stop = lambda: True
-        assert seen(display)[-1].startswith("stopping: running")
+        assert seen(display)[-1].startswith("stopping cleanly")
         assert max(map(cell_len, seen(display))) <= width
 
 
@@ -202,9 +202,8 @@ def test_the_bar_is_weighted_and_a_trial_counts_when_its_last_job_is_done() -> N
     long, short = Item("a", "long", (90.0, 5.0)), Item("b", "short", (5.0,))
     tally.add([long, short])
     tally.start(0, long)
-    assert tally.left is None
     tally.progress(0, {"event": "epoch", "step": 1, "steps": 3})
-    assert tally.fraction == pytest.approx(0.9 * 0.3) and tally.left is not None
+    assert tally.fraction == pytest.approx(0.9 * 0.3) and tally.left is None
     ended = tally.finish(0, {"status": "done", "result": {}})
     assert ended and ended[1] == 1 and tally.trials == (0, 2) and tally.waiting == 2
     tally.start(0, long)
@@ -215,6 +214,30 @@ def test_the_bar_is_weighted_and_a_trial_counts_when_its_last_job_is_done() -> N
     assert tally.waiting == 1
     tally.elsewhere(short)
     assert tally.trials == (2, 2) and tally.fraction == 1.0
+
+
+def test_the_time_left_counts_steps_and_the_start_of_every_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds to start and ten per step: a long trial of the same speed is not judged by starts."""
+    clock = [0.0]
+    monkeypatch.setattr("harness.cli._tally.time.monotonic", lambda: clock[0])
+    tally = Tally()
+    short, long = Item("a", "short", (4.0,)), Item("b", "long", (400.0,))
+    tally.add([short, long, Item("c", "waiting", (4.0,))])
+    tally.start(0, short)
+    for step in range(1, 5):
+        clock[0] += 20 if step == 1 else 10
+        tally.progress(0, {"event": "epoch", "step": step, "steps": 4})
+        assert (tally.left is None) is (step == 1)
+    per_weight = 30 / (0.9 * 3)  # training is nine tenths of a trial
+    running = 4.0 * 0.1 * per_weight
+    assert tally.left == pytest.approx(running + 404.0 * per_weight + 2 * 20)
+    tally.finish(0, {"status": "done", "cost": {"stage_seconds": {"train": 40.0, "rank": 0.0}}})
+    assert tally.left == pytest.approx(404.0 * per_weight + 2 * (50 - 4 * per_weight))
+    tally.start(1, long)
+    tally.progress(1, {"event": "epoch", "step": 1, "steps": 2})
+    tally.progress(1, {"event": "epoch", "step": 2, "steps": 2})
+    tally.finish(1, {"status": "interrupted"})
+    assert tally.fraction == pytest.approx(4 / 408) and tally.trials == (2, 3)
 
 
 # --- what a plan gives ---
@@ -276,10 +299,10 @@ def test_the_header_says_what_runs_and_why(tmp_path: Any) -> None:
         "  2 new",
         "1 failed before",
         "1 lost before",
-        *("1 again", "for more observations"),
-        *("1 ranked again", "nothing trained"),
+        "1 again (more observations)",
+        "1 ranked again (nothing trained)",
         "1 interrupted before",
-        *("1 again", "declared invalid"),
+        "1 again (declared invalid)",
     ]
     assert others == [
         "  3 stored already",
