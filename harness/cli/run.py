@@ -96,6 +96,8 @@ def command(
     """
     if no_references and references_only:
         raise UserError("--no-references and --references-only exclude each other")
+    from rich.console import Console
+
     from harness.cli._display import Display
     from harness.execution.assignment import Assignment
     from harness.execution.executors.executor import Stopping, make
@@ -119,7 +121,8 @@ def command(
         compile=compiled,
     )
     begun, stopping = time.time(), Stopping()
-    display = Display(asked.studies, quiet=quiet, asked_to_stop=lambda: stopping.asked)
+    console = Console(highlight=False, stderr=quiet)
+    display = Display(asked.studies, console, quiet, lambda: stopping.asked)
     signals = on_signals(stopping.ask, lambda: display.is_live)
     with contextlib.closing(make("local", slots)) as executor, signals as received:
         executor.prepare()
