@@ -390,7 +390,7 @@ def test_every_study_preset_command_and_document_is_named() -> None:
     studies, start, readme = (path.read_text() for path in (DOCS / "studies.md", DOCS / "start.md", README))
     assert all(f"| `{file.stem}` |" in studies for file in (ROOT / "studies").glob("[!_]*.py"))
     assert all(f"| `{name}` |" in studies for name in presets_of())
-    assert all(f"python -m harness {name}" in start for name in group.list_commands(click.Context(group)))
+    assert all(f"harness {name}" in start for name in group.list_commands(click.Context(group)))
     assert all(f"(docs/{document.name})" in readme for document in DOCUMENTS[1:])
 
 

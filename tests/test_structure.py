@@ -35,6 +35,7 @@ COMPUTES = (
     "harness.execution.checking",
     "harness.execution.job",
     "harness.execution.reference_job",
+    "harness.execution.calibration_job",
     "harness.execution.experiment",
     "harness.execution.task",
     "harness.execution.training_job",

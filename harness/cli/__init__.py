@@ -9,7 +9,9 @@ A command's integer return value is the exit status. Errors are printed here, an
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import pkgutil
 import sys
 import warnings
@@ -20,24 +22,32 @@ from typing import Any
 import click
 
 from harness import __version__
+from harness.cli._completion import VARIABLE
+from harness.cli._help import MainGroup, ordered
 from harness.errors import ComponentWarning, HarnessError, UnknownName, UserError, users_place
 
 
-class _Commands(click.Group):
+class _Commands(MainGroup):
     """The commands of this folder."""
 
     # Once the command `list` is imported, that name means its module here, not the builtin.
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+        return ordered(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
+            if ctx.resilient_parsing:  # the shell asks for completions
+                return None
             raise UnknownName.among("command", cmd_name, self.list_commands(ctx))
         command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
         return command
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    example="harness run mine --preset tiny && harness report mine --preset tiny",
+)
 @click.version_option(__version__, prog_name="harness")
 def group() -> None:
     """Benchmark neural architecture search: run studies, query results, rebuild tables."""
@@ -48,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: done. 1: something failed. 2: the request was wrong. 130: interrupted.
     """
+    if os.environ.get(VARIABLE):
+        return _complete()
     try:
         with _told_of_components():
             status = group.main(arguments, prog_name="harness", standalone_mode=False)
@@ -69,6 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         sys.stdout.flush()
     return status if isinstance(status, int) else 0
+
+
+def _complete() -> int:
+    """Answer the shell, which asks for completions or for its script. Errors are not for its reader."""
+    with contextlib.suppress(Exception):
+        group.main(prog_name="harness", complete_var=VARIABLE)
+    return 1
 
 
 @contextmanager

@@ -1,19 +1,43 @@
-"""What `run` shows while trials run: a live table on a terminal, plain lines elsewhere."""
+"""What commands show while trials run: a live view on a terminal, plain lines elsewhere.
+
+The view is one for the whole request: the running trials, a bar with the time left, and the counts. No line of it is
+wider than the terminal; labels are shortened in the middle.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group
+from rich.text import Text
 
+from harness.cli._tally import Item, Running, Tally, items_of
+from harness.documents import flatten
 from harness.execution.executors.executor import Answered
+from harness.stores.schema import OBSERVED
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from harness.execution.states import Work
+    from harness.study.study import Study
+
+COLOURS = {Answered.DONE: "green", Answered.FAILED: "red", Answered.INTERRUPTED: "yellow"}
+
+COLUMNS = {"stage": 10, "step": 9, "loss": 6, "τ": 6, "time": 10, "left": 10}
+"""The columns beside the labels of running trials, and their widths."""
+
+LABEL, SHORTEST = 22, 16
+"""The fewest characters of a label: of a running trial, and in a line that tells of its end."""
+
+TIME, BESIDE = 9, 40
+"""The width of a time, and of what stands beside the bar at most: the bar keeps its length."""
+
+STOPPING = "stopping cleanly; Ctrl-C again ends trials at once"
 
 
 def duration(seconds: float) -> str:
@@ -28,53 +52,33 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
-@dataclass
-class Running:
-    """Latest known progress of a running trial."""
-
-    label: str
-    began: float = field(default_factory=time.monotonic)
-    stage: str = "starting"
-    step: int = 0
-    steps: int = 0
-    loss: float | None = None
-    tau: float | None = None
-
-    def take(self, report: Mapping[str, Any]) -> None:
-        """Update from a progress report of the trial's process."""
-        self.stage = {"start": "starting", "epoch": "epoch", "rank": "ranking"}.get(report["event"], report["event"])
-        self.step, self.steps = report.get("step") or 0, report.get("steps") or 0
-        self.loss = report.get("loss") if report.get("loss") is not None else self.loss
-        self.tau = report.get("tau") if report.get("tau") is not None else self.tau
-
-    @property
-    def left(self) -> float | None:
-        """Estimated seconds until the end of this stage, at the average speed so far."""
-        if not self.step or self.stage != "epoch":
-            return None
-        return (time.monotonic() - self.began) * (self.steps - self.step) / self.step
+def shortened(text: str, width: int) -> str:
+    """The text in at most so many columns: its middle is left out, because both ends tell trials apart."""
+    if cell_len(text) <= width:
+        return text
+    behind = max(0, (width - 1) * 2 // 3)
+    end = text[len(text) - behind :] if behind else ""
+    return set_cell_size(text, max(0, width - 1 - cell_len(end))) + "…" + end
 
 
 @dataclass
 class Display:
-    """Counts trials and shows them on `console`. A context manager."""
+    """Shows the jobs of a session on `console`. A context manager, and a `harness.execution.session.Screen`."""
 
-    total: int
-    """Number of trials to run now."""
+    studies: Sequence[Study] = ()
+    """Where the columns are looked up whose numbers are shown."""
     console: Console = field(default_factory=lambda: Console(highlight=False))
-    running: dict[int, Running] = field(default_factory=dict)
-    ended: dict[str, int] = field(
-        default_factory=lambda: {Answered.DONE: 0, Answered.FAILED: 0, Answered.INTERRUPTED: 0}
-    )
+    quiet: bool = False
+    """Whether only failures and what `say` is told are shown."""
+    asked_to_stop: Callable[[], object] = lambda: False
+    tally: Tally = field(default_factory=Tally)
     stopping: bool = False
 
-    def __enter__(self) -> Display:
-        self._live = None
-        if self.console.is_terminal:
-            from rich.live import Live
+    def __post_init__(self) -> None:
+        self._live: Any = None
+        self._items: list[Item] = []
 
-            self._live = Live(get_renderable=self.table, console=self.console, refresh_per_second=4, transient=True)
-            self._live.start()
+    def __enter__(self) -> Display:
         return self
 
     def __exit__(
@@ -82,61 +86,178 @@ class Display:
     ) -> None:
         if self._live:
             self._live.stop()
+            self._live = None
+
+    @property
+    def is_live(self) -> bool:
+        return self._live is not None
+
+    @contextlib.contextmanager
+    def show(self, todo: Sequence[Work], parallel: int) -> Iterator[Display]:
+        """A round of a session. A `harness.execution.session.Show`."""
+        with self.round(items_of(todo, self.studies)):
+            yield self
+
+    @contextlib.contextmanager
+    def round(self, items: Sequence[Item]) -> Iterator[Display]:
+        """A round of jobs: their numbers are those of these items. The view stays until the display is left."""
+        self._items = list(items)
+        self.tally.add(self._items)
+        if self._live is None and self.console.is_interactive and not self.quiet:
+            from rich.live import Live
+
+            self._live = Live(get_renderable=self.view, console=self.console, refresh_per_second=4, transient=True)
+            self._live.start()
+        yield self
 
     def say(self, line: str) -> None:
         """Print a line that stays on the screen."""
-        self.console.print(line, markup=False, soft_wrap=True)
+        self._print(Text(line))
 
     def started(self, number: int, label: str) -> None:
-        self.running[number] = Running(label)
-        if not self._live:
+        self.tally.start(number, self._items[number])
+        if not self.is_live and not self.quiet:
             self.say(f"{label}: started")
 
     def progress(self, number: int, report: Mapping[str, Any]) -> None:
-        self.running[number].take(report)
+        self.tally.progress(number, report)
 
     def finished(self, number: int, answer: Mapping[str, Any]) -> None:
-        trial = self.running.pop(number, None) or Running("?")
-        if answer["status"] not in self.ended:  # another process has it: the trial is queued again
+        ended = self.tally.finish(number, answer)
+        if ended is None:  # another process has it: the trial is queued again
             return
-        self.ended[answer["status"]] += 1
-        so_far = f"[{sum(self.ended.values())}/{self.total}]"
-        news = answer["error"] if answer["status"] == Answered.FAILED else _outcome(answer)
-        took = duration(time.monotonic() - trial.began)
-        self.say(f"{so_far} {trial.label}: {answer['status']} after {took}" + (f", {news}" if news else ""))
+        job, left = ended
+        status = answer["status"]
+        if self.quiet and status != Answered.FAILED:
+            return
+        took = duration(time.monotonic() - job.began)
+        if status == Answered.FAILED:
+            news = answer["error"]
+        elif left:
+            news = f"{left} ranking{'s' * (left > 1)} to come"
+        else:
+            news = _outcome(job.item, answer)
+        self._report(job.item, status, f" after {took}" + (f", {news}" if news else ""))
 
-    def elsewhere(self, label: str) -> None:
+    def elsewhere(self, work: Work) -> None:
         """Count a trial that another process has done meanwhile."""
-        self.ended[Answered.DONE] += 1
-        self.say(f"[{sum(self.ended.values())}/{self.total}] {label}: done by another process")
+        (item,) = items_of([work], self.studies)
+        self.tally.elsewhere(item)
+        if not self.quiet:
+            self._report(item, Answered.DONE, " by another process")
 
-    def table(self) -> Table:
-        """The live table: running trials, and below them the counts."""
-        from rich.table import Table
+    def _report(self, item: Item, status: str, rest: str) -> None:
+        """Print how an item ended."""
+        over, total = self.tally.references if item.references else self.tally.trials
+        before = f"[{over:{len(str(total))}}/{total}] "
+        room = self.console.width - cell_len(f"{before}: {status}{rest}")
+        fits = status != Answered.FAILED and self.console.is_interactive  # an error is told in full
+        label = shortened(item.label, max(SHORTEST, room)) if fits else item.label
+        self._print(Text.assemble(before, label, ": ", (status, COLOURS[Answered(status)]), rest))
 
-        waiting = self.total - sum(self.ended.values()) - len(self.running)
-        done, failed = self.ended[Answered.DONE], self.ended[Answered.FAILED]
-        counts = f"{done} done, {len(self.running)} running, {waiting} waiting, {failed} failed"
-        table = Table(box=None, caption=counts + (", stopping…" if self.stopping else ""), caption_justify="left")
-        for heading in ("trial", "stage", "step", "loss", "τ", "time", "left"):
-            table.add_column(heading, justify="left" if heading in ("trial", "stage") else "right")
-        for trial in list(self.running.values()):
-            table.add_row(
-                trial.label,
-                trial.stage,
-                f"{trial.step}/{trial.steps}" if trial.steps else "",
-                "" if trial.loss is None else f"{trial.loss:.3f}",
-                "" if trial.tau is None else f"{trial.tau:.3f}",
-                duration(time.monotonic() - trial.began),
-                "" if trial.left is None else duration(trial.left),
-            )
-        return table
+    def _print(self, text: Text) -> None:
+        self.console.print(text, soft_wrap=True)
+
+    def view(self) -> Group:
+        """The live view. Its last line is short: the terminal writes ^C behind it."""
+        width = self.console.width
+        running = list(self.tally.running.values())
+        room = max(1, self.console.height - 5)
+        lines = _table(running[:room], width)
+        if not self.tally.has_begun:
+            lines.append(Text("starting: the first process imports torch", "dim"))
+        if len(running) > room:
+            lines.append(Text(f"… and {len(running) - room} more"))
+        stopping = self.stopping or self.asked_to_stop()
+        last = Text(STOPPING, "yellow") if stopping else self._counts(width - 4)
+        last.truncate(max(1, width - 4), overflow="ellipsis")
+        return Group(*lines, self._bar(width), last)
+
+    def _counts(self, width: int) -> Text:
+        """The trials of the request by what became of them; together they are all of it."""
+        tally = self.tally
+        words: list[tuple[int, str, str]] = [
+            (tally.stored, "stored before", ""),
+            (tally.count(Answered.DONE), "done", "green"),
+            (tally.count(Answered.FAILED), "failed", "red"),
+            (tally.count(Answered.INTERRUPTED), "interrupted", "yellow"),
+            (len({job.item.key for job in tally.running.values() if not job.item.references}), "running", ""),
+            (tally.waiting, "waiting", ""),
+        ]
+        shown = [(f"{count} {word}", style) for count, word, style in words if count or word == "done"]
+        over, references = tally.references
+        told = Text(", ").join(Text(text, style) for text, style in shown)
+        further = f", {over} of {references} references"
+        return told.append(further) if references and cell_len(told.plain + further) <= width else told
+
+    def _bar(self, width: int) -> Text:
+        """One bar for everything, with the time so far and the time left."""
+        fraction, left = self.tally.fraction, self.tally.left
+        text = f" {fraction:4.0%}  {duration(time.monotonic() - self.tally.began):>{TIME}}"
+        if left is not None:
+            text += f", about {duration(left)} left"
+        room = max(4, min(40, width - BESIDE))
+        full = round(fraction * room)
+        bar = Text.assemble(("━" * full, "green"), ("─" * (room - full), "dim"), text)
+        bar.truncate(width, overflow="ellipsis")
+        return bar
 
 
-def _outcome(answer: Mapping[str, Any]) -> str:
-    """The result in a few words."""
+def _table(running: Sequence[Running], width: int) -> list[Text]:
+    """The running jobs under a heading. A narrow terminal has fewer columns and shorter labels.
+
+    Which columns there are, and how wide, depends on the terminal alone: the view stays calm.
+    """
+    if not running:
+        return []
+    columns = dict(COLUMNS)
+    for name in ("τ", "loss", "time", "step", "left", "stage"):
+        if width - _taken(columns) < LABEL:
+            del columns[name]
+    room = min(width - _taken(columns), max(cell_len(job.item.label) for job in running))
+    found = [Text(_line("trial", {name: name for name in columns}, columns, room), "dim")]
+    for job in running:
+        cells = {
+            "stage": job.stage,
+            "step": _step(job),
+            "loss": "" if job.loss is None else f"{job.loss:.3f}",
+            "τ": "" if job.tau is None else f"{job.tau:.3f}",
+            "time": duration(time.monotonic() - job.began),
+            "left": "" if job.left is None else duration(job.left),
+        }
+        found.append(Text(_line(shortened(job.item.label, room), cells, columns, room)))
+    for line in found:
+        line.truncate(width, overflow="ellipsis")
+    return found
+
+
+def _line(label: str, cells: Mapping[str, str], columns: Mapping[str, int], room: int) -> str:
+    text = set_cell_size(label, room)
+    for name, width in columns.items():
+        space = " " * (width - cell_len(cells[name]))
+        text += "  " + (cells[name] + space if name == "stage" else space + cells[name])
+    return text
+
+
+def _step(job: Running) -> str:
+    if job.stage == "search":  # how many it will ask for is not known
+        return job.generation or f"{job.step} done"
+    return f"{job.step}/{job.steps}" if job.steps else ""
+
+
+def _taken(columns: Mapping[str, int]) -> int:
+    return sum(2 + width for width in columns.values())
+
+
+def _outcome(item: Item, answer: Mapping[str, Any]) -> str:
+    """The result in a few words: the first column of the study that has a number, else τ."""
     result = answer.get("result") or {}
     if result.get("diverged"):
         return "training diverged"
+    last = {name: points[-1][1] for name, points in (result.get(OBSERVED) or {}).items() if points}
+    numbers = flatten({**last, **(answer.get("cost") or {}), **result})
+    for column in item.columns:
+        if isinstance(value := numbers.get(column.metric), int | float):
+            return f"{column.label} {value * column.scale:.{column.digits}f}"
     tau = result.get("kendall_tau")
     return "" if tau is None else f"τ {tau:.3f}"

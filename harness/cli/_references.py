@@ -7,43 +7,58 @@ from typing import TYPE_CHECKING
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
+    from harness.cli._display import Display
     from harness.execution.executors.executor import Executor, Stopping
     from harness.execution.plan import Asked
+    from harness.execution.references import Missing
     from harness.stores.places import Places
     from harness.stores.store import Store
 
 
+def missing(asked: Asked, store: Store) -> Missing:
+    """The references of the request that are not stored yet."""
+    from harness.execution.references import missing_references
+
+    return missing_references(asked.studies, asked.preset, store, asked.seeds, dict(asked.overrides))
+
+
 def make_references(
-    asked: Asked, store: Store, places: Places, device: str | None, stopping: Stopping, executor: Executor
+    asked: Asked,
+    store: Store,
+    places: Places,
+    device: str | None,
+    stopping: Stopping,
+    executor: Executor,
+    display: Display,
 ) -> str | None:
     """Make the references that are not stored yet, unless a stop was asked for; return one line for the reader.
 
     References that cannot be made leave their rows out of the report; the trials count all the same.
     """
-    from harness.cli._display import Display
+    from harness.cli._tally import reference_items
     from harness.execution.executors.executor import Answered
-    from harness.execution.references import missing_references
 
     if stopping.asked:
         return None
     errors: list[str] = []
     try:
-        missing = missing_references(asked.studies, asked.preset, store, asked.seeds, dict(asked.overrides))
-        if not missing:
+        lacking = missing(asked, store)
+        if not lacking:
             return None
-        with Display(len(missing)) as display:
-            for event in executor.execute(missing.jobs(places.directory, places.mongo, device), stopping):
+        items = reference_items(lacking)
+        with display.round(items):
+            for event in executor.execute(lacking.jobs(places.directory, places.mongo, device), stopping):
                 number = event.job.number
                 display.stopping = bool(stopping.asked)
                 if event.kind == "started":
-                    display.started(number, missing.label(number))
+                    display.started(number, items[number].label)
                 elif event.kind == "progress":
                     display.progress(number, event.data)
                 else:
                     display.finished(number, event.data)
                     errors += [event.data["error"]] if event.data["status"] == Answered.FAILED else []
-        left = missing.left()
+        left = lacking.left()
     except HarnessError as error:
         return f"references could not be made: {error}"
-    made = len(missing.references) - left
+    made = len(lacking.references) - left
     return f"{made} references made" + (f", {left} missing{f': {errors[0]}' if errors else ''}" if left else "")

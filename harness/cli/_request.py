@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from harness.cli._completion import AFTER_WITH, conditions, presets, studies
+from harness.cli._help import Command
 from harness.cli._store_option import store_option
 from harness.errors import DataError, UserError
 
@@ -19,12 +21,13 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class WithUpdates(click.Command):
+class WithUpdates(Command):
     """A command that takes overrides after `with`, as its argument `updates`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         split = args.index("with") if "with" in args else len(args)
         ctx.params["updates"] = tuple(args[split + 1 :])
+        ctx.meta[AFTER_WITH] = split < len(args)
         return super().parse_args(ctx, args[:split])
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
@@ -45,12 +48,16 @@ def preset_option(command: F) -> F:
     """Add `--preset`; it defaults to the name of the default preset."""
 
     def resolve(context: click.Context, option: click.Parameter, value: str | None) -> str:
+        if context.resilient_parsing:  # the shell asks for completions
+            return value or ""
         from harness.components.preset import default_preset
 
         return value or default_preset().name
 
     text = "Preset (the scale); each space has its own.  [default: demo, unless your default preset names another]"
-    return click.option("--preset", metavar="P", callback=resolve, cls=PresetOption, help=text)(command)
+    return click.option(
+        "--preset", metavar="P", callback=resolve, cls=PresetOption, help=text, shell_complete=presets
+    )(command)
 
 
 def with_preset(studies: list[Study], preset: str) -> list[Study]:
@@ -123,12 +130,13 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--only",
             multiple=True,
             metavar="KEY=VALUE,…",
+            shell_complete=conditions,
             help="Only trials with these values, such as train.epochs=20,seed=0.",
         ),
         click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]"),
         preset_option,
         click.option("--all", "everything", is_flag=True, help="All known studies."),
-        click.argument("names", metavar="[STUDY]...", nargs=-1),
+        click.argument("names", metavar="[STUDY]...", nargs=-1, shell_complete=studies),
     ):
         asking = option(asking)
     return asking

@@ -12,16 +12,19 @@ REFERENCES = "references that are made are stored; Ctrl-C again ends the others 
 
 
 @contextlib.contextmanager
-def on_signals(ask: Callable[[], None], words: Callable[[], str] = lambda: TRIALS) -> Iterator[list[int]]:
+def on_signals(
+    ask: Callable[[], None], words: Callable[[], str] = lambda: TRIALS, shown: Callable[[], bool] = lambda: False
+) -> Iterator[list[int]]:
     """In this context Ctrl-C and SIGTERM call `ask` instead of ending the process. Yields the signals received.
 
-    The first says what happens to the work that is under way, in these words.
+    The first says what happens to the work that is under way, in these words. `shown` says whether a live view tells of
+    it itself: a line in the middle of it would disturb it.
     """
     received: list[int] = []
 
     def handle(number: int, frame: object) -> None:
         received.append(number)
-        if len(received) == 1:  # unbuffered: the handler may interrupt a print
+        if len(received) == 1 and not shown():  # unbuffered: the handler may interrupt a print
             os.write(2, f"stopping: {words()}\n".encode())
         ask()
 

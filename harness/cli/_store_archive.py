@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli._completion import studies
+from harness.cli._help import Command
 from harness.cli._request import WithUpdates, chosen_studies, preset_option, with_preset
 from harness.cli._store_option import store_option
 from harness.cli._store_places import amount
@@ -26,8 +28,8 @@ LISTED = 20
 """Number of missing trials to list at most."""
 
 
-@click.command("export", cls=WithUpdates)
-@click.argument("study")
+@click.command("export", cls=WithUpdates, example="harness store export mine mine.tar.gz --preset demo")
+@click.argument("study", shell_complete=studies)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @preset_option
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]")
@@ -48,10 +50,10 @@ def export_command(
     store: Places,
     updates: tuple[str, ...],
 ) -> None:
-    """Write the runs that count for STUDY, and its references, to FILE: an archive with a checksum for every file.
+    """Write the runs that count for STUDY, and its references, to the archive FILE.
 
-    The same runs give the same bytes. A FILE that ends in .gz or .tgz is compressed. Trials of the study that
-    the store does not have are listed, on the screen and in the archive.
+    The archive has a checksum for every file. The same runs give the same bytes. A FILE that ends in .gz or .tgz is
+    compressed. Trials of the study that the store does not have are listed, on the screen and in the archive.
     """
     from harness.execution.plan import Asked
     from harness.stores.upkeep.archive import export_runs
@@ -81,7 +83,7 @@ def export_command(
         click.echo(f"missing: {len(missing) - LISTED} more", err=True)
 
 
-@click.command("import")
+@click.command("import", cls=Command, example="harness store import mine.tar.gz")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--mirror-weights-max",
@@ -92,10 +94,11 @@ def export_command(
 )
 @store_option
 def import_command(file: Path, mirror_weights_max: float, store: Places) -> None:
-    """Add the runs and references of the archive FILE to a directory, or with --store mongodb://… to a database.
+    """Add the runs and references of the archive FILE to the directory of runs.
 
-    Nothing is added unless the whole archive is intact and agrees with the stored runs. Runs that are already
-    stored are skipped, but rankings and weights that only the archive has are added to them.
+    With --store mongodb://… they are added to a database. Nothing is added unless the whole archive is intact and
+    agrees with the stored runs. Runs that are already stored are skipped, but rankings and weights that only the
+    archive has are added to them.
     """
     from harness.stores.opened import Opened
     from harness.stores.upkeep.importing import import_into_database, import_into_directory

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli._help import Command
 from harness.cli._store_option import store_option
 from harness.cli._store_places import amount, checkpoint_folder, weights_option, work_option
 from harness.stores.places import Places
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from harness.stores.upkeep.cleaning import Leftover
 
 
-@click.command("check")
+@click.command("check", cls=Command, example="harness store check --fix")
 @click.option("--fix", is_flag=True, help="Repair every problem whose repair is unambiguous.")
 @weights_option
 @work_option
@@ -59,14 +60,15 @@ def check(fix: bool, mirror_weights_max: float, work: str | None, store: Places)
     return 1 if left else 0
 
 
-@click.command("clean")
+@click.command("clean", cls=Command, example="harness store clean --dry-run")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @work_option
 @store_option
 def clean(dry_run: bool, work: str | None, store: Places) -> int:
-    """Remove files that are no longer needed: unused checkpoints, leftovers of killed processes, old claims.
+    """Remove files that are no longer needed.
 
-    Without its checkpoint, a trial that is not done starts from the beginning. No run is touched.
+    These are unused checkpoints, leftovers of killed processes and old claims. Without its checkpoint, a trial that
+    is not done starts from the beginning. No run is touched.
     """
     from harness.errors import UserError
     from harness.stores.opened import Opened

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harness.execution.plan import Asked
 
 
-@click.command("recompute", cls=WithUpdates)
+@click.command("recompute", cls=WithUpdates, example="harness store recompute mine with rank.images=100")
 @request_options
 @resource_options
 @click.option("--again", is_flag=True, help="Also compute stored metrics again, for metrics whose code has changed.")
@@ -34,11 +34,12 @@ def recompute(
     again: bool,
     mirror_weights_max: float,
 ) -> int:
-    """Compute the metrics of done runs that the studies now ask for, without training.
+    """Compute metrics of done runs anew, without training.
 
-    Studies may ask for other architectures to rank, other images to rank them on, or another table of ground
-    truth. Stored predictions are used as they are; others are made with the stored weights. With --again every
-    metric is computed again, and stored if it differs. Exits 1 unless everything was computed.
+    These are the metrics that the studies ask for now. Studies may ask for other architectures to rank, other
+    images to rank them on, or another table of ground truth. Stored predictions are used as they are; others are
+    made with the stored weights. With --again every metric is computed again, and stored if it differs. Exits 1
+    unless everything was computed.
     """
     from harness.cli._display import Display
     from harness.execution.assignment import Assignment
@@ -66,8 +67,9 @@ def recompute(
         raise Unreachable(place.silence or "the database does not answer")
     with contextlib.closing(make("local", slots)) as executor:
         assign = assigning(assignment)
-        session = recomputing(place, asked, assign, executor, stopping, lambda todo, _: Display(len(todo)), again=again)
-        with on_signals(stopping.ask) as received:
+        display = Display(asked.studies, asked_to_stop=lambda: stopping.asked)
+        session = recomputing(place, asked, assign, executor, stopping, display.show, again=again)
+        with on_signals(stopping.ask, shown=lambda: display.is_live) as received, display:
             session.run()
     ended = {"recomputed": 0}
     undone: list[str] = []

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
+from harness.cli._help import Group
 from harness.cli._request import WithUpdates
 
 
-@click.group()
+@click.group(cls=Group, example="harness benchmark info")
 def command() -> None:
     """Build, import, inspect and verify tables of stand-alone accuracy, and measure latency."""
 
 
-@command.command()
+@command.command(example="harness benchmark build --data digits --epochs 2 --out mine.npz")
 @click.option("--space", help="Space whose architectures are trained.  [default: the default preset's]")
 @click.option("--data", help="Data set to train on.  [default: the default preset's]")
 @click.option("--seeds", default=4, show_default=True, type=click.IntRange(1), help="Networks to train per class.")
@@ -84,7 +85,7 @@ def build(
     click.echo(f"wrote {out}; the pieces in {work} are no longer needed")
 
 
-@command.command("import")
+@command.command("import", example="harness benchmark import table.pth")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--as", "name", metavar="BENCHMARK", help="Name of the benchmark.  [default: the only importable one]")
 @click.option("--trust", is_flag=True, help="Read a pickle without restrictions; code in it is executed.")
@@ -117,7 +118,7 @@ def import_(file: Path, name: str | None, trust: bool, out: Path | None) -> None
     click.echo(f"wrote {out}; `harness benchmark info {name if out == importer.file() else out}` describes it")
 
 
-@command.command()
+@command.command(example="harness benchmark info digits")
 @click.argument("name", required=False)
 def info(name: str | None) -> None:
     """Show how a table was made and how far it can be trusted.
@@ -131,7 +132,7 @@ def info(name: str | None) -> None:
         click.echo(f"{label:15} {text}")
 
 
-@command.command()
+@command.command(example="harness benchmark verify digits --sample 10")
 @click.argument("name", required=False)
 @click.option("--sample", default=50, show_default=True, type=click.IntRange(1), help="Number of rows to retrain.")
 @click.option("--seed", default=0, show_default=True, help="Seed that selects the rows.")

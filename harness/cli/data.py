@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from harness.cli._help import Group
 
-@click.group()
+
+@click.group(cls=Group, example="harness data list")
 def command() -> None:
     """Show and verify the data sets.
 
@@ -14,7 +16,7 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@command.command("list", example="harness data list")
 def list_command() -> None:
     """List all data sets: state, location, and how to get missing ones."""
     from tabulate import tabulate
@@ -32,7 +34,7 @@ def list_command() -> None:
     click.echo(f"data sets are looked for in {data_folder()} ({DATA}), decoded ones in {cache_folder()} ({CACHE})")
 
 
-@command.command()
+@command.command(example="harness data check folder")
 @click.argument("name")
 @click.option("--download", is_flag=True, help="Download the data set first if missing, from torchvision's source.")
 def check(name: str, download: bool) -> int:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli._completion import runs
+from harness.cli._help import Command
 from harness.cli._store_option import store_option
 from harness.stores.places import Places
 
@@ -13,14 +15,15 @@ if TYPE_CHECKING:
     from harness.stores.upkeep.comparison import Comparison
 
 
-@click.command("diff")
-@click.argument("one", metavar="RUN")
-@click.argument("other", metavar="RUN")
+@click.command("diff", cls=Command, example="harness diff 3f2a 91bc")
+@click.argument("one", metavar="RUN", shell_complete=runs)
+@click.argument("other", metavar="RUN", shell_complete=runs)
 @store_option
 def command(one: str, other: str, store: Places) -> int:
-    """Show the differences between two runs: configuration, result, metrics, predictions, weights, cost, environment.
+    """Show the differences between two runs.
 
-    RUN is a run's id or a unique prefix of it. Exits 0 when the results are equal, 1 when they differ. Cost,
+    They are in configuration, result, metrics, predictions, weights, cost or environment. RUN is a run's id or a
+    unique prefix of it. Exits 0 when the results are equal, 1 when they differ. Cost,
     environment, and observations of only one of the runs are ignored for the exit status.
     """
     from harness.stores.upkeep.comparison import Side, compare

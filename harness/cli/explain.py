@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli._explained_preset import explained_presets
+from harness.cli._help import Command
 from harness.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 INDENT = "  "
 
 
-@click.command("explain")
+@click.command("explain", cls=Command, example="harness explain train.batch_size")
 @click.argument("word", metavar="NAME")
 @click.option("--space", help="Only the preset of that name, of this space.")
 def command(word: str, space: str | None) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli._help import Command
 from harness.documents import one_line
 from harness.environment import ENGINE, PROJECT
 from harness.errors import BrokenComponent, UnknownName, UserError
@@ -13,7 +14,7 @@ from harness.errors import BrokenComponent, UnknownName, UserError
 Row = tuple[str, str, str]
 
 
-@click.command("list")
+@click.command("list", cls=Command, example="harness list methods")
 @click.argument("kind", nargs=-1, metavar="[KIND]")
 def command(kind: tuple[str, ...]) -> None:
     """List the known methods, spaces, studies and other components.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli._help import Group
+
 if TYPE_CHECKING:
     from harness.stores.server.mongod import Server
 
@@ -19,7 +21,7 @@ data_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group, example="harness mongo start")
 def command() -> None:
     """Start, stop and inspect a private MongoDB server.
 
@@ -28,7 +30,7 @@ def command() -> None:
     """
 
 
-@command.command()
+@command.command(example="harness mongo start")
 @data_option
 @click.option(
     "--port",
@@ -51,7 +53,7 @@ def start(data: Path, port: int | None, wait: float) -> None:
     click.echo(f"export HARNESS_MONGO={server.uri}")
 
 
-@command.command()
+@command.command(example="harness mongo stop")
 @data_option
 @click.option(
     "--wait", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds to wait for the server to end."
@@ -64,7 +66,7 @@ def stop(data: Path, wait: float) -> None:
     click.echo(f"no server runs on {data.absolute()}" if server is None else f"mongod stopped, process {server.pid}")
 
 
-@command.command()
+@command.command(example="harness mongo status")
 @data_option
 def status(data: Path) -> int:
     """Show whether the server is running, its address and its contents. Exits 0 if it is running, else 1."""

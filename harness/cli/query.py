@@ -6,6 +6,8 @@ from collections import Counter
 
 import click
 
+from harness.cli._completion import presets, studies
+from harness.cli._help import Command
 from harness.cli._store_option import store_option
 from harness.errors import UnknownName
 from harness.stores.places import Places
@@ -15,10 +17,15 @@ _COLUMNS = (
 )
 
 
-@click.command("query")
+@click.command("query", cls=Command, example="harness query 'kendall_tau > 0.5 and train.epochs >= 10'")
 @click.argument("expression", required=False)
-@click.option("--study", metavar="STUDY", help="Only runs of this study, with its labels as further columns.")
-@click.option("--preset", metavar="P", help="Only runs of this preset.")
+@click.option(
+    "--study",
+    metavar="STUDY",
+    shell_complete=studies,
+    help="Only runs of this study, with its labels as further columns.",
+)
+@click.option("--preset", metavar="P", shell_complete=presets, help="Only runs of this preset.")
 @click.option("--columns", default=_COLUMNS, metavar="A,B,…", help="Columns to show; `all` for every column.")
 @click.option("--all", "everything", is_flag=True, help="Include runs that are not done, invalid or superseded.")
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)

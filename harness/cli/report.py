@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli import _completion as completion
 from harness.cli._request import WithUpdates, chosen_studies, expandable, preset_option, with_preset
 from harness.cli._store_option import store_option
 from harness.errors import UserError
@@ -26,8 +27,8 @@ FORMATS = {
 }
 
 
-@click.command("report", cls=WithUpdates)
-@click.argument("studies", nargs=-1, metavar="[STUDY]...")
+@click.command("report", cls=WithUpdates, example="harness report mine --format html --references --out page")
+@click.argument("studies", nargs=-1, metavar="[STUDY]...", shell_complete=completion.studies)
 @preset_option
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds required.  [default: the preset's]")
 @click.option("--where", metavar="EXPR", help="Only runs that match EXPR, such as \"train.epochs > 10\".")
@@ -52,11 +53,11 @@ def command(
     store: Places,
     updates: tuple[str, ...],
 ) -> None:
-    """Print the tables of the studies, or write them to a folder: one file per study; with html, one page for all.
+    """Print the tables of the studies, or write them to a folder.
 
-    STUDY is a name or a file; by default all studies that the store has runs of. After `with`, give the
-    overrides that the runs were made with; without them, only runs without overrides count. Figures are
-    written as SVG and PDF.
+    With --out there is one file per study, with html one page for all. STUDY is a name or a file; by default all
+    studies that the store has runs of. After `with`, give the overrides that the runs were made with; without them,
+    only runs without overrides count. Figures are written as SVG and PDF.
     """
     from harness.components.discovery import component
     from harness.components.preset import get_preset

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli._completion import runs
+from harness.cli._help import Command
 from harness.cli._resources import slots_of
 from harness.cli._store_option import store_option
 from harness.errors import HarnessError, UserError
@@ -25,14 +27,14 @@ if TYPE_CHECKING:
     from harness.study.trial import Trial
 
 
-@click.command("rerun")
-@click.argument("run")
+@click.command("rerun", cls=Command, example="harness rerun 3f2a --into again")
+@click.argument("run", shell_complete=runs)
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), help="Keep the new run in this directory.")
 @click.option("--threads", type=click.IntRange(1), help="Number of threads.  [default: as in the stored run]")
 @click.option("--device", help="Device, for instance cpu or cuda:1.  [default: the stored run's device type]")
 @store_option
 def command(run: str, into: Path | None, threads: int | None, device: str | None, store: Places) -> int:
-    """Run the configuration of RUN again, and show the differences between the two runs.
+    """Run a stored configuration again, and show what differs.
 
     RUN is the id of a done run or a unique prefix of it. The new run is kept only with --into. Exits 1 when
     result, metrics, predictions or weights differ: on the same kind of machine, with equal threads, they should
@@ -120,8 +122,10 @@ def _execute(trial: Trial, assignment: partial[Assignment], slots: Slots, label:
 
     assign, stopping = assigning(assignment), Stopping()
     place = Workplace(Places(assignment.keywords["store"]))
-    with contextlib.closing(make("local", slots)) as executor, on_signals(stopping.ask) as received:
-        session = repeating(place, trial, label, assign, executor, stopping, lambda todo, _: Display(len(todo)))
+    display = Display(asked_to_stop=lambda: stopping.asked)
+    signals = on_signals(stopping.ask, shown=lambda: display.is_live)
+    with contextlib.closing(make("local", slots)) as executor, signals as received, display:
+        session = repeating(place, trial, label, assign, executor, stopping, display.show)
         session.run()
     answer: Mapping[str, Any] = session.answers[-1][1] if session.answers else {"status": Answered.INTERRUPTED}
     if answer["status"] == Answered.INTERRUPTED:

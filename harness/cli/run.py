@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,23 +14,25 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli._failures import where_to_look
-from harness.cli._references import make_references
+from harness.cli._references import make_references, missing
 from harness.cli._request import WithUpdates, request_options
 from harness.cli._resources import resource_options
 from harness.cli._signals import REFERENCES, TRIALS, on_signals
 from harness.cli._store_places import weights_option
 from harness.cli._values import Duration
-from harness.errors import UserError
+from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from harness.cli._display import Display
     from harness.execution.executors.slots import Slots
     from harness.execution.plan import Asked, Plan
+    from harness.execution.session import Session
     from harness.execution.states import Work
+    from harness.stores.store import Store
 
 
-@click.command("run", cls=WithUpdates)
+@click.command("run", cls=WithUpdates, example="harness run mine --preset demo --jobs 2 with train.epochs=10")
 @request_options
 @resource_options
 @click.option(
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
 @weights_option
 @click.option("--no-references", is_flag=True, help="Do not make the references that reports show beside the rows.")
 @click.option("--references-only", is_flag=True, help="Make only these references, in seconds, and run no trial.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only errors and the summary.")
 def command(
     asked: Asked,
     store: Places,
@@ -81,6 +85,7 @@ def command(
     mirror_weights_max: float,
     no_references: bool,
     references_only: bool,
+    quiet: bool,
 ) -> int:
     """Run every trial of the studies that is not stored yet.
 
@@ -92,6 +97,9 @@ def command(
     """
     if no_references and references_only:
         raise UserError("--no-references and --references-only exclude each other")
+    from rich.console import Console
+
+    from harness.cli._display import Display
     from harness.execution.assignment import Assignment
     from harness.execution.executors.executor import Stopping, make
     from harness.execution.session import assigning, working
@@ -114,7 +122,10 @@ def command(
         compile=compiled,
     )
     begun, stopping, words = time.time(), Stopping(), REFERENCES if references_only else TRIALS
-    with contextlib.closing(make("local", slots)) as executor, on_signals(stopping.ask, lambda: words) as received:
+    console = Console(highlight=False, stderr=quiet)
+    display = Display(asked.studies, console, quiet, lambda: stopping.asked)
+    signals = on_signals(stopping.ask, lambda: words, lambda: display.is_live)
+    with contextlib.closing(make("local", slots)) as executor, signals as received:
         executor.prepare()
         place = Workplace(places, lease, int(mirror_weights_max), click.echo)
         if not place.reach(outage_wait, stopping):
@@ -125,7 +136,7 @@ def command(
             assigning(assignment, profile),
             executor,
             stopping,
-            partial(_shown, store.directory),
+            display.show,
             retry=retry,
             waits=not no_wait,
             outage_wait=outage_wait,
@@ -135,12 +146,14 @@ def command(
         for problem in place.reader.problems:
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
         place.check_writable()
-        if not references_only:
-            session.run()
         made = None
-        if not no_references and not session.gave_up:
-            words = REFERENCES
-            made = make_references(asked, place.reader, places, slots.device, stopping, executor)
+        with display:
+            if not references_only:
+                _announce(display, asked, session, None if no_references else place.reader, store.directory)
+                session.run()
+            if not no_references and not session.gave_up:
+                words = REFERENCES
+                made = make_references(asked, place.reader, places, slots.device, stopping, executor, display)
         left = None if session.gave_up else place.sync(stopping)
     if references_only:
         if received:
@@ -164,23 +177,43 @@ def command(
     return status or int(session.gave_up)
 
 
-@contextlib.contextmanager
-def _shown(store: Path, todo: Sequence[Work], parallel: int) -> Iterator[Display]:
-    """Show a round of the session."""
-    from harness.cli._display import Display
+def _announce(display: Display, asked: Asked, session: Session, store: Store | None, directory: Path) -> None:
+    """Say what is about to run and why, and let the display count it. `store` is None where no references follow."""
+    from harness.cli._announcement import announced
+    from harness.cli._tally import RANKING, items_of, reference_items
+    from harness.execution.states import State
 
-    click.echo(f"{len(todo)} trials to run, {parallel} in parallel, stored in {store}")
-    with Display(len(todo)) as display:
-        yield display
+    todo: Sequence[Work] = session.choose(session.plan)
+    if not todo or display.quiet:
+        return
+    items = items_of(todo, asked.studies)
+    lacking = None
+    with contextlib.suppress(HarnessError):  # what is wrong with references is said when they are made
+        lacking = None if store is None else missing(asked, store)
+    references = len(lacking.references) if lacking else 0
+    for line in announced(session.plan, todo, min(len(session.executor.slots), len(todo)), directory, references):
+        click.echo(line)
+    display.tally.stored = session.plan.states[State.DONE]
+    display.tally.add(items)
+    if lacking:
+        display.tally.add(reference_items(lacking, RANKING * sum(item.jobs[0] for item in items) / len(items)))
+
+
+_WORDS = {"again": "to train again", "rank": "to rank again"}
+"""States whose names alone say too little."""
 
 
 def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received: list[int]) -> int:
     """Print the summary; return the exit status."""
     from harness.execution.states import LOSSES, State
 
-    states = plan.states
+    # A ranking that failed now leaves its trial as it was; for the reader the trial has failed.
+    states = Counter(
+        State.FAILED if work.trial.key in errors and work.state is not State.DONE else work.state for work in plan.work
+    )
     now = sum(work.trial.key in attempted and work.state is State.DONE for work in plan.work)
-    others = "".join(f", {count} {state}" for state, count in sorted(states.items()) if state != State.DONE)
+    rest = sorted((state, count) for state, count in states.items() if state is not State.DONE)
+    others = "".join(f", {count} {_WORDS.get(state, state)}" for state, count in rest)
     click.echo(f"{states[State.DONE]} of {len(plan.work)} trials done, {now} of them now{others}")
     failed = [w for w in plan.work if w.state is State.FAILED or (w.trial.key in errors and w.state is not State.DONE)]
     for work in failed:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli._completion import runs
+from harness.cli._help import Command
 from harness.cli._store_option import store_option
 from harness.stores.places import Places
 from harness.stores.stored import without_curves
@@ -15,11 +17,11 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
 
-@click.command("show")
-@click.argument("run")
+@click.command("show", cls=Command, example="harness show 3f2a")
+@click.argument("run", shell_complete=runs)
 @store_option
 def command(run: str, store: Places) -> None:
-    """Show one run: configuration, result, cost, metrics, files, and the traceback if it failed.
+    """Show one run: configuration, result, cost, metrics, files, traceback.
 
     RUN is the run's id or a unique prefix of it.
     """

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from harness.cli._completion import presets, studies
+from harness.cli._help import Command
 from harness.cli._request import PresetOption, chosen_studies, left_out, with_preset
 from harness.cli._store_option import store_option
 from harness.errors import UserError
 from harness.stores.places import Places
 
+if TYPE_CHECKING:
+    from harness.execution.plan import Plan
 
-@click.command("status")
-@click.argument("names", metavar="[STUDY]...", nargs=-1)
-@click.option("--preset", cls=PresetOption, help="Preset (the scale).  [default: all presets of stored runs]")
+
+@click.command("status", cls=Command, example="harness status --preset demo")
+@click.argument("names", metavar="[STUDY]...", nargs=-1, shell_complete=studies)
+@click.option(
+    "--preset",
+    cls=PresetOption,
+    shell_complete=presets,
+    help="Preset (the scale).  [default: all presets of stored runs]",
+)
+@click.option("--all", "everything", is_flag=True, help="Also the studies without runs.")
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]")
 @store_option
-def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store: Places) -> None:
-    """Show for each study how many trials are done, running, failed, lost, interrupted and waiting.
+def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds: int | None, store: Places) -> None:
+    """Show how many trials of each study are done, running, failed and waiting.
 
-    STUDY is a study file or the name of a known study; by default all known studies. A stored trial that
-    lacks something its study asks for counts as waiting.
+    STUDY is a study file or the name of a known study; by default all known studies that have runs. A stored trial
+    that lacks something its study asks for counts as waiting.
     """
     from harness.components.preset import default_preset, presets_of
     from harness.execution.plan import make_plan
@@ -30,25 +43,33 @@ def command(names: tuple[str, ...], preset: str | None, seeds: int | None, store
     reader = store.open()
     runs = reader.runs()
     used = {run.preset for run in runs}
-    width = max([len("study"), *(len(study.name) for study in studies)])
-    click.echo(f"{'study':{width}}  {'preset':8}  {'trials':>6}  " + "  ".join(f"{name:>11}" for name in columns))
     if preset:
         studies = with_preset(studies, preset)
+    shown: list[tuple[str, str, Plan]] = []
     for study in studies:
         known = presets_of(study.about)
         scales = [preset] if preset else [name for name in known if name in used] or [default_preset().name]
-        for scale in (known[name] for name in scales if name in known):
+        for name in [name for name in scales if name in known]:
             try:
-                plan = make_plan([study], scale, runs, seeds=seeds, check=False)
+                plan = make_plan([study], known[name], runs, seeds=seeds, check=False)
             except UserError as error:
                 if names:
                     raise
                 left_out(study, error)
                 break
-            counts = plan.states
-            counts[State.WAITING] += counts[State.RANK] + counts[State.AGAIN]
-            figures = "  ".join(f"{counts[name]:>11}" for name in columns)
-            click.echo(f"{study.name:{width}}  {scale.name:8}  {len(plan.work):>6}  {figures}")
+            if names or everything or any(work.attempts for work in plan.work):
+                shown.append((study.name, name, plan))
+    width = max([len("study"), *(len(name) for name, _, _ in shown)])
+    if shown:
+        click.echo(f"{'study':{width}}  {'preset':8}  {'trials':>6}  " + "  ".join(f"{name:>11}" for name in columns))
+    for name, scale, plan in shown:
+        counts = plan.states
+        counts[State.WAITING] += counts[State.RANK] + counts[State.AGAIN]
+        figures = "  ".join(f"{counts[state]:>11}" for state in columns)
+        click.echo(f"{name:{width}}  {scale:8}  {len(plan.work):>6}  {figures}")
+    if hidden := len(studies) - len({name for name, _, _ in shown}):
+        others = f"{hidden} other studies have" if shown else f"none of {hidden} studies has"
+        click.echo(f"{others} {'no runs' if shown else 'runs'} here; --all shows them")
     if reader.problems:
         click.echo(f"\nnot usable in {reader.name}:")
         for problem in reader.problems:

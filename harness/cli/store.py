@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from harness.cli._completion import runs
+from harness.cli._help import Group
 from harness.cli._store_archive import export_command, import_command
 from harness.cli._store_check import check, clean
 from harness.cli._store_option import store_option
@@ -14,16 +16,16 @@ from harness.errors import Unreachable, UserError
 from harness.stores.places import Places
 
 
-@click.group("store")
+@click.group("store", cls=Group, example="harness store check --fix")
 def command() -> None:
-    """Maintain stored runs: check, clean, mirror, invalidate, recompute, export, import."""
+    """Maintain stored runs: check, clean, mirror, recompute, export, import."""
 
 
 for _one in (check, clean, recompute, export_command, import_command):
     command.add_command(_one)
 
 
-@command.command()
+@command.command(example="harness store sync --watch 60")
 @click.option(
     "--watch",
     type=Duration(),
@@ -49,14 +51,14 @@ def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
     return _watch(store, int(mirror_weights_max), watch)
 
 
-@command.command()
-@click.argument("run")
+@command.command(example="harness store invalidate 3f2a --reason 'wrong images'")
+@click.argument("run", shell_complete=runs)
 @click.option("--reason", required=True, help="Why the run must not count; shown under every table that needs it.")
 @store_option
 def invalidate(run: str, reason: str, store: Places) -> None:
-    """Declare a run invalid: it is kept, but never counted, and tables list it with the reason.
+    """Declare a run invalid.
 
-    RUN is the run's id or a unique prefix of it.
+    It is kept, but never counted, and tables list it with the reason. RUN is the run's id or a unique prefix of it.
     """
     from harness.stores.directory.run_directory import declare_invalid
     from harness.stores.opened import Opened

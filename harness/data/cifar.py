@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.components.dataset import DataSet, Split, joined
+from harness.components.dataset import SPLITS, DataSet, Split, joined
 from harness.data.batches import read_batch, taken
 from harness.data.places import data_folder
 from harness.data.source import FileDataSet, Found, Missing, all_of, existing, md5
@@ -56,6 +56,12 @@ class Cifar(FileDataSet):
             f"put torchvision's {self.folder} or a tree of images there, or get it with "
             f"`harness data check {self.name} --download`",
         )
+
+    def sizes(self) -> dict[str, int]:
+        first, second = self.division.first, self.division.second
+        train, test = self.images_per_train_file * len(self.train), self.images_per_test_file * len(self.test)
+        parts = (first, second, test) if self.division.keys[0] == "train" else (train, first, second)
+        return dict(zip(SPLITS, parts, strict=True))
 
     def decode(self, found: Found, scratch: Path) -> DataSet:
         if found.layout == "batches":

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from harness.components.dataset import DataSet, Split
+from harness.components.dataset import SPLITS, DataSet, Split
 from harness.data.batches import taken
 from harness.data.places import data_folder
 from harness.data.source import FileDataSet, Found, Missing, all_of, existing
@@ -46,6 +46,9 @@ class FashionMnist(FileDataSet):
                 "package dataset-fashion-mnist, /usr/share/datasets/fashion-mnist",
             )
         return Found("IDX files", root, all_of(self.name, files))
+
+    def sizes(self) -> dict[str, int]:
+        return dict(zip(SPLITS, (self.division.first, self.division.second, self.test_images), strict=True))
 
     def decode(self, found: Found, scratch: Path) -> DataSet:
         train = self._read(found.files[0], found.files[1], self.division.first + self.division.second)

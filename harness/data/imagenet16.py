@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.components.dataset import DataSet, Split, joined
+from harness.components.dataset import SPLITS, DataSet, Split, joined
 from harness.data.batches import read_batch, taken
 from harness.data.places import data_folder
 from harness.data.source import FileDataSet, Found, Missing, all_of, existing, md5
@@ -44,6 +44,9 @@ class DownsampledImageNet(FileDataSet):
         files = all_of(self.name, tuple(root / name for name in self.originals))
         split = existing(data_folder() / self.division.file) if self.division.file else None
         return Found("batches", root, files, split)
+
+    def sizes(self) -> dict[str, int]:
+        return dict(zip(SPLITS, (self.train_images, self.division.first, self.division.second), strict=True))
 
     def decode(self, found: Found, scratch: Path) -> DataSet:
         *training, validation = found.files

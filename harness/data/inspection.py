@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from harness.components.dataset import SPLITS, DataSet
+from harness.components.dataset import SPLITS, DataSet, LoadDataSet
 from harness.components.registries import DATASETS
 from harness.data.source import FileDataSet, Missing
 from harness.errors import DataError
@@ -38,6 +39,26 @@ def presences() -> list[Presence]:
     return [_presence(name) for name in DATASETS.names()]
 
 
+def image_counts(name: str) -> dict[str, int] | None:
+    """How many images the splits of a data set have; None if that cannot be known here. Decodes nothing."""
+    thing = DATASETS.get(name)
+    try:
+        if not isinstance(thing, FileDataSet):
+            return _loaded_counts(thing)
+        record = thing.known_record(thing.find())
+        return thing.sizes() if record is None else record.counts
+    except Missing:
+        return thing.sizes() if isinstance(thing, FileDataSet) else None
+    except DataError:
+        return None
+
+
+def counts_at_hand(name: str) -> dict[str, int] | None:
+    """The same, without loading a data set of a user's own, which may take long."""
+    thing = DATASETS.get(name)
+    return image_counts(name) if isinstance(thing, FileDataSet) or _is_embedded(name) else None
+
+
 def inspect(name: str) -> Inspection:
     """Read all of a data set and check what can be checked. Raises `UnknownName`."""
     thing = DATASETS.get(name)
@@ -60,11 +81,10 @@ def inspect(name: str) -> Inspection:
 def _presence(name: str) -> Presence:
     thing = DATASETS.get(name)
     if not isinstance(thing, FileDataSet):
-        file = DATASETS.entries[name].file
-        embedded = file.parent == Path(__file__).parent
+        embedded = _is_embedded(name)
         # A user's own data set may take long to load.
-        images = _counts(_sizes(thing())) if embedded else ""
-        return Presence(name, "embedded" if embedded else "own code", images, str(file))
+        images = _counts(_loaded_counts(thing)) if embedded else ""
+        return Presence(name, "embedded" if embedded else "own code", images, str(DATASETS.entries[name].file))
     try:
         found = thing.find()
     except Missing as missing:
@@ -76,6 +96,15 @@ def _presence(name: str) -> Presence:
     if record is None:
         return Presence(name, "not decoded", "", where)
     return Presence(name, "present", _counts(record.counts), where)
+
+
+def _is_embedded(name: str) -> bool:
+    return DATASETS.entries[name].file.parent == Path(__file__).parent
+
+
+@lru_cache(maxsize=32)
+def _loaded_counts(load: LoadDataSet) -> dict[str, int]:
+    return _sizes(load())
 
 
 def _facts(dataset: DataSet) -> dict[str, str]:

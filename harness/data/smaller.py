@@ -25,6 +25,9 @@ class Halved(FileDataSet):
     def find(self) -> Found:
         return self.original.find()
 
+    def sizes(self) -> dict[str, int] | None:
+        return self.original.sizes()
+
     def entry(self, found: Found) -> Path:
         _, record = self.original.prepared(found)
         return cache.entry(self.name, hashlib.sha256(f"{self.version} {record.checksum}".encode()).hexdigest())

@@ -77,6 +77,10 @@ class FileDataSet(ABC):
         """A hash of all files' names, sizes and times, if `Found.files` are only their folders."""
         return ""
 
+    def sizes(self) -> dict[str, int] | None:
+        """How many images the splits have, if that is known without the files; None if it is not."""
+        return None
+
     def describe(self, found: Found) -> dict[str, str]:
         """Where the images come from and how they are divided, for the cache record."""
         division = str(found.split) if found.split else "the stored one"

@@ -7,8 +7,9 @@ observations. Nothing here runs or writes anything.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, get_type_hints
 
 from harness.components.benchmark import benchmark_for, open_benchmark
@@ -23,7 +24,7 @@ from harness.components.search import Search, counted_settings
 from harness.components.selection import RULES
 from harness.components.space import Space, network_settings, short
 from harness.documents import canonical
-from harness.errors import InvalidConfiguration
+from harness.errors import DataError, InvalidConfiguration
 from harness.execution.states import Kind, Work, stand
 from harness.seeds import make_rng
 from harness.stores.schema import Result
@@ -135,17 +136,17 @@ def make_plan(
         # Named after a request for the trial itself, if there is one, not for a trial that starts from it.
         named = next((request for request in same if all(request is not one for one in parents)), same[0])
         kind = "search" if any(named is one for one in parents) else ""
-        label = _label(rows[named.study][named.row].labels, named, presets[named.study], kind)
+        label = _label(rows[named.study][named.row].labels, named, presets[named.study], kind, same)
         if check:
             # Trials that differ only in what is measured or searched are one, but each of these may be impossible.
             for config in {one.trial.ranking_key: one.trial.config for one in same}.values():
                 checks.check(label, config)
         names = {
-            one.trial.ranking_key: _label(rows[one.study][one.row].labels, one, presets[one.study], "search")
+            one.trial.ranking_key: _label(rows[one.study][one.row].labels, one, presets[one.study], "search", [one])
             for one in reversed(same)
             if one.trial.config.search is not None and one.trial.start is None
         }
-        work.append(replace(stand(label, same, attempts.get(key, [])), names=names))
+        work.append(replace(stand(label, same, attempts.get(key, []), named), names=names))
     return Plan(tuple(work), tuple(studies))
 
 
@@ -155,12 +156,25 @@ def _parents(requests: Sequence[Request]) -> list[Request]:
 
 
 def require_inputs(trials: Iterable[Trial]) -> None:
-    """Raise `DataError` unless images and ground truth of these trials are present and correct."""
+    """Raise `DataError` unless images and ground truth of these trials are present and correct. Names all that lack."""
+    if problems := missing_inputs(trials):
+        raise DataError("\n".join(problems))
+
+
+def missing_inputs(trials: Iterable[Trial]) -> list[str]:
+    """What is wrong with images and ground truth of these trials, and how to get them: one line each."""
     needed = {(trial.config.dataset, trial.config.benchmark) for trial in trials}
-    for benchmark in sorted({benchmark for _, benchmark in needed if benchmark is not None}):
-        open_benchmark(benchmark)
-    for dataset in sorted({dataset for dataset, _ in needed}):
-        fingerprint(dataset)
+    checks: list[Callable[[], object]] = [
+        *(partial(open_benchmark, name) for name in sorted({name for _, name in needed if name is not None})),
+        *(partial(fingerprint, name) for name in sorted({name for name, _ in needed})),
+    ]
+    problems = []
+    for check in checks:
+        try:
+            check()
+        except DataError as error:
+            problems.append(str(error))
+    return problems
 
 
 def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str | None = None) -> float | None:
@@ -180,8 +194,13 @@ def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str 
     return total
 
 
-def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset, kind: str) -> str:
-    """The trial's name for readers, as "METHOD OPTION seed 0"; `kind` is added where that would be ambiguous."""
+def _label(
+    labels: Mapping[str, str | bool], request: Request, preset: Preset, kind: str, same: Sequence[Request]
+) -> str:
+    """The trial's name for readers, as "STUDY/METHOD OPTION seed 0"; `kind` is added where that would be ambiguous.
+
+    A trial that other rows request, too, has their number behind it: "+2".
+    """
     words = [name if value is True else value for name, value in labels.items() if value is not False]
     if len(preset.datasets) > 1:
         words.append(request.dataset)
@@ -189,7 +208,9 @@ def _label(labels: Mapping[str, str | bool], request: Request, preset: Preset, k
         words.append(f"retraining of found {retrain.which}" if retrain.which else "retraining")
     if kind:
         words.append(kind)
-    return " ".join([*map(str, words), f"seed {request.seed}"])
+    others = len({(one.study, one.row) for one in same}) - 1
+    name = " ".join([*map(str, words), f"seed {request.seed}", *([f"+{others}"] if others else [])])
+    return f"{request.study}/{name}"
 
 
 @dataclass

@@ -57,6 +57,14 @@ class Missing:
         settings = "".join(f" {key}={value}" for key, value in one.group)
         return f"references on {one.trial.config.dataset}{settings} seed {one.seed}"
 
+    def key(self, number: int) -> str:
+        """What identifies a job."""
+        return "-".join(list(self._by_trial)[number])
+
+    def count(self, number: int) -> int:
+        """How many references a job makes."""
+        return len(list(self._by_trial.values())[number])
+
     def left(self) -> int:
         """How many are still not stored."""
         return sum(stored_result(self.store, one) is None for one in self.references)

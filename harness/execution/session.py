@@ -37,7 +37,7 @@ class Screen(Protocol):
     def started(self, number: int, label: str) -> None: ...
     def progress(self, number: int, report: Mapping[str, Any]) -> None: ...
     def finished(self, number: int, answer: Mapping[str, Any]) -> None: ...
-    def elsewhere(self, label: str) -> None: ...
+    def elsewhere(self, work: Work) -> None: ...
 
 
 Show = Callable[[Sequence[Work], int], contextlib.AbstractContextManager[Screen]]
@@ -101,7 +101,7 @@ class Session:
         """Execute the agenda, and show its progress."""
         run_ids: dict[int, str] = {}
         with self.show(agenda.todo, min(len(self.executor.slots), len(agenda.todo))) as screen:
-            agenda.say, agenda.elsewhere = screen.say, lambda work: screen.elsewhere(work.label)
+            agenda.say, agenda.elsewhere = screen.say, screen.elsewhere
             for event in self.executor.execute(agenda.jobs(), self.stopping):
                 number, work = event.job.number, agenda.todo[event.job.number]
                 agenda.heard(event)

@@ -49,6 +49,7 @@ class Work:
     trial: Trial
     """The trial as it would be run: with all requested observations."""
     label: str
+    """Its name for readers: study, row and seed of `named`, "+2" if two further rows request it."""
     requests: tuple[Request, ...]
     state: State
     run: StoredRun | None
@@ -57,8 +58,15 @@ class Work:
     """Number of consecutive losses up to the last attempt."""
     attempts: tuple[StoredRun, ...] = ()
     """All runs of the trial, in order."""
+    row: Request | None = None
+    """The request that the label names; None for the first."""
     names: Mapping[str, str] = field(default_factory=dict)
     """By ranking, the label of a request for it."""
+
+    @property
+    def named(self) -> Request:
+        """The request that the label names."""
+        return self.row or self.requests[0]
 
     def kind(self, retry: str | None = None) -> Kind | None:
         """The kind of job to do next; None for nothing.
@@ -104,8 +112,8 @@ def state_of(trial: Trial, attempts: Sequence[StoredRun]) -> State:
     return stand("", [request], list(attempts)).state
 
 
-def stand(label: str, requests: list[Request], attempts: list[StoredRun]) -> Work:
-    """The work of the requests for one trial, given its runs in order."""
+def stand(label: str, requests: list[Request], attempts: list[StoredRun], named: Request | None = None) -> Work:
+    """The work of the requests for one trial, given its runs in order; the label names one of the requests."""
     wanted = union(request.trial.config.observe for request in requests)
     valid = [run for run in attempts if run.invalid is None]
     counting = [run for run in valid if run.counts]
@@ -128,11 +136,12 @@ def stand(label: str, requests: list[Request], attempts: list[StoredRun]) -> Wor
             state = State.AGAIN if state is State.DONE else state
             wanted = union([stored, wanted])
         elif unranked:
-            return Work(_plain(unranked[0]), label, tuple(requests), State.RANK, last, losses, tuple(attempts))
+            plain = _plain(unranked[0])
+            return Work(plain, label, tuple(requests), State.RANK, last, losses, tuple(attempts), named)
         else:
             state = State.DONE
     trial = replace(chosen, config=replace(chosen.config, observe=wanted))
-    return Work(trial, label, tuple(requests), state, last, losses, tuple(attempts))
+    return Work(trial, label, tuple(requests), state, last, losses, tuple(attempts), named)
 
 
 def _plain(trial: Trial) -> Trial:

@@ -276,10 +276,14 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
 
 def _share(config: RunConfig) -> int:
     """The epochs that make as many passes as `train.epochs` with one path per step on one supernet."""
+    return max(1, round(config.train.epochs / passes_per_step(config)))
+
+
+def passes_per_step(config: RunConfig) -> int:
+    """Passes of single paths that all supernets of the configuration's method make together, each in one step."""
     method: Method = config.method.build(COMPONENTS["method"], "method")
     space = SPACES.get(config.space)()
-    supernets = len(method.parts(space, make_rng(config.seed, "split")))
-    return max(1, round(config.train.epochs / (supernets * method.paths_per_step(space))))
+    return len(method.parts(space, make_rng(config.seed, "split"))) * method.paths_per_step(space)
 
 
 def _for_space(document: dict[str, Any], space: str) -> None:

@@ -89,7 +89,7 @@ def run_trial(
     watch = watch or Watch()
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
-    ranked = _ranked(config, benchmark)  # before training, so that an unsuitable benchmark is refused at once
+    ranked = ranked_architectures(config, benchmark)  # before training: an unsuitable benchmark is refused at once
     points = Points(watch.metric)
     observer = Observers(config, dataset, benchmark, meter, points)
     state = None
@@ -181,7 +181,7 @@ def rank_again(
     dataset, benchmark = _inputs(config)
     supernets = build_supernets(config, dataset, meter.device)
     space = supernets.space
-    ranked = _ranked(config, benchmark)
+    ranked = ranked_architectures(config, benchmark)
     missing = [architecture for architecture in ranked if space.index(architecture) not in known]
     if missing or config.search is not None:
         if has_own_score(config.method.build(COMPONENTS["method"], "method")):
@@ -225,7 +225,7 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
     supernets = build_supernets(config, dataset, meter.device)
-    ranked = _ranked(config, benchmark)
+    ranked = ranked_architectures(config, benchmark)
     if reference == "untrained":
         predictions = predict(supernets, ranked, dataset, config.rank, meter)
     elif reference == "parameters":
@@ -242,7 +242,7 @@ def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark | None]:
     return dataset, None if config.benchmark is None else benchmark_for(config.benchmark, config.space)
 
 
-def _ranked(config: RunConfig, benchmark: Benchmark | None) -> list[Architecture]:
+def ranked_architectures(config: RunConfig, benchmark: Benchmark | None) -> list[Architecture]:
     """Selected and candidate architectures, each once, by number. Without a table of truth none is selected."""
     if benchmark is None:
         return candidate_architectures(SPACES.get(config.space)(), config.rank)

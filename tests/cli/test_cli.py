@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from harness import __version__, cli
+from harness.cli._help import Command, Group
 from harness.components import discovery
+from harness.components.preset import get_preset
 from harness.components.registries import REGISTRIES
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
+from tests.stored_runs import store_run
 
 REPOSITORY = Path(cli.__file__).resolve().parents[2]
 
@@ -75,6 +82,97 @@ def test_a_new_file_in_the_folder_is_a_command_with_its_summary(
     assert "ending End in some way." in lines
 
 
+def every_command() -> dict[str, click.Command]:
+    """All commands and subcommands, by what is typed."""
+    context, found = click.Context(cli.group, info_name="harness"), {}
+    for name in cli.group.list_commands(context):
+        command = cli.group.get_command(context, name)
+        assert command is not None
+        found[name] = command
+        if isinstance(command, click.Group):
+            found |= {f"{name} {inner}": one for inner, one in command.commands.items()}
+    return found
+
+
+def test_commands_stand_under_headings_in_the_order_of_work(
+    ending: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Options:", "Work:", "Parts of your own, and what is known:", "Upkeep:", "Others:", "Example:"]
+    shown = [line.split()[0] for line in lines[lines.index("Work:") :] if line.startswith("  ") and line[2] != " "]
+    assert shown[:6] == ["run", "plan", "status", "show", "query", "report"]
+    assert shown.index("list") < shown.index("store") < shown.index("mongo") < shown.index("ending")
+    assert not any("..." in line for line in lines[1:])
+
+
+def test_every_command_has_a_short_text_that_is_not_cut_and_one_example() -> None:
+    ours = {name: one for name, one in every_command().items() if isinstance(one, Command | Group)}
+    assert len(ours) > 25
+    for name, command in ours.items():
+        context = click.Context(command, info_name=f"harness {name}", max_content_width=100)
+        text = command.get_help(context)
+        example = command.example
+        assert f"\nExample:\n  {example}" in text and example.startswith(f"harness {name}"), name
+        if isinstance(command, click.Group):
+            assert "..." not in text.partition("\n")[2]
+        else:
+            command.make_context(name, shlex.split(example)[1 + len(name.split()) :], resilient_parsing=True)
+
+
+def test_many_options_stand_under_headings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--help"]) == 0
+    text = capsys.readouterr().out
+    under: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            options = under.setdefault(line[:-1], set())
+        elif line.startswith("  -"):
+            options.add(next(word for word in line.replace(",", " ").split() if word.startswith("--")))
+    assert {"--preset", "--only", "--all", "--retry"} <= under["What to run or read"]
+    assert {"--jobs", "--device", "--timeout"} <= under["How"]
+    assert {"--store", "--mongo", "--offline"} <= under["Store and database"]
+    assert under["Checkpoints and claims"] == {"--work", "--checkpoint-every", "--lease"}
+    assert {"--quiet", "--help"} <= under["What is shown"] and "Others" not in under
+    assert cli.main(["show", "--help"]) == 0
+    assert "\nOptions:\n" in capsys.readouterr().out
+
+
+def completed(*words: str, folder: Path) -> tuple[list[str], str]:
+    """What bash offers for the last of these words, and what is written to the error output."""
+    environment = {"_HARNESS_COMPLETE": "bash_complete", "COMP_WORDS": shlex.join(["harness", *words])}
+    done = subprocess.run(
+        [sys.executable, "-m", "harness"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "COMP_CWORD": str(len(words)), **environment},
+        capture_output=True,
+        text=True,
+    )
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line], done.stderr
+
+
+def test_the_shell_completes_studies_presets_runs_and_keys(tmp_path: Path) -> None:
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "mine.py").write_text("raise RuntimeError('not loaded to complete its name')\n")
+    request = expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1)[0]
+    run = store_run(tmp_path / "elsewhere", request, 0.5)
+    assert completed("run", "mi", folder=tmp_path) == (["mine"], "")
+    assert completed("report", "--preset", "ti", folder=tmp_path) == (["tiny"], "")
+    assert completed("show", "--store", "elsewhere", run.id[:4], folder=tmp_path) == ([run.id], "")
+    assert completed("run", "mine", "with", "train.epo", folder=tmp_path) == (["train.epochs="], "")
+    keys, _ = completed("plan", "--only", "seed=0,schedule.", folder=tmp_path)
+    assert {"seed=0,schedule.name=", "seed=0,schedule.gamma_prime="} <= set(keys)
+
+
+def test_completion_is_silent_whatever_is_broken(tmp_path: Path) -> None:
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "broken.py").write_text("print('hello')\nraise RuntimeError('broken')\n")
+    assert completed("run", "--preset", "t", folder=tmp_path) == ([], "")
+    assert completed("no-such-command", "t", folder=tmp_path) == ([], "")
+    assert completed("run", "--preset", "tiny", "ablation_calr", folder=tmp_path) == (["ablation_calr_ms"], "")
+
+
 def test_an_unknown_command_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lits"]) == 2
     message = capsys.readouterr().err
@@ -88,7 +186,7 @@ def test_a_wrong_option_exits_2_with_usage(capsys: pytest.CaptureFixture[str]) -
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
-    assert __version__ in capsys.readouterr().out
+    assert capsys.readouterr().out == f"harness, version {__version__}\n"
 
 
 def test_help_is_quick_and_imports_nothing_heavy(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 
 from harness.cli import main
 from harness.components.preset import get_preset
+from harness.execution.calibration import estimate
+from harness.execution.executors.slots import Slots
+from harness.execution.plan import make_plan
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request
@@ -16,6 +20,33 @@ from tests.stored_runs import store_run
 from tests.toy import user_folder
 
 TINY = ["--preset", "tiny", "--seeds", "1"]
+
+
+MINE = """from harness.study import Column, Row, Study
+
+spos = {"method.name": "spos"}
+study = Study(
+    name="mine",
+    title="All stages",
+    rows=[
+        Row({"Row": "curve"}, spos, points={"observe.kendall_tau_every": 2}),
+        Row({"Row": "found"}, {**spos, "train.epochs": 2, "search.name": "random", "retrain.epochs": 4}),
+    ],
+    columns=[Column("τ", "kendall_tau")],
+)
+"""
+"""A study that trains, ranks, searches and retrains."""
+
+SLOW = """from harness.components.method import Method
+from harness.components.registries import METHODS
+
+@METHODS.register("slow")
+class Slow(Method):
+    def paths(self, training):
+        while True:
+            pass
+"""
+"""A method whose first step never ends."""
 
 
 @pytest.fixture(autouse=True)
@@ -46,13 +77,51 @@ def test_plan_of_nothing_done_and_of_everything_done(
     requests: list[Request], capsys: pytest.CaptureFixture[str]
 ) -> None:
     only = ["--only", "method.name=spos,schedule.name=cosine,clusters.name=none"]
-    assert main(["plan", "ablation_calr_ms", *TINY, *only]) == 0
-    assert capsys.readouterr().out.endswith("no estimate: no trial of preset tiny is done yet\n")
+    assert main(["plan", "ablation_calr_ms", *TINY, *only, "--no-calibration"]) == 0
+    passes, time = capsys.readouterr().out.splitlines()[-2:]
+    assert passes == "15 passes over 7,680 images in training"
+    assert time == "no estimate: no trial of preset tiny is done yet"
     store_run(Path("runs"), requests[0], 0.5)
     assert main(["plan", "ablation_calr_ms", *TINY, *only]) == 0
     assert capsys.readouterr().out.endswith("nothing to run\n")
     assert main(["plan", "--all", *TINY]) == 0
     assert "ablation_calr_ms: Ablation of CaLR and MS, 12 trials, 1 done" in capsys.readouterr().out
+
+
+def test_plan_of_nothing_done_measures_every_stage_for_a_few_seconds(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with user_folder(folder, {"studies/mine.py": MINE}):
+        assert main(["plan", "mine", *TINY, "with", "rank.images=32"]) == 0
+    *_, passes, curves, searches, time = capsys.readouterr().out.splitlines()
+    assert passes == "33 passes over 16,896 images in training"
+    assert re.fullmatch(r"about .+ one by one, .+ with --jobs \d+, a rough estimate from a few seconds of .+", time)
+    assert curves.startswith("not in the estimate: searches: ")
+    assert searches == "not in the estimate: curves that are measured during training"
+
+
+def test_a_step_that_takes_too_long_is_not_measured(folder: Path) -> None:
+    with user_folder(folder, {"methods/slow.py": SLOW, "studies/mine.py": MINE.replace('"spos"', '"slow"')}):
+        (study,) = find_studies("mine")
+        found = estimate(make_plan([study], "tiny", [], seeds=1).work, Slots.cpu(1), cap=0.5)
+    assert found.seconds is None
+    assert re.search(r"mine/.+ seed 0.*: not measured, a step takes longer than 0.5 s", "\n".join(found.without))
+
+
+def test_all_that_is_missing_is_said_at_once_with_the_way_to_get_it(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["nb201_main", "--preset", "paper", "--seeds", "1"]
+    assert main(["plan", *asked]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    missing = [line for line in lines if line.startswith("missing: ")]
+    ways = ("harness benchmark import FILE", "data check cifar10 --download", "data check cifar100 --download")
+    assert len(missing) == 4
+    assert all(way in line for way, line in zip((*ways, "image-net.org"), missing, strict=True))
+    assert any(re.fullmatch(r"[\d,]+ passes over [\d,]+ images in training", line) for line in lines)
+    assert "not measured: cifar10: images or ground truth are missing" in lines
+    assert lines[-1] == "no estimate: no trial of preset paper is done yet, and none could be measured"
+    assert main(["run", *asked]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 4 and all(way in error for way in (*ways, "image-net.org"))
 
 
 def test_plan_of_rankings_alone_gives_no_estimate(requests: list[Request], capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,8 +148,25 @@ def test_status_counts_by_study_and_preset_and_names_what_is_damaged(
     assert problem.startswith(f"  {damaged}: ")
 
 
-def test_status_of_an_empty_folder_shows_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_studies_with_runs_and_says_how_many_have_none(
+    requests: list[Request], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["status"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    none = re.fullmatch(r"none of (\d+) studies has runs here; --all shows them", line)
+    assert none
+    fairnas = next(request for request in requests if request.trial.config.method.name == "fairnas")
+    store_run(Path("runs"), fairnas, 0.5)
+    assert main(["status", "--seeds", "1"]) == 0
+    heading, *shown, last = capsys.readouterr().out.splitlines()
+    assert "ablation_calr_ms tiny 12 1 0 0 0 0 11" in [" ".join(line.split()) for line in shown]
+    assert last == f"{int(none[1]) - len(shown)} other studies have no runs here; --all shows them"
+    assert main(["status", "--all", "--seeds", "1"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + int(none[1])
+
+
+def test_status_of_an_empty_folder_shows_the_demo_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--all"]) == 0
     assert "ablation_calr_ms demo 36 0 0 0 0 0 36" in " ".join(capsys.readouterr().out.split())
     assert not Path("runs").exists()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -113,12 +115,34 @@ def outcomes(store: Path) -> dict[str, bytes]:
     return found
 
 
+SAID = io.StringIO()
+"""What the run of `mixed` printed."""
+
+
 @pytest.fixture(scope="module")
 def mixed(project: Path) -> tuple[int, Path]:
     """The exit status of a run in which one trial crashes, one is well and one raises; and its store."""
-    return main(["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--jobs", "2", "--store", "mixed"]), Path(
-        "mixed"
-    )
+    with contextlib.redirect_stdout(SAID):
+        status = main(["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--jobs", "2", "--store", "mixed"])
+    return status, Path("mixed")
+
+
+def test_what_is_said_of_trials_agrees_with_the_summary(mixed: tuple[int, Path]) -> None:
+    header, why, references, *lines = SAID.getvalue().splitlines()
+    assert header == "3 trials to run, 2 in parallel, stored in mixed" and why == "  3 new"
+    assert references == "  3 references to make afterwards"
+    ended = [line for line in lines if line.startswith("[") and "references" not in line]
+    assert [line[:5] for line in ended] == ["[1/3]", "[2/3]", "[3/3]"]
+    assert [sum(f": {how} after" in line for line in ended) for how in ("done", "failed")] == [1, 2]
+    assert lines[-2:] == ["1 of 3 trials done, 1 of them now, 2 failed", "3 references made"]
+
+
+def test_quiet_prints_errors_and_the_summary(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--preset", "tiny", "--seeds", "1", "--only", "method.name=raise", "--store", "quiet", "--no-references"]
+    assert main(["run", "mixed.py", *asked, "--quiet"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "0 of 1 trials done, 0 of them now, 1 failed\n"
+    assert "[1/1] mine/raise seed 0: failed after" in captured.err and "started" not in captured.err
 
 
 def test_a_crash_and_an_error_are_failures_of_their_trials_alone(mixed: tuple[int, Path]) -> None:
@@ -139,10 +163,11 @@ def test_failed_trials_are_listed_and_not_run_again(
     captured = capsys.readouterr()
     assert captured.out == "1 of 3 trials done, 0 of them now, 2 failed\n"
     crash, error, advice = captured.err.splitlines()
-    assert re.fullmatch(r"failed: crash seed 0: killed by signal 9 \(SIGKILL\); see `harness show \w+-1-\w+`", crash)
+    see = r"see `harness show \w+-1-\w+`"
+    assert re.fullmatch(rf"failed: mine/crash seed 0: killed by signal 9 \(SIGKILL\); {see}", crash)
     line = 1 + METHODS.splitlines().index("        return undefined_name")
     assert re.fullmatch(
-        rf"failed: raise seed 0: NameError: name 'undefined_name' is .* \(methods/own.py:{line}\); "
+        rf"failed: mine/raise seed 0: NameError: name 'undefined_name' is .* \(methods/own.py:{line}\); "
         r"see `harness show \w+-1-\w+`",
         error,
     )

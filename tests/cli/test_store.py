@@ -414,8 +414,8 @@ def test_recompute_tells_what_it_could_not_do(requests: list[Request], capsys: C
     captured = capsys.readouterr()
     assert "0 recomputed, 1 elsewhere, 1 failed\n" in captured.out
     here, broken = sorted(captured.err.splitlines())
-    assert here.startswith("elsewhere: cosine seed 0: running in another process")
-    assert broken.startswith("failed: cosine seed 1: ") and "weights.pt" in broken and weightless.config.seed == 1
+    assert here.startswith("elsewhere: mine/cosine seed 0: running in another process")
+    assert broken.startswith("failed: mine/cosine seed 1: ") and "weights.pt" in broken and weightless.config.seed == 1
     claim.release()
 
 

@@ -69,7 +69,7 @@ def test_cs_is_cosine_in_every_preset() -> None:
 
 def test_a_condition_on_children_keeps_their_searches() -> None:
     plan = make_plan([CHILD], TINY, [], seeds=1, only={"retrain.schedule.name": ["calr"]})
-    assert [work.label for work in plan.work] == ["calr search seed 0", "calr retraining seed 0"]
+    assert [work.label for work in plan.work] == ["child/calr search seed 0", "child/calr retraining seed 0"]
 
 
 def test_an_option_of_one_schedule_is_for_the_rows_that_have_it() -> None:

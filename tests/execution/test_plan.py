@@ -55,14 +55,14 @@ def requests(one: Study, seeds: int = 1) -> list[Request]:
 def test_a_trial_that_two_studies_ask_for_is_one_piece_of_work(tmp_path: Path) -> None:
     plan = planned(tmp_path, FIRST, SECOND, seeds=2)
     assert [work.label for work in plan.work] == [
-        *("SPOS seed 0", "SPOS CaLR seed 0", "FSNAS seed 0"),
-        *("SPOS seed 1", "SPOS CaLR seed 1", "FSNAS seed 1"),
+        *("first/SPOS seed 0 +1", "first/SPOS CaLR seed 0", "second/FSNAS seed 0"),
+        *("first/SPOS seed 1 +1", "first/SPOS CaLR seed 1", "second/FSNAS seed 1"),
     ]
     assert plan.shared == 2
     assert [(request.study, request.row) for request in plan.work[0].requests] == [("first", 0), ("second", 0)]
     assert [work.label for work in plan.of(SECOND).work] == [
-        *("SPOS seed 0", "FSNAS seed 0"),
-        *("SPOS seed 1", "FSNAS seed 1"),
+        *("first/SPOS seed 0 +1", "second/FSNAS seed 0"),
+        *("first/SPOS seed 1 +1", "second/FSNAS seed 1"),
     ]
 
 
@@ -137,7 +137,7 @@ def test_the_union_of_observations_holds_each_of_them(every: list[int]) -> None:
 
 def test_only_some_trials(tmp_path: Path) -> None:
     plan = make_plan([FIRST, SECOND], TINY, [], seeds=2, only={"schedule_name": ["calr"], "seed": ["1"]})
-    assert [work.label for work in plan.work] == ["SPOS CaLR seed 1"]
+    assert [work.label for work in plan.work] == ["first/SPOS CaLR seed 1"]
 
 
 @pytest.mark.parametrize(

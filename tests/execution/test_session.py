@@ -78,8 +78,8 @@ class Noted:
     def finished(self, number: int, answer: Mapping[str, Any]) -> None:
         self.notes.append(f"finished {answer['status']}")
 
-    def elsewhere(self, label: str) -> None:
-        self.notes.append(f"elsewhere {label}")
+    def elsewhere(self, work: Work) -> None:
+        self.notes.append(f"elsewhere {work.label}")
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def test_it_plans_again_after_every_round_until_nothing_is_left(toy_project: Pat
     # One trial, trained once; the ranking that it does not make itself comes in a second round.
     assert [job.document["kind"] for job in executor.done] == [Kind.TRAIN, Kind.RANK]
     assert [work.state for work in one.plan.work] == [State.DONE] and one.errors == {} and len(one.attempted) == 2
-    round_of_one = ["round of 1, 1 in parallel", "started 3 seed 0", "finished done"]
+    round_of_one = ["round of 1, 1 in parallel", "started with3/3 seed 0 +1", "finished done"]
     assert notes == round_of_one * 2
     again = session(tmp_path, executor, notes)
     again.run()

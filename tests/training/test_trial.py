@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,22 @@ def test_result_and_cost_of_a_trained_trial(toy_project: Path) -> None:
     assert outcome.result["selected"] == 9
     assert outcome.cost["passes"] == 30 and outcome.cost["evaluations"] == 9
     assert [progress.epoch for progress in told] == list(range(1, 11))
+
+
+def _noted(note: Callable[[tuple[int, int]], None], done: int, total: int) -> None:
+    note((done, total))
+
+
+def test_a_search_reports_its_scores_apart_from_the_ranking(toy_project: Path) -> None:
+    """Scores are counted over all that the search asks for: first on one batch, then of two finalists on two."""
+    scored: list[tuple[int, int]] = []
+    ranked: dict[str, list[tuple[int, int]]] = {"with": [], "without": []}
+    for name, search in {"without": None, "with": {"name": "exhaustive", "batches": 1, "finalists": 2}}.items():
+        config = toy(search=search, rank={"candidates": 2, "batch_size": 8})
+        note = ranked[name].append
+        run_trial(config, watch=Watch(ranking=partial(_noted, note), searching=partial(_noted, scored.append)))
+    assert ranked["with"] == ranked["without"] != []
+    assert [done for done, _ in scored] == list(range(1, len(scored) + 1)) and scored[-1][0] == scored[-1][1]
 
 
 @pytest.mark.parametrize("method", ["spos", "fsnas"])

@@ -225,7 +225,7 @@ def _search(found: Findings, name: str, thing: Any, overrides: Overrides) -> Non
         return
     config, supernets, dataset = made[0], made[1].supernets, few_images(made[0].dataset)
     with found.check("finds valid architectures, the same twice"):
-        one, other = (search(Scorer(config, supernets, dataset, Meter(CPU), lambda done, all: None)) for _ in range(2))
+        one, other = (search(Scorer(config, supernets, dataset, Meter(CPU))) for _ in range(2))
         if not one:
             raise Unfit("it found nothing: `find` must return the best first, as a list of Found")
         if one != other:

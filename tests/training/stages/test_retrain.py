@@ -212,7 +212,7 @@ def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -
     children = Agenda(plan.work[1:], DirectoryStore(tmp_path / "empty"), claims, _assign, say=said.append)
     assert list(children.jobs()) == []
     assert said == [
-        f"{label} retraining seed 0 stays waiting: the search that it starts from is not there"
+        f"child/{label} retraining seed 0 stays waiting: the search that it starts from is not there"
         for label in ("cosine", "calr")
     ]
 

@@ -1,0 +1,53 @@
+"""What `run` says before its first trial: how many trials there are, which of them run, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.execution.plan import Plan
+    from harness.execution.states import Work
+
+
+def announced(plan: Plan, todo: Sequence[Work], parallel: int, store: Path, references: int) -> Iterator[str]:
+    """The lines. `todo` is the work of the plan that runs, `references` how many follow it."""
+    from harness.execution.states import LOSSES, State
+
+    yield f"{_trials(len(todo))} to run, {parallel} in parallel, stored in {store}"
+    why = Counter(map(_why, todo))
+    yield "  " + ", ".join(f"{count} {reason}" for reason, count in why.items())
+    chosen = {work.trial.key for work in todo}
+    left = Counter(work.state for work in plan.work if work.trial.key not in chosen)
+    if left[State.DONE]:
+        yield f"  {left[State.DONE]} stored already"
+    if left[State.FAILED]:
+        yield f"  {left[State.FAILED]} failed before: left out without --retry failed"
+    if left[State.LOST]:
+        yield f"  {left[State.LOST]} lost {LOSSES} times: left out without --retry lost"
+    if references:
+        yield f"  {references} reference{'s' * (references > 1)} to make afterwards"
+
+
+def _trials(count: int) -> str:
+    return f"{count} trial{'s' * (count != 1)}"
+
+
+def _why(work: Work) -> str:
+    """Why a trial runs."""
+    from harness.execution.states import State
+
+    reasons = {
+        State.WAITING: "new",
+        State.INTERRUPTED: "interrupted before",
+        State.LOST: "lost before",
+        State.FAILED: "failed before",
+        State.AGAIN: "again (more observations)",
+        State.RANK: "ranked again (nothing trained)",
+        State.RUNNING: "claimed by other processes",
+    }
+    if work.state is State.WAITING and any(run.invalid is not None for run in work.attempts):
+        return "again (declared invalid)"
+    return reasons[work.state]

@@ -1,0 +1,43 @@
+"""How much work a trial is before it runs: passes and images of its training. Does not import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from harness.data.inspection import image_counts
+from harness.study.configuration import RunConfig
+from harness.study.expansion import passes_per_step
+
+Counts = Callable[[str], Mapping[str, int] | None]
+"""By a data set's name, how many images its splits have; None if that is not known."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The training of a trial, as its method declares it: a supernet that splits later makes more passes."""
+
+    passes: int
+    """Forward-backward passes of single paths."""
+    images: int
+    """Images processed by these passes."""
+
+    def __add__(self, other: Effort) -> Effort:
+        return Effort(self.passes + other.passes, self.images + other.images)
+
+
+NOTHING = Effort(0, 0)
+
+
+def effort(config: RunConfig, counts: Counts = image_counts) -> Effort | None:
+    """The effort of a trial of this configuration; None where the size of its data set is not known."""
+    there = counts(config.dataset)
+    if there is None:
+        return None
+    if config.retrain is not None:
+        images = there["train"] + (there["valid"] if config.retrain.with_valid else 0)
+        times, batch = config.retrain.epochs, config.retrain.batch_size
+    else:
+        images, batch = there["train"], config.train.batch_size
+        times = config.train.epochs * passes_per_step(config)
+    return Effort(times * -(-images // batch), times * images)
