@@ -44,6 +44,8 @@ _OPENED: dict[str, stores.Store] = {}
 
 _JUDGING = ("images", "batch_size", "calibration", "truth", "selection", "selection_on", "bins")
 """The settings of a ranking that decide which predictions it makes, and over which τ is taken."""
+_OPTIONAL = ("images", "truth", "selection_on", "benchmark")
+"""Those of them for which null has a meaning."""
 
 
 @collector.paused()
@@ -127,7 +129,8 @@ def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
     opened = _store_of(runs, store)
     judged: dict[tuple[Any, ...], tuple[Any, set[int]] | None] = {}
     rows: list[tuple[Any, ...]] = []
-    for run, asked in zip(_stored(runs, opened), _rankings(runs), strict=True):
+    stored = _stored(runs, opened)
+    for run, asked in zip(stored, _rankings(runs, len(stored)), strict=True):
         config = run.trial["config"]
         space = SPACES.get(config["space"])()
         rank = {**config["rank"], **asked}
@@ -337,19 +340,21 @@ def _with_labels(table: pandas.DataFrame, runs: Runs) -> pandas.DataFrame:
     return merged[[*kept, *(name for name in table.columns if name not in kept)]]
 
 
-def _rankings(runs: Runs) -> Iterator[dict[str, Any]]:
-    """For every run, the settings of its ranking as the data frame has them; empty for mere ids."""
-    names = [] if isinstance(runs, str) else [str(name) for name in getattr(runs, "columns", ())]
-    if not names:
-        yield from ({} for _ in ([runs] if isinstance(runs, str) else list(runs)))
-        return
+def _rankings(runs: Runs, count: int) -> Iterator[dict[str, Any]]:
+    """For each of so many runs, the settings of its ranking as the data frame has them; empty for mere ids."""
     import pandas
 
+    names = [str(name) for name in getattr(runs, "columns", ())]
     taken = {key: f"rank_{key}" for key in _JUDGING} | {"benchmark": "benchmark"}
     taken = {key: column for key, column in taken.items() if column in names}
+    if not taken:
+        yield from ({} for _ in range(count))
+        return
     table = cast("pandas.DataFrame", runs)
     for values in zip(*(table[column] for column in taken.values()), strict=True):
-        yield {key: None if pandas.isna(value) else value for key, value in zip(taken, values, strict=True)}
+        known = {key: None if pandas.isna(value) else value for key, value in zip(taken, values, strict=True)}
+        # A setting that was added later is missing in older runs: then the run's own text says what holds.
+        yield {key: value for key, value in known.items() if value is not None or key in _OPTIONAL}
 
 
 def _truth_and_selection(

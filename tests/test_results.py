@@ -205,6 +205,10 @@ def test_predictions_have_the_truth_and_say_what_tau_is_taken_over(tmp_path: Pat
     assert joined.accuracy.equals(joined.true) and len(table) == 15625 == table.architecture.nunique()
     assert {"parameters", "flops"} < set(table.columns) and table.parameters.max() > 1e6
     assert (found.seed.iloc[0], found.label_method.iloc[0]) == (0, "SPOS")
+    alone = results.predictions(results.runs(store=tmp_path))
+    assert alone.equals(found[list(alone.columns)])
+    assert results.predictions(run[["run_id"]], tmp_path).equals(alone)
+    assert results.predictions(iter(run.run_id), tmp_path).equals(alone)
     # As the study asks, not as the run was made.
     coarser = results.predictions(run.assign(rank_bins=10))
     assert coarser.selected.sum() == len(equal_width(truth, 10)) < len(selected)
