@@ -201,12 +201,6 @@ class Supernet(Network):
                 norm.momentum = momentum
                 norm.train(mode)
 
-    def compile_operations(self) -> None:
-        """Compile each block by itself: paths change, blocks do not."""
-        for module in self.modules():
-            if isinstance(module, Bottleneck):
-                module.compile(dynamic=False)
-
 
 class StandaloneNetwork(Network):
     """One architecture as a network of its own."""
