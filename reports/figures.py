@@ -7,10 +7,12 @@ values are listed and never averaged away.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.components.registries import SPACES
+from harness.components.space import Architecture, Space
 from harness.study import layout
 from harness.study.layout import Labels
 from harness.study.study import find_row
@@ -80,6 +82,7 @@ class _Making:
             layout.Computed: self.computed,
             layout.Drawings: self.drawings,
             layout.SearchPlot: self.search,
+            layout.FoundDrawing: self.found,
         }
         panels = [made for panel in figure.panels for made in makers[type(panel)](panel)]
         spreads = dict.fromkeys(SPREADS[type(panel)] for panel in figure.panels if type(panel) in SPREADS)
@@ -156,12 +159,32 @@ class _Making:
     def drawings(self, panel: layout.Drawings) -> list[Panel]:
         panels: list[Panel] = []
         for name, (space, architecture) in panel.architectures(self.findings.requests).items():
-            wiring = space.wiring(architecture)
-            if wiring is not None:
-                panels.append(GraphPanel(name, wiring))
-            no_drawing = "" if wiring else f" ({space.name} has no drawing)"
-            self.notes.append(f"{name}: {space.format(architecture)}{no_drawing}")
+            panels += self.drawn(name, space, architecture)
         return panels
+
+    def found(self, panel: layout.FoundDrawing) -> list[Panel]:
+        """What a row's retraining, its search, or else its ranking has found."""
+        row = find_row(self.findings.study, panel.row)
+        panels: list[Panel] = []
+        for dataset in self.findings.preset.datasets:
+            wanted = (row, dataset, panel.seed)
+            for one in self.findings.counted:
+                if (one.request.row, one.request.dataset, one.request.seed) != wanted:
+                    continue
+                name, architecture = self.on(panel.title, dataset), best_found(one.metrics)
+                if architecture is None or one.run is None:
+                    self.missing[f"{name}: {one.reason or 'nothing was found'}"] = None
+                    continue
+                self.runs[one.run.id] = None
+                panels += self.drawn(name, SPACES.get(one.request.trial.config.space)(), architecture)
+        return panels
+
+    def drawn(self, name: str, space: Space, architecture: Architecture) -> list[Panel]:
+        """A drawing of the architecture, if its space has one; its text becomes a note."""
+        wiring = space.wiring(architecture)
+        no_drawing = "" if wiring else f" ({space.name} has no drawing)"
+        self.notes.append(f"{name}: {space.format(architecture)}{no_drawing}")
+        return [] if wiring is None else [GraphPanel(name, wiring)]
 
     def search(self, panel: layout.SearchPlot) -> list[Panel]:
         row = find_row(self.findings.study, panel.row)
@@ -228,3 +251,10 @@ def _deviation(value: Value) -> float:
     if value.quotation:
         return float(value.quotation.deviation or 0)
     return statistics.stdev(value.numbers) if len(value.numbers) > 1 else 0.0
+
+
+def best_found(metrics: Mapping[str, Any]) -> Architecture | None:
+    """The first architecture that a search has found, or else the one that was retrained or ranked first."""
+    found = metrics.get("found")
+    first = found[0]["architecture"] if found else metrics.get("top1")
+    return tuple(int(choice) for choice in first) if first else None

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from harness.components.dataset import DataSet
+from harness.components.option import added
 from harness.components.space import Architecture, Space, network_settings
 from harness.errors import InvalidConfiguration
 
@@ -49,9 +50,13 @@ class Limits:
     ranges: Mapping[str, tuple[float | None, float | None]]
     settings: Any = None
     """The settings of the stand-alone networks that are counted; None for the space's published size."""
+    within: Callable[[Architecture], bool] | None = None
+    """The part of the space that is searched; None for all of it."""
 
     def allow(self, architecture: Architecture) -> bool:
-        """Whether all counts of the architecture are within their ranges."""
+        """Whether the architecture is in the part that is searched, and all its counts are within their ranges."""
+        if self.within is not None and not self.within(architecture):
+            return False
         for count, (least, greatest) in self.ranges.items():
             number = self.space.counted(architecture, count, self.settings)
             if (least is not None and number < least) or (greatest is not None and number > greatest):
@@ -103,6 +108,8 @@ class Search(ABC):
     """How many architectures are found; each can be retrained (`retrain.which`)."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     """By count (`parameters`, `flops`, …): least and greatest value, each null for no limit."""
+    each_supernet: bool = added(False)
+    """Whether every supernet of a few-shot method is searched by itself: `keep` architectures are found in each."""
 
     def __post_init__(self) -> None:
         if self.keep < 1:

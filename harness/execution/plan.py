@@ -30,7 +30,7 @@ from harness.seeds import make_rng
 from harness.stores.schema import Result
 from harness.stores.stored import Status, StoredRun
 from harness.study.configuration import COMPONENTS, RunConfig, with_names
-from harness.study.expansion import expand_stored
+from harness.study.expansion import expand_stored, found_by_search
 from harness.study.fingerprints import are_here, can_be_judged
 from harness.study.metrics import check_asked
 from harness.study.overrides import Filter, matching
@@ -284,9 +284,10 @@ def _check_search(config: RunConfig, method: Method, space: Space) -> None:
     if config.search is not None:
         search: Search = config.search.build(SEARCHES, "search")
         search.check(space)
-        if config.retrain is not None and config.retrain.which >= search.keep:
+        if config.retrain is not None and config.retrain.which >= (count := found_by_search(config)):
+            kept = "search.keep, for each supernet" if search.each_supernet else "search.keep"
             raise InvalidConfiguration(
-                f"retrain.which is {config.retrain.which}, but the search keeps {search.keep} (search.keep), from 0 on"
+                f"retrain.which is {config.retrain.which}, but the search keeps {count} ({kept}), from 0 on"
             )
     elif config.retrain is not None and type(method).found is Method.found:
         if not config.rank.top1:

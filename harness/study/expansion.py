@@ -12,6 +12,7 @@ from harness.components.method import Method
 from harness.components.preset import FromPreset, Preset
 from harness.components.registries import SEARCHES, SPACES
 from harness.components.registry import Registry
+from harness.components.search import Search
 from harness.errors import InvalidConfiguration
 from harness.seeds import make_rng
 from harness.study.configuration import COMPONENTS, Retraining, RunConfig, default_name
@@ -162,13 +163,23 @@ def _each_retrained(config: RunConfig, several: Any) -> list[RunConfig]:
                 f"{WHICH} is 'all', but how many architectures {config.method.name} finds is not known before it has "
                 "run: list their numbers, as [0, 1]"
             )
-        several = range(1 if config.search is None else config.search.build(SEARCHES, "search").keep)
+        several = range(found_by_search(config))
     numbers = list(several)
     if not numbers or len(set(map(str, numbers))) < len(numbers) or any(type(one) is not int for one in numbers):
         raise InvalidConfiguration(
             f"{WHICH} must be a number from 0 on, a list of different ones, or 'all', not {several!r}"
         )
     return [config.with_valid(retrain=replace(config.retrain, which=number)) for number in numbers]
+
+
+def found_by_search(config: RunConfig) -> int:
+    """How many architectures the configuration's search finds; 1 without a search."""
+    if config.search is None:
+        return 1
+    search: Search = config.search.build(SEARCHES, "search")
+    method: Method = config.method.build(COMPONENTS["method"], "method")
+    parts = method.parts(SPACES.get(config.space)(), make_rng(config.seed, "split"))
+    return search.keep * (len(parts) if search.each_supernet else 1)
 
 
 def _with_curves(config: RunConfig, points: Mapping[str, int]) -> RunConfig:

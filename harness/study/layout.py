@@ -165,7 +165,16 @@ class SearchPlot:
     """The seed whose search is drawn."""
 
 
-Panel = Curves | Scatter | Bars | Computed | Drawings | SearchPlot
+@dataclass(frozen=True)
+class FoundDrawing:
+    """A drawing of the architecture that the row with these labels shows, for every data set: what one seed found."""
+
+    title: str
+    row: Labels
+    seed: int = 0
+
+
+Panel = Curves | Scatter | Bars | Computed | Drawings | SearchPlot | FoundDrawing
 
 
 @dataclass(frozen=True)

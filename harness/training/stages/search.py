@@ -129,12 +129,17 @@ def search(scorer: Scorer) -> list[Found]:
     limits = chosen.limits_in(space, scorer.settings)
     chosen.check_limits(limits)
     scorer.rounds = chosen.rounds
-    found = chosen.find(scorer, space, make_rng(config.seed, "search"), limits)
+    found: list[Found] = []
+    for number, part in enumerate(scorer.supernets.parts if chosen.each_supernet else (None,)):
+        own = replace(limits, within=None if part is None else part.__contains__)
+        rng = make_rng(config.seed, "search", *([] if part is None else [number]))
+        best = chosen.find(scorer, space, rng, own)[: chosen.keep]
+        for one in best:
+            if not own.allow(space.check(one.architecture)):
+                raise ValueError(f"search {config.search.name} found {one.architecture}, which is not within {own}")
+        found += best
     scorer.meter.stage("search")
-    for one in found:
-        if not limits.allow(space.check(one.architecture)):
-            raise ValueError(f"search {config.search.name} found {one.architecture}, which is not within {limits}")
-    return found[: chosen.keep]
+    return sorted(found, key=lambda one: -one.score) if chosen.each_supernet else found
 
 
 def documents(found: Sequence[Found]) -> list[dict[str, Any]]:
