@@ -384,3 +384,15 @@ def test_a_method_is_told_of_every_epoch_once(project: Path, tmp_path: Path) -> 
         patch.setattr(METHODS.get("learnt"), "score", score)
         run_trial(config, checkpoint=checkpoint(tmp_path, config))
     assert told == [0, 1, 2, 3]
+
+
+def test_the_order_of_samples_is_the_methods_else_the_configurations(project: Path) -> None:
+    def trained(**more: Any) -> torch.Tensor:
+        supernets = run_trial(toy_config(**more)).supernets
+        assert supernets is not None
+        return torch.cat([parameter.detach().flatten() for parameter in supernets.networks[0].parameters()])
+
+    stored = {"epochs": 4, "batch_size": 16, "order": "stored"}
+    plain, ordered = trained(), trained(train=stored)
+    own, both = trained(method="resampling"), trained(method="resampling", train=stored)
+    assert not torch.equal(plain, ordered) and not torch.equal(plain, own) and torch.equal(own, both)
