@@ -23,7 +23,7 @@ import click
 
 from harness import __version__
 from harness.cli._completion import VARIABLE
-from harness.cli._help import MainGroup, ordered
+from harness.cli._help import MainGroup
 from harness.errors import ComponentWarning, HarnessError, UnknownName, UserError, users_place
 
 
@@ -32,7 +32,7 @@ class _Commands(MainGroup):
 
     # Once the command `list` is imported, that name means its module here, not the builtin.
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return ordered(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+        return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):

@@ -32,12 +32,6 @@ OPTIONS = {
 OTHERS = "Others"
 
 
-def ordered(names: Iterable[str]) -> list[str]:
-    """Commands in the order of work; unknown ones last, by name."""
-    known = [name for group in COMMANDS.values() for name in group]
-    return sorted(names, key=lambda name: (known.index(name) if name in known else len(known), name))
-
-
 class Command(click.Command):
     """A command with an example. If it is about stored runs and has many options, they stand under headings."""
 

@@ -45,12 +45,12 @@ class Estimate:
     """What is not in it, and why."""
 
 
-def estimate(work: Iterable[Work], slots: Slots, cap: float = CAP) -> Estimate:
+def estimate(work: Iterable[Work], slots: Slots, cap: float | None = None) -> Estimate:
     """Estimate the trainings and rankings of this work by measuring short ones. Trials without data are left out."""
     kinds, problems = _kinds(work)
     if not kinds:
         return Estimate(None, tuple(problems))
-    measured, errors = _measure([kind.work[0] for kind in kinds[:KINDS]], slots, cap)
+    measured, errors = _measure([kind.work[0] for kind in kinds[:KINDS]], slots, CAP if cap is None else cap)
     problems += errors
     if not measured:
         return Estimate(None, tuple(problems))

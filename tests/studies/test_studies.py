@@ -82,8 +82,9 @@ def test_all_together_share_their_trials() -> None:
     plan = make_plan(all_studies(), get_preset("demo"), [], seeds=1)
     kinds = Counter("retraining" if work.trial.start else work.trial.config.method.name for work in plan.work)
     assert kinds == {"spos": 16, "fairnas": 10, "fsnas": 10, "retraining": 6, "related": 1}
-    assert "SPOS CaLR MS seed 0" in {work.label for work in plan.work}  # not after the retraining that needs it
-    baseline = next(work for work in plan.work if work.label == "SPOS seed 0")
+    labels = [work.label.rpartition(" +")[0] for work in plan.work]
+    assert "ablation_calr_ms/SPOS CaLR MS seed 0" in labels  # not after the retraining that needs it
+    baseline = plan.work[labels.index("ablation_calr_ms/SPOS seed 0")]
     assert len({request.study for request in baseline.requests}) == 9
     observe = baseline.trial.config.observe
     assert observe.spread and observe.kendall_tau_every == 2 and observe.subnets_every == 2

@@ -184,9 +184,9 @@ def test_the_paper_retrains_cifar10_on_all_its_training_images() -> None:
 def test_a_plan_holds_the_search_once_and_before_its_children(tmp_path: Path) -> None:
     plan = make_plan([CHILD], get_preset("tiny"), [], seeds=1)
     assert [work.label for work in plan.work] == [
-        "cosine search seed 0",
-        "cosine retraining seed 0",
-        "calr retraining seed 0",
+        "child/cosine search seed 0 +1",
+        "child/cosine retraining seed 0",
+        "child/calr retraining seed 0",
     ]
     assert plan.work[1].trial.start is not None and plan.work[1].trial.start.key == plan.work[0].trial.key
 
