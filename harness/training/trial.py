@@ -244,6 +244,8 @@ def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark | None]:
 
 def ranked_architectures(config: RunConfig, benchmark: Benchmark | None) -> list[Architecture]:
     """Selected and candidate architectures, each once, by number. Without a table of truth none is selected."""
+    if benchmark is None and config.rank.candidates is None and not config.rank.top1:
+        return []  # nobody asks for a ranking: a search follows
     if benchmark is None:
         return candidate_architectures(SPACES.get(config.space)(), config.rank)
     space = benchmark.space
