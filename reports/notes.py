@@ -211,7 +211,7 @@ def _settings(overrides: Mapping[str, Any]) -> str:
 
 def _sizes(networks: Sequence[Any]) -> list[str]:
     """The whole numbers among the settings of the networks, those that all of them have."""
-    names = [name for name, value in vars(networks[0]).items() if isinstance(value, int)]
+    names = [name for name, value in vars(networks[0]).items() if type(value) is int]
     shared = [name for name in names if all(hasattr(network, name) for network in networks)]
     return [f"{name} {_span([getattr(network, name) for network in networks])}" for name in shared]
 

@@ -26,7 +26,7 @@ def given_row(
     known = any(column.dataset in datasets() for column in columns)
     for column in columns:
         if row.source == "paper":
-            values.append(_quoted(study, row, column, column.dataset if known else beside(column.dataset)))
+            values.append(_quoted(study, row, column, column.dataset if known else beside(column.dataset, study.name)))
         else:
             values.append(_truth(row, column, requests, missing))
     return TableRow(tuple(row.labels.values()), tuple(values), number, shaded=row.shaded, source=row.source)

@@ -28,12 +28,7 @@ def found(size: str, method: str = "spos") -> dict[str, Any]:
     return settings | ({"search.each_supernet": True, "retrain.which": "all"} if method == "fsnas" else {})
 
 
-TOP1 = Column(
-    "Top-1 (%)",
-    "retrained_accuracy",
-    digits=2,
-    remark="On the test images, after retraining: of what was found in each sub-supernet, FSNAS shows the best.",
-)
+TOP1 = Column("Top-1 (%)", "retrained_accuracy", digits=2, remark="On the test images, after retraining.")
 PARAMETERS = Column("Params. (M)", "retrained_parameters", digits=2, best=None, scale=1e-6)
 FLOPS = Column(
     "FLOPs (M)",

@@ -17,7 +17,7 @@ from ..evidence import find
 from ..grid import Grid
 from ..tables import lay_out
 from ..values import Table, TableRow, Value, ValueColumn, label_text, shown
-from .numbers import FALLBACK, Number, beside, quoted, tables
+from .numbers import Number, beside, quoted, tables
 from .statements import Pair, Side, Term
 from .verdicts import VERDICTS, Judgement, column_of, judge
 
@@ -56,17 +56,20 @@ def beside_the_paper(study: Study, table: Table) -> Grid:
     rows = []
     for row in (row for block in table.blocks for row in block if row.name is None):
         for column, value in zip(table.columns, row.values, strict=True):
-            number = quoted(study.name, study.rows[row.number].labels, column.metric, beside(column.dataset))
+            theirs = beside(column.dataset, study.name)
+            number = quoted(study.name, study.rows[row.number].labels, column.metric, theirs)
             if number is not None or value.measurements:
                 labels = [label_text(label) for label in row.labels]
                 rows.append((*labels, column.dataset, column.label, *_beside(row, column, value, number)))
-    foreign = [name for name in dict.fromkeys(column.dataset for column in table.columns) if beside(name) != name]
+    known = {name: beside(name, study.name) for name in dict.fromkeys(column.dataset for column in table.columns)}
+    foreign = [name for name, other in known.items() if other != name]
     heading = "Paper"
     notes = []
     if foreign:
-        heading = f"Paper ({FALLBACK})" if len(foreign) == len(table.datasets) else f"Paper (or its {FALLBACK})"
+        theirs = known[foreign[0]]
+        heading = f"Paper ({theirs})" if len(foreign) == len(table.datasets) else f"Paper (or its {theirs})"
         notes.append(
-            f"The paper has no {', '.join(foreign)}: its {FALLBACK} values stand beside, and the difference is "
+            f"The paper has no {', '.join(foreign)}: its {theirs} values stand beside, and the difference is "
             "between two data sets."
         )
     notes += [f"{one.name}: {one.remark}" for one in tables() if one.study == study.name and one.remark]
@@ -144,10 +147,11 @@ def _neutral(study: Study, judgements: Sequence[Judgement]) -> list[str]:
 
 def _other_data(study: Study, judgements: Sequence[Judgement]) -> list[str]:
     """Notes for data sets that the paper does not have."""
-    foreign = dict.fromkeys(one.dataset for one in judgements if beside(one.dataset) != one.dataset)
+    foreign = [name for name in dict.fromkeys(one.dataset for one in judgements) if beside(name, study.name) != name]
     if not foreign:
         return []
-    lines = [f"The paper has no {', '.join(foreign)}: the paper's effect is that on {FALLBACK}."]
+    theirs = beside(foreign[0], study.name)
+    lines = [f"The paper has no {', '.join(foreign)}: the paper's effect is that on {theirs}."]
     if any(row.source == "paper" for row in study.rows):
         lines.append("Quoted rows are compared on data sets of the paper only: here there is no data of theirs.")
     return lines

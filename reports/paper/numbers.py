@@ -19,7 +19,7 @@ from harness.errors import DataError
 
 FOLDER = Path(__file__).with_name("tables")
 FALLBACK = "cifar10"
-"""The paper's data set that is shown beside a data set that the paper does not have."""
+"""The paper's data set that is shown beside one that the paper does not have, where a study's tables name none."""
 
 _Place = tuple[str, frozenset[tuple[str, str | bool]], str, str | None]
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
@@ -87,15 +87,18 @@ def quoted(study: str, labels: Mapping[str, str | bool], metric: str, dataset: s
     return _index().get((study, frozenset(labels.items()), metric, dataset))
 
 
-def beside(dataset: str) -> str:
-    """The paper's data set that is shown beside `dataset`: the same one, or else CIFAR-10."""
-    return dataset if dataset in datasets() else FALLBACK
+def beside(dataset: str, study: str | None = None) -> str:
+    """The paper's data set that is shown beside `dataset`: the same one, or else the first of the study's tables."""
+    known = datasets(study)
+    return dataset if dataset in known else known[0] if known else FALLBACK
 
 
-@lru_cache(maxsize=1)
-def datasets() -> frozenset[str]:
-    """The data sets of the tables that studies reproduce."""
-    return frozenset(column.dataset for table in tables() if table.study for column in table.columns if column.dataset)
+@lru_cache(maxsize=64)
+def datasets(study: str | None = None) -> tuple[str, ...]:
+    """The data sets of the tables that the study reproduces, in their order; for None of all tables with a study."""
+    chosen = [one for one in tables() if one.study and study in (None, one.study)]
+    found = dict.fromkeys(column.dataset for table in chosen for column in table.columns if column.dataset)
+    return tuple(sorted(found, key=lambda name: name != FALLBACK) if study is None else found)
 
 
 def load(folder: Path) -> tuple[PaperTable, ...]:

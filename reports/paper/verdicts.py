@@ -87,7 +87,7 @@ def _is_asked(study: Study, preset: Preset, pair: Pair, dataset: str) -> bool:
 
 
 def _judged(study: Study, statement: Statement, pair: Pair, dataset: str, found: Sequence[Evidence]) -> Judgement:
-    printed = printed_effect(statement, pair, beside(dataset))
+    printed = printed_effect(statement, pair, beside(dataset, study.name))
     sides = [_side(study, statement, side, dataset, found) for side in pair.sides]
     seeds = _common(sides)
     if not seeds:
