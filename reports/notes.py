@@ -37,8 +37,11 @@ def scale(findings: Findings, spread: str = "Mean ± sample standard deviation o
     requests = [one.request for one in findings.counted] or findings.requests
     seeds = len({request.seed for request in requests})
     configs = [request.trial.config for request in requests]
+    # Rows may name another data set than the preset; a preset may judge by more data sets than it trains on.
+    trained = not findings.preset.trained_on
+    datasets = dict.fromkeys(one.trial.config.dataset if trained else one.dataset for one in requests)
     parts = [
-        ", ".join(findings.preset.datasets),
+        ", ".join(datasets),
         f"{seeds} seed{'s' * (seeds > 1)}",
         f"{_span(epochs := [config.train.epochs for config in configs])} epoch{'s' * (max(epochs) > 1)}",
         *_sizes([config.network for config in configs]),

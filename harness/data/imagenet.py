@@ -67,6 +67,15 @@ class ImageNet(FileDataSet):
     crop_ratio: float = 0.875
     """Evaluation cuts the centre out of an image whose shorter side is `image_size / crop_ratio` pixels."""
 
+    @property
+    def inputs(self) -> dict[str, int] | None:
+        """What networks get, without the index, which planning need not wait for; None if the folders are not here."""
+        try:
+            classes = len(class_folders(data_folder() / "imagenet" / "train"))
+        except DataError:
+            return None
+        return {"classes": classes, "image_channels": 3, "image_size": self.image_size}
+
     def find(self) -> Found:
         root = data_folder() / "imagenet"
         if not (root / "train").is_dir() or not (root / "val").is_dir():

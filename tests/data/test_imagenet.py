@@ -16,12 +16,13 @@ from PIL import Image
 from torchvision.transforms.v2 import functional
 
 from harness.cli import main
-from harness.components.dataset import SPLITS
+from harness.components.dataset import SPLITS, inputs_of
 from harness.components.registries import AUGMENTATIONS, DATASETS
 from harness.data import decoded as decoding
 from harness.data.decoded import IMAGENET_256
 from harness.data.imagenet import IMAGENET, ImageNet, pixels
 from harness.data.loading import EvaluationBatches, evaluation_batches, loader_for
+from harness.data.places import cache_folder
 from harness.errors import DamagedImage, DataError
 
 CLASSES = ("n01440764", "n01443537", "n02102040")
@@ -75,6 +76,13 @@ def test_the_splits_and_their_images(tree: Path) -> None:
         assert {name.split("/")[1] for name in found[:6]} != {CLASSES[0]}  # not in the order of the classes
     assert sorted(name.split("/")[1] for name in names["valid"]) == sorted(CLASSES * 2)
     assert "imagenet" in DATASETS and "imagenet-256" in DATASETS
+
+
+def test_planning_knows_the_size_of_images_without_an_index(tree: Path) -> None:
+    assert inputs_of("imagenet") == {"classes": 3, "image_channels": 3, "image_size": 224}
+    assert not cache_folder().exists() and IMAGENET().inputs == inputs_of("imagenet")
+    (tree / "train").rename(tree / "elsewhere")
+    assert inputs_of("imagenet") is None
 
 
 def test_evaluation_scales_and_cuts_the_centre(tree: Path) -> None:
