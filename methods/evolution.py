@@ -30,6 +30,7 @@ class Evolution(Search):
     generations: int = 20
     """How many generations are scored, the random one included."""
     parents: int = 10
+    """How many of the best so far have children."""
     mutations: int = 25
     """Children per generation that are mutated parents."""
     crossovers: int = 25

@@ -162,7 +162,7 @@ class Net(nn.Module):
         return nn.Sequential(convolution, nn.BatchNorm2d(channels))
 
     def forward(self, x, architecture=None):
-        die(("retrain" if self.own else "train") if self.training else "test")
+        die(("retrain" if self.own else "train") if self.training else "test" if self.own else "rank")
         return self.behind(self.begun(x), self.own or architecture)
 
     def begun(self, x):

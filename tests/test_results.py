@@ -267,7 +267,7 @@ def test_every_column_has_a_meaning(stored: tuple[Path, list[StoredRun]]) -> Non
             (part, *_) = [one.part for one in known.itertuples() if fnmatch(column, one.column)] or [None]
             assert part, f"{column} has no meaning"
     meanings = known.set_index("column").meaning
-    assert meanings["rank_bins"] == "How many bins or chunks the selection makes"
+    assert meanings["rank_bins"] == "How many bins or chunks the selection has"
     assert "calr" in meanings["schedule_gamma_prime"]
 
 

@@ -225,7 +225,7 @@ def _component(registry: Registry[Any], name: str) -> Explained:
         facts |= {
             "size": f"{short(size)} architectures",
             "choices": ", ".join(map(str, thing.choices)),
-            "counts": ", ".join(thing.complexity_counts),
+            "counts": thing().counts_text(),
         }
         inner = [_explained_key(f"network.{own.name}", own) for own in _network_of(name)]
     elif isinstance(thing, type):

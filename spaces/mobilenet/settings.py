@@ -24,6 +24,7 @@ class ReducedNetwork:
     norm_momentum: float = 0.1
     """Weight of a batch in running statistics (the retraining recipe: 0.01)."""
     norm_epsilon: float = 1e-3
+    """Added to the variance, so that nothing is divided by zero."""
     norm_decay: bool = True
     """Whether the supernet's one-dimensional parameters (scales, shifts, biases) have weight decay, too."""
     squeeze: float = 0.0

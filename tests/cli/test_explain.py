@@ -117,7 +117,7 @@ def test_the_presets_of_each_space_are_shown(tmp_path: Path, capsys: pytest.Capt
         ("schedule.gamma_prime", ["(learning-rate schedule calr)", "γ_max = γ′", "default 4.0", "allowed above 0"]),
         ("gamma_prime", ["schedule.gamma_prime (", "retrain.schedule.gamma_prime ("]),
         ("method", ["method.name", "default spos", "allowed fairnas, fsnas, related, spos", "method.split (fsnas)"]),
-        ("search.name", ["default null", "best-of-n-random, exhaustive, random"]),
+        ("search.name", ["default null", "best-of-n-random, evolution, exhaustive, random"]),
         ("train.order.times", ["(order of samples repeated)", "allowed at least 1"]),
         ("train.augment", ["names (augmentation)", "default []", "mixup"]),
         ("network.width", ["(space nasbench201)", "Channels of the first stage.", "default 16"]),

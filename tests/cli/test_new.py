@@ -40,7 +40,7 @@ def test_new_files_pass_the_check_and_name_their_next_step(folder: Path, capsys:
         "ok     costs 2 passes per step, as paths_per_step says",
         "ok     builds 4 stand-alone networks",
         "ok     is the same when it is loaded twice",
-        "ok     takes the first step of my-method search seed 0 under preset tiny",
+        "ok     takes the first step of my-study/my-method search seed 0 under preset tiny",
     ):
         assert line in checked
 

@@ -39,9 +39,9 @@ def write(tmp_path: Path) -> Iterator[Write]:
 
 
 def told(capsys: pytest.CaptureFixture[str], *command: str, status: int = 0) -> list[str]:
-    """The lines that a command prints on stderr."""
+    """The lines that a command prints on stderr, but that there is no store yet."""
     assert main([*command]) == status
-    return capsys.readouterr().err.splitlines()
+    return [line for line in capsys.readouterr().err.splitlines() if not line.startswith("there is no store")]
 
 
 def test_a_file_that_registers_nothing_is_one_line(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

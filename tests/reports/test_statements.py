@@ -145,5 +145,5 @@ def test_a_row_of_a_statement_may_have_a_metric_of_its_own(tmp_path: Path) -> No
     document["pairs"] = [[{"Ours": True, "@metric": "flops"}, {"Ours": True}]]
     (tmp_path / "statements.json").write_text(json.dumps([document]))
     (statement,) = statements.load(tmp_path / "statements.json")
-    assert [term.metric for term in terms(statement)[:2]] == ["flops", "top1_accuracy"]
+    assert [term.metric for term in terms(statement)[:2]] == ["flops", "retrained_accuracy"]
     assert dict(terms(statement)[0].labels) == {"Method": "SPOS-S", "Ours": True}

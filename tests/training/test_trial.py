@@ -15,6 +15,7 @@ from harness.components.registries import SPACES
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.study.configuration import RunConfig
 from harness.study.references import REFERENCES
+from harness.training.stages.search import SearchProgress
 from harness.training.stages.train import Progress
 from harness.training.trial import Outcome, Watch, rank_again, run_reference, run_trial
 from harness.truth.table import Table
@@ -64,20 +65,27 @@ def test_result_and_cost_of_a_trained_trial(toy_project: Path) -> None:
     assert [progress.epoch for progress in told] == list(range(1, 11))
 
 
+def _searched(note: Callable[[tuple[int, int]], None], at: SearchProgress) -> None:
+    note((at.done, at.total))
+
+
 def _noted(note: Callable[[tuple[int, int]], None], done: int, total: int) -> None:
     note((done, total))
 
 
 def test_a_search_reports_its_scores_apart_from_the_ranking(toy_project: Path) -> None:
-    """Scores are counted over all that the search asks for: first on one batch, then of two finalists on two."""
+    """Scores are counted for each request of the search: first all on one batch, then two finalists on two."""
     scored: list[tuple[int, int]] = []
     ranked: dict[str, list[tuple[int, int]]] = {"with": [], "without": []}
     for name, search in {"without": None, "with": {"name": "exhaustive", "batches": 1, "finalists": 2}}.items():
         config = toy(search=search, rank={"candidates": 2, "batch_size": 8})
         note = ranked[name].append
-        run_trial(config, watch=Watch(ranking=partial(_noted, note), searching=partial(_noted, scored.append)))
+        run_trial(config, watch=Watch(ranking=partial(_noted, note), searching=partial(_searched, scored.append)))
     assert ranked["with"] == ranked["without"] != []
-    assert [done for done, _ in scored] == list(range(1, len(scored) + 1)) and scored[-1][0] == scored[-1][1]
+    totals = list(dict.fromkeys(total for _, total in scored))
+    assert len(totals) == 2 and totals[1] == 2
+    assert scored == sorted(scored, key=lambda one: (totals.index(one[1]), one[0]))
+    assert {(total, total) for total in totals} <= set(scored)
 
 
 @pytest.mark.parametrize("method", ["spos", "fsnas"])

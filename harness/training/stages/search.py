@@ -97,7 +97,11 @@ class Scorer:
         ranking = rank if cost == WHOLE else replace(rank, images=images)
         keep = self.keep
 
+        shown = len(architectures)  # less where some are equal in all that matters
+
         def report(done: int, total: int) -> None:
+            nonlocal shown
+            shown = total
             best = max(asked.values(), default=None)
             self.report(SearchProgress(done, total, generation, self.rounds, len(asked), best))
 
@@ -117,7 +121,7 @@ class Scorer:
         new = [one for one in dict.fromkeys(architectures) if one not in asked]
         self.history += [Scored(one, generation, images, found[one]) for one in new]
         asked |= found
-        report(len(architectures), len(architectures))
+        report(shown, shown)
         return [found[architecture] for architecture in architectures]
 
 

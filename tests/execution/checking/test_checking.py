@@ -114,7 +114,7 @@ MISTAKES = {
         METHOD.replace("training.draw(1)", "training.draw(1)[7]"),
         f"trains 6 steps in nasbench201 on digits: tried.py:{FIRST + 3}: IndexError",
     ),
-    "too many paths": (METHOD.replace("draw(1)", "draw(2)"), "gave 2 losses, but its paths_per_step is 1"),
+    "too many paths": (METHOD.replace("draw(1)", "draw(2)"), "gave 2 paths, but paths_per_step is 1"),
     "random numbers of its own": (
         METHOD.replace("training.draw(1)", "[training.space.sample(UNSEEDED)]"),
         "repeats: the same seed gives the same weights: tried.py:",
@@ -153,7 +153,7 @@ class Mine(Method):
         METHOD.replace("def paths(self, training):", "def train_step(self, training, batch, step):").replace(
             "training.draw(1)", "training.descend(batch, training.draw(1), step)[None]"
         ),
-        "gave losses of shape (1, 1); expected one value per path",
+        "returned a tensor of shape (1, 1); expected is a tensor with one loss per path",
     ),
     "another name": (SPACE.replace('name = "mine"', 'name = "other"'), "registered as 'mine': make them equal"),
     "text that is not parsed back": (
