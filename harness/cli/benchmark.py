@@ -171,7 +171,7 @@ def verify(name: str | None, sample: int, seed: int, jobs: int | None) -> int:
     return 0 if passed else 1
 
 
-@command.command(cls=WithUpdates)
+@command.command(cls=WithUpdates, example="harness benchmark latency mine --device cpu --threads 2")
 @click.argument("space")
 @click.option("--image-size", default=224, show_default=True, type=click.IntRange(1), help="Side of the images.")
 @click.option("--image-channels", default=3, show_default=True, type=click.IntRange(1))

@@ -168,7 +168,7 @@ def test_the_shell_completes_studies_presets_runs_and_keys(tmp_path: Path) -> No
 def test_completion_is_silent_whatever_is_broken(tmp_path: Path) -> None:
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "broken.py").write_text("print('hello')\nraise RuntimeError('broken')\n")
-    assert completed("run", "--preset", "t", folder=tmp_path) == ([], "")
+    assert completed("run", "--preset", "t", folder=tmp_path) == (["tiny"], "")
     assert completed("no-such-command", "t", folder=tmp_path) == ([], "")
     assert completed("run", "--preset", "tiny", "ablation_calr", folder=tmp_path) == (["ablation_calr_ms"], "")
 
