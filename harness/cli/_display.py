@@ -32,7 +32,7 @@ COLUMNS = {"stage": 10, "step": 11, "loss": 6, "τ": 6, "time": 10, "left": 10}
 """The columns beside the labels of running trials, and their widths."""
 
 LABEL, SHORTEST, STUDY = 22, 16, 4
-"""The fewest characters of a label: of a running trial, in a line that tells of its end, and of its study's name."""
+"""The fewest characters of a label: of a running trial, in a line that tells of its end, and of its study."""
 
 TIME, BESIDE = 9, 40
 """The width of a time, and of what stands beside the bar at most: the bar keeps its length."""
@@ -53,18 +53,17 @@ def duration(seconds: float) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most so many columns. First the study's name is cut: rows and seeds tell trials apart.
+    """The text in at most so many columns. The study is cut first, or left out: rows and seeds tell trials apart.
 
-    Then the middle is left out, because both ends tell rows apart.
+    Where that is not enough, the middle is left out, because both ends tell rows apart.
     """
     if cell_len(text) <= width:
         return text
     study, slash, row = text.partition("/")
-    room = max(STUDY, width - 1 - cell_len(row))
-    if slash and width >= SHORTEST:
-        name = study if cell_len(study) <= room else set_cell_size(study, room - 1) + "…"
-        return f"{name}/{shortened(row, width - 1 - cell_len(name))}"
-    behind = max(0, (width - 1) * 2 // 3)
+    if slash and row:
+        room = width - 1 - cell_len(row)
+        return f"{set_cell_size(study, room - 1)}…/{row}" if room >= STUDY else shortened(row, width)
+    behind = max(0, (width - 1) // 2)
     end = text[len(text) - behind :] if behind else ""
     return set_cell_size(text, max(0, width - 1 - cell_len(end))) + "…" + end
 
