@@ -197,7 +197,7 @@ def test_whole_numbers_become_floats_and_lists_become_tuples() -> None:
 
 
 def test_a_component_without_a_required_option_is_refused() -> None:
-    with pytest.raises(InvalidConfiguration, match=r"^method\.name is missing$"):
+    with pytest.raises(InvalidConfiguration, match=r"^method\.name is missing: it has no default"):
         read(Component, {}, "method")
 
 
