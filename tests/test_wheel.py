@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +13,8 @@ from harness.environment import PROJECT
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
+from tests import wheel
+from tests.wheel import install
 
 METHOD = '''from harness.components.method import Method
 from harness.components.registries import METHODS
@@ -35,37 +32,19 @@ ONE_TRIAL = ["--preset", "tiny", "--seeds", "1", "--only", "method.name=spos,sch
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Site-packages with the wheel in it, and with foreign packages whose names our folders have."""
-    source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
-    for name in ("harness", "methods", "spaces", "studies", "reports"):
-        shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.py", "pyproject.toml"):
-        shutil.copy(PROJECT / name, source)
-    build = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*build, "--no-deps", "--no-build-isolation", "-w", str(source), str(source)], check=True)
-    (wheel,) = source.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    return site
+    """Site-packages with the wheel in it."""
+    return install(tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site"))
 
 
 def harness(site: Path, folder: Path, *arguments: str) -> str:
-    """What a command prints, run in a folder with nothing but the site-packages."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("HARNESS_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", *arguments],
-        cwd=folder,
-        env={**clean, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    """What a command prints."""
+    done = wheel.harness(site, folder, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_the_wheel_installs_nothing_but_the_package(site: Path) -> None:
-    assert sorted(path.name for path in site.iterdir()) == ["harness", f"nas_harness-{__version__}.dist-info"]
+    assert sorted(path.name for path in site.iterdir()) == ["bin", "harness", f"nas_harness-{__version__}.dist-info"]
     kept = {path.relative_to(site / "harness" / "_shipped") for path in site.glob("harness/_shipped/**/*.*")}
     for folder in ("methods", "spaces", "studies", "reports"):
         ours = [path for path in (PROJECT / folder).rglob("*.*") if "__pycache__" not in path.parts]

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 COLOURS = {Answered.DONE: "green", Answered.FAILED: "red", Answered.INTERRUPTED: "yellow"}
 
-COLUMNS = {"stage": 10, "step": 9, "loss": 6, "τ": 6, "time": 10, "left": 10}
+COLUMNS = {"stage": 10, "step": 11, "loss": 6, "τ": 6, "time": 10, "left": 10}
 """The columns beside the labels of running trials, and their widths."""
 
-LABEL, SHORTEST = 22, 16
-"""The fewest characters of a label: of a running trial, and in a line that tells of its end."""
+LABEL, SHORTEST, STUDY = 22, 16, 4
+"""The fewest characters of a label: of a running trial, in a line that tells of its end, and of its study."""
 
 TIME, BESIDE = 9, 40
 """The width of a time, and of what stands beside the bar at most: the bar keeps its length."""
@@ -53,10 +53,17 @@ def duration(seconds: float) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most so many columns: its middle is left out, because both ends tell trials apart."""
+    """The text in at most so many columns. The study is cut first, or left out: rows and seeds tell trials apart.
+
+    Where that is not enough, the middle is left out, because both ends tell rows apart.
+    """
     if cell_len(text) <= width:
         return text
-    behind = max(0, (width - 1) * 2 // 3)
+    study, slash, row = text.partition("/")
+    if slash and row:
+        room = width - 1 - cell_len(row)
+        return f"{set_cell_size(study, room - 1)}…/{row}" if room >= STUDY else shortened(row, width)
+    behind = max(0, (width - 1) // 2)
     end = text[len(text) - behind :] if behind else ""
     return set_cell_size(text, max(0, width - 1 - cell_len(end))) + "…" + end
 
@@ -134,10 +141,11 @@ class Display:
         if status == Answered.FAILED:
             news = answer["error"]
         elif left:
-            news = f"{left} ranking{'s' * (left > 1)} to come"
+            one, more = ("search", "searches") if job.item.searches else ("ranking", "rankings")
+            news = f"{left} {one if left == 1 else more} to come"
         else:
             news = _outcome(job.item, answer)
-        self._report(job.item, status, f" after {took}" + (f", {news}" if news else ""))
+        self._report(job.item, status, f" after {took}", f", {news}" if news else "")
 
     def elsewhere(self, work: Work) -> None:
         """Count a trial that another process has done meanwhile."""
@@ -146,14 +154,16 @@ class Display:
         if not self.quiet:
             self._report(item, Answered.DONE, " by another process")
 
-    def _report(self, item: Item, status: str, rest: str) -> None:
-        """Print how an item ended."""
+    def _report(self, item: Item, status: str, how: str, news: str = "") -> None:
+        """Print how an item ended. On a narrow terminal, the label and the number come first."""
         over, total = self.tally.references if item.references else self.tally.trials
         before = f"[{over:{len(str(total))}}/{total}] "
-        room = self.console.width - cell_len(f"{before}: {status}{rest}")
-        fits = status != Answered.FAILED and self.console.is_interactive  # an error is told in full
-        label = shortened(item.label, max(SHORTEST, room)) if fits else item.label
-        self._print(Text.assemble(before, label, ": ", (status, COLOURS[Answered(status)]), rest))
+        room, label = self.console.width - cell_len(f"{before}: {status}{how}{news}"), item.label
+        if status != Answered.FAILED and self.console.is_interactive:  # an error is told in full
+            if news and room < min(LABEL, cell_len(label)):
+                room, how = room + cell_len(how), ""
+            label = shortened(label, max(SHORTEST, room))
+        self._print(Text.assemble(before, label, ": ", (status, COLOURS[Answered(status)]), how, news))
 
     def _print(self, text: Text) -> None:
         self.console.print(text, soft_wrap=True)
@@ -194,7 +204,7 @@ class Display:
         """One bar for everything, with the time so far and the time left."""
         fraction, left = self.tally.fraction, self.tally.left
         text = f" {fraction:4.0%}  {duration(time.monotonic() - self.tally.began):>{TIME}}"
-        if left is not None:
+        if left is not None and fraction < 1:
             text += f", about {duration(left)} left"
         room = max(4, min(40, width - BESIDE))
         full = round(fraction * room)

@@ -41,6 +41,8 @@ class Item:
     retrains: bool = False
     references: int = 0
     """How many references it is; 0 for a trial."""
+    searches: bool = False
+    """Whether its jobs after the training are searches."""
 
 
 def items_of(work: Iterable[Work], studies: Sequence[Study]) -> list[Item]:
@@ -64,7 +66,8 @@ def items_of(work: Iterable[Work], studies: Sequence[Study]) -> list[Item]:
         else:
             jobs = (training, *ranking * (len(rankings) - 1 if config.retrain is None else 0))
         columns = _columns(by_name.get(one.named.study), one.named.row)
-        found.append(Item(one.trial.key, one.label, jobs, columns, config.retrain is not None))
+        retrains, searches = config.retrain is not None, config.search is not None
+        found.append(Item(one.trial.key, one.label, jobs, columns, retrains, searches=searches))
     return found
 
 
@@ -194,7 +197,8 @@ class Tally:
         left = 0
         if status == Answered.DONE:
             self._jobs_done[job.item.key] += 1
-            left = max(0, len(job.item.jobs) - self._jobs_done[job.item.key])
+            # Of the item as it was first counted: a later round knows only the jobs that it has itself.
+            left = max(0, len(self.items[job.item.key].jobs) - self._jobs_done[job.item.key])
             job.fraction = 1.0
             self._learn(job, answer)
         self._over.append((job, time.monotonic() - job.began))

@@ -7,7 +7,7 @@ import click
 from harness.cli._request import WithUpdates
 
 
-@click.command("check", cls=WithUpdates)
+@click.command("check", cls=WithUpdates, example="harness check methods/mine.py")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 def command(files: tuple[str, ...], updates: tuple[str, ...]) -> int:
     """Check components and studies: build each, train a few steps with it, and say what is wrong.

@@ -6,11 +6,12 @@ import sys
 
 import click
 
+from harness.cli._help import Command
 from harness.cli._store_option import store_option
 from harness.stores.places import Places
 
 
-@click.command("doctor")
+@click.command("doctor", cls=Command, example="harness doctor --store runs")
 @click.option(
     "--wait",
     default=60.0,

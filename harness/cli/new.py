@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli._help import Command
 from harness.errors import NameCollision, UserError
 
 FOLDERS = {"method": "methods", "space": "spaces", "study": "studies", "dataset": "datasets"}
@@ -17,7 +18,7 @@ TAKEN = {*FOLDERS, "network", "split", "data-set", "conftest", "tests"}
 """Names that the files themselves use, or that are not loaded."""
 
 
-@click.command("new")
+@click.command("new", cls=Command, example="harness new method mine")
 @click.argument("kind", type=click.Choice(list(FOLDERS)))
 @click.argument("name")
 def command(kind: str, name: str) -> None:

@@ -161,7 +161,7 @@ def command(
             return 128 + received[0]
         click.echo(made or "all references are stored already")
         return 0
-    status = _conclude(session.plan, {key for key, _ in session.attempted}, session.errors, received)
+    status = _conclude(session.plan, {key for key, _ in session.attempted}, session.errors, received, store)
     if profile:
         _tell_profiles(store.directory, begun)
     if made:
@@ -203,7 +203,7 @@ _WORDS = {"again": "to train again", "rank": "to rank again"}
 """States whose names alone say too little."""
 
 
-def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received: list[int]) -> int:
+def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received: list[int], places: Places) -> int:
     """Print the summary; return the exit status."""
     from harness.execution.states import LOSSES, State
 
@@ -219,7 +219,7 @@ def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received:
     for work in failed:
         trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
         reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
-        click.echo(f"failed: {work.label}: {reason}{where_to_look(work.run)}", err=True)
+        click.echo(f"failed: {work.label}: {reason}{where_to_look(work.run, places)}", err=True)
     if any(work.trial.key not in attempted for work in failed):
         click.echo("trials that failed before are run again with --retry failed", err=True)
     if any(work.state is State.LOST and work.kind() is None for work in plan.work):

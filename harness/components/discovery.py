@@ -110,6 +110,11 @@ def why_missing(name: str) -> list[str]:
     return _state.notices.why_missing(name)
 
 
+def left_out() -> dict[Path, str]:
+    """The component and study files that bring nothing so far, and why."""
+    return _state.notices.left_out()
+
+
 def leave_out(file: Path, why: str) -> None:
     """Remember that a file brings nothing, and tell it, once."""
     _state.notices.leave_out(file, why)

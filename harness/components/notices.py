@@ -71,9 +71,13 @@ class Notices:
         self._problems[file] = why
         self._tell(why)
 
+    def left_out(self) -> dict[Path, str]:
+        """The files that bring nothing, and why."""
+        return {file: text for file, text in self._problems.items() if file.exists()}
+
     def why_missing(self, name: str) -> list[str]:
         """The problems of the files that are named like `name`, or have it in their text."""
-        return [text for file, text in self._problems.items() if file.exists() and _is_about(file, name)]
+        return [text for file, text in self.left_out().items() if _is_about(file, name)]
 
     def look_at(self, here: Path, kinds: Iterable[str]) -> None:
         """Tell the folders of a directory that look like component folders and are not read, once."""

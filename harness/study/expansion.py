@@ -21,7 +21,7 @@ from harness.study.reader import unknown_option
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
 
-WHICH = "retrain.which"
+WHICH, TRUTH = "retrain.which", "rank.truth"
 
 SOME_ROWS = ("network", "search", "retrain")
 """Sections whose keys hold only in some rows: where the space has such a setting, or the row has such a stage."""
@@ -107,6 +107,8 @@ def _configured(
     by_dataset = dotted(preset.by_dataset.get(places["dataset"], {}))
     by_study = dotted(preset.by_study.get(study, {}))
     merged = {**places, **dotted(preset.settings), **by_method, **by_dataset, **by_study, **settings, **overrides}
+    if merged["benchmark"] is None and TRUTH not in {**settings, **overrides}:
+        merged.pop(TRUTH, None)  # the preset judges by a table, which this row does not have
     _for_space(document, merged.get("space", document["space"]))
     network = {field.name for field in dataclasses.fields(SPACES.get(document["space"]).Network)}
     names = {section: merged.get(f"{section}.name", _name(document, section)) for section in COMPONENTS}

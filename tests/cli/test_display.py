@@ -49,10 +49,13 @@ def test_durations_for_readers(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_labels_are_shortened_in_the_middle() -> None:
+def test_labels_are_shortened_so_that_rows_stay_apart() -> None:
     assert shortened("first/SPOS seed 0", 40) == "first/SPOS seed 0"
     short = shortened("ablation_calr_ms/FairNAS CaLR MS seed 0 +3", 24)
-    assert cell_len(short) == 24 and short.startswith("ablatio") and short.endswith(" MS seed 0 +3")
+    assert cell_len(short) == 24 and short.startswith("FairNAS CaLR") and short.endswith("seed 0 +3")
+    assert shortened("ablation_calr_ms/FairNAS MS seed 0", 27) == "ablation…/FairNAS MS seed 0"
+    assert shortened("ablation_calr_ms/FairNAS MS seed 0", 20) == "FairNAS MS seed 0"
+    assert shortened("first/FairNAS with a long name seed 0", 10) == "FairN…ed 0"
 
 
 def on_paper(width: int = 40) -> Console:
@@ -66,6 +69,11 @@ def on_terminal(width: int, height: int = 25) -> Console:
 def printed(console: Console) -> list[str]:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
+
+
+def kept(console: Console) -> list[str]:
+    """What was printed on a terminal, without colours and movements."""
+    return [re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", line) for line in printed(console)]
 
 
 def seen(display: Display) -> list[str]:
@@ -137,7 +145,7 @@ def test_nothing_is_wider_than_a_narrow_terminal(width: int) -> None:
         lines = seen(display)
         assert len(lines) == 5 and max(map(cell_len, lines)) <= width
         assert cell_len(lines[-1]) <= width - 4  # room for ^C
-        assert lines[2].startswith("sec") and "seed 0" in lines[2]
+        assert lines[2].startswith("FairNAS ") and "seed 0" in lines[2]
         display.asked_to_stop = lambda: True
         assert seen(display)[-1].startswith("stopping cleanly")
         assert max(map(cell_len, seen(display))) <= width
@@ -156,7 +164,7 @@ def test_a_line_that_stays_fits_the_terminal_and_is_coloured(monkeypatch: pytest
                 display.finished(number, {"status": status, "result": {"kendall_tau": 0.5}, "error": "broke"})
         text = console.file.getvalue()  # type: ignore[attr-defined]
         assert ("\x1b[32mdone\x1b[0m" in text, "\x1b[31mfailed\x1b[0m" in text) == (not no_color, not no_color)
-        (line,) = [one for one in text.splitlines() if " after" in one and "seed 0" in one and "Kendall" in one]
+        (line,) = [one for one in text.splitlines() if "seed 0" in one and "Kendall's τ 0.500" in one]
         assert cell_len(re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", line)) <= 60 and "…" in line and "seed 0" in line
 
 
@@ -214,6 +222,39 @@ def test_the_bar_is_weighted_and_a_trial_counts_when_its_last_job_is_done() -> N
     assert tally.waiting == 1
     tally.elsewhere(short)
     assert tally.trials == (2, 2) and tally.fraction == 1.0
+
+
+def test_searches_of_a_later_round_are_jobs_of_the_trial_that_was_counted_first() -> None:
+    console = on_terminal(80)
+    first, later = (Item("a", "study/row search seed 0", jobs, searches=True) for jobs in ((9.0, 1.0, 1.0), (1.0, 1.0)))
+    done = {"status": "done", "result": {}}
+    with Display(console=console) as display:
+        with display.round([first]):
+            display.started(0, first.label)
+            display.finished(0, done)
+        with display.round([later, later]):
+            for number in (0, 1):
+                display.started(number, later.label)
+            display.finished(0, done)
+            assert seen(display)[-1] == "0 done, 1 running"
+            display.finished(1, done)
+            assert seen(display)[-1] == "1 done" and seen(display)[-2].endswith(" s")  # no time is left
+    told = [re.sub(r".*after [\d.]+ s", "", line) for line in kept(console) if "done after" in line]
+    assert told == [", 2 searches to come", ", 1 search to come", ""]
+
+
+def test_the_end_of_a_trial_is_one_line_of_a_narrow_terminal_with_row_and_number() -> None:
+    rows = ["SPOS CaLR", "FairNAS CaLR MS"]
+    items = [Item(row, f"ablation_calr_ms/{row} seed 0", columns=TAU) for row in rows]
+    console = on_terminal(60)
+    with Display(console=console) as display, display.round(items):
+        for number, item in enumerate(items):
+            display.started(number, item.label)
+            display.finished(number, {"status": "done", "result": {"kendall_tau": -0.047}})
+    told = [line for line in kept(console) if "Kendall" in line]
+    assert max(map(cell_len, told)) <= 60
+    for row, line in zip(rows, told, strict=True):
+        assert f"{row} seed 0: done" in line and line.endswith("Kendall's τ -0.047")
 
 
 def test_the_time_left_counts_steps_and_the_start_of_every_job(monkeypatch: pytest.MonkeyPatch) -> None:

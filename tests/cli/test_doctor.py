@@ -93,6 +93,7 @@ def test_ten_seeded_problems_are_found_each_with_what_to_do(tmp_path: Path) -> N
         "cores       OMP_NUM_THREADS is 'many'.* >> unset OMP_NUM_THREADS",
         r"temporary   no file can be written in \S*no-folder, which TMPDIR names: No such file.* >> make the folder",
         r"modules     \S*plugged.py hides the module 'plugged' .* >> rename it",
+        r"components  \S*plugged.py registers nothing.* >> correct \S*plugged.py",
         r"studies     \S*mine.py:1 does not import: ImportError: .*Colum.* >> correct \S*mine.py",
         r"data sets   HARNESS_DATA_FOLDER names \S*no-images, which is not a folder >> correct",
         r"data sets   cifar10: \S*data_batch_2: missing.* >> .*`harness data check cifar10`",
@@ -103,4 +104,4 @@ def test_ten_seeded_problems_are_found_each_with_what_to_do(tmp_path: Path) -> N
         rf"database    mongodb://lab@127.0.0.1:{port}/nas does not answer.* >> start the server",
     ):
         assert [line for line in problems if re.match(f"problem  {expected}", line)], f"{expected}\n\n{said}"
-    assert len(problems) == 13 + said.count("cifar10-16: ") and "s3cret" not in said
+    assert len(problems) == 14 + said.count("cifar10-16: ") and "s3cret" not in said

@@ -163,12 +163,11 @@ def test_failed_trials_are_listed_and_not_run_again(
     captured = capsys.readouterr()
     assert captured.out == "1 of 3 trials done, 0 of them now, 2 failed\n"
     crash, error, advice = captured.err.splitlines()
-    see = r"see `harness show \w+-1-\w+`"
+    see = rf"see `harness show \w+-1-\w+ --store {store}`"
     assert re.fullmatch(rf"failed: mine/crash seed 0: killed by signal 9 \(SIGKILL\); {see}", crash)
     line = 1 + METHODS.splitlines().index("        return undefined_name")
     assert re.fullmatch(
-        rf"failed: mine/raise seed 0: NameError: name 'undefined_name' is .* \(methods/own.py:{line}\); "
-        r"see `harness show \w+-1-\w+`",
+        rf"failed: mine/raise seed 0: NameError: name 'undefined_name' is .* \(methods/own.py:{line}\); {see}",
         error,
     )
     assert advice == "trials that failed before are run again with --retry failed"

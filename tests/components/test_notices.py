@@ -35,6 +35,7 @@ def write(tmp_path: Path) -> Iterator[Write]:
 
     good = STUDY.format(name="good", method="mine")
     with user_folder(tmp_path, {"studies/good.py": good, "methods/mine.py": METHOD}):
+        (tmp_path / "runs").mkdir()
         yield write_file
 
 

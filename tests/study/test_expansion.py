@@ -140,6 +140,15 @@ def test_every_data_set_of_a_preset_has_its_trials() -> None:
     assert [r.dataset for r in expand(Study("s", "S", [Row({"M": "a"})], COLUMNS), wide)] == ["digits", "digits"]
 
 
+def test_a_row_without_a_table_has_no_truth_of_the_preset() -> None:
+    settings = {"benchmark": None, "search.name": "random"}
+    study = Study("mine", "One row", [Row({"Method": "m"}, settings)], [Column("Passes", "passes")])
+    preset = get_preset("official")
+    assert preset.trained_on and all(request.trial.config.rank.truth is None for request in expand(study, preset, 1))
+    asked = expand(study, preset, 1, {"rank.truth": "cifar100"})
+    assert {request.trial.config.rank.truth for request in asked} == {"cifar100"}  # refused when it is planned
+
+
 def test_rows_with_other_labels_and_unknown_groups_are_refused() -> None:
     with pytest.raises(InvalidConfiguration, match="same label columns"):
         Study("s", "S", [Row({"A": "x"}), Row({"B": "x"})], COLUMNS)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TypeVar
 
 from harness.components.benchmark import open_benchmark
-from harness.components.discovery import ENTRY_POINT_GROUP, discover, study_files
+from harness.components.discovery import ENTRY_POINT_GROUP, discover, left_out, study_files
 from harness.components.registries import BENCHMARKS, IMPORTERS, REGISTRIES
 from harness.data.inspection import presences
 from harness.data.places import DATA, FOLDER, data_folder
-from harness.errors import DataError, UserError
+from harness.errors import ComponentWarning, DataError, UserError
 from harness.execution.diagnosis.finding import Findings, note, ok, problem
 from harness.execution.diagnosis.installation import check_hidden
 from harness.study.catalogue import all_studies, studies_in
+
+T = TypeVar("T")
 
 
 def check_components() -> Findings:
@@ -22,25 +27,43 @@ def check_components() -> Findings:
     points = entry_points(group=ENTRY_POINT_GROUP)
     yield from check_hidden(Path.cwd(), {point.module.partition(".")[0] for point in points})
     try:
-        discover()
+        noticed, _ = _noticed(discover)
     except UserError as error:
         text, _, advice = str(error).partition("\n")
         yield problem("components", text, advice or "rename one of them")
         return
-    names = f"; entry points: {', '.join(sorted(point.name for point in points))}" if points else ""
-    yield ok("components", f"{sum(len(one.names()) for one in REGISTRIES.values())} registered{names}")
+    files = left_out()
+    for file, why in files.items():
+        text, _, rest = why.partition(". It is ")
+        advice = rest.rpartition("left out: ")[2] or f"correct {file}, or start its name with an underscore"
+        yield problem("components", text, advice)
+    for text in noticed:
+        if text not in files.values():
+            folder, _, meant = text.partition(": should it be ")
+            yield problem("components", folder, f"rename it to {meant.partition('?')[0]}, if it holds components")
+    if not noticed and not files:
+        names = f"; entry points: {', '.join(sorted(point.name for point in points))}" if points else ""
+        yield ok("components", f"{sum(len(one.names()) for one in REGISTRIES.values())} registered{names}")
     yield from _check_studies()
 
 
 def check_contents() -> Findings:
-    """The data sets and the tables of truth. Needs the components."""
+    """The data sets and the tables of truth, also where other components are left out."""
     try:
-        discover()
+        _noticed(discover)
     except UserError:
-        yield note("data sets", "neither data sets nor tables are checked while a component does not load")
+        yield note("data sets", "neither data sets nor tables are checked while two components have one name")
         return
     yield from _check_datasets()
     yield from _check_tables()
+
+
+def _noticed(look: Callable[[], T]) -> tuple[list[str], T]:
+    """What discovery tells meanwhile of files and folders that are left out, and the answer."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ComponentWarning)
+        answer = look()
+    return [str(one.message) for one in told if issubclass(one.category, ComponentWarning)], answer
 
 
 def _check_studies() -> Findings:
@@ -51,12 +74,13 @@ def _check_studies() -> Findings:
         except UserError as error:
             broken += 1
             yield problem("studies", " ".join(str(error).split()), f"correct {file}, or move it out of studies/")
-    if broken:
-        return
     try:
-        yield ok("studies", f"{len(all_studies())} in {len(files)} files")
+        _, studies = _noticed(all_studies)
     except UserError as error:
         yield problem("studies", str(error), "rename one of them")
+    else:
+        if not broken:
+            yield ok("studies", f"{len(studies)} in {len(files)} files")
 
 
 def _check_datasets() -> Findings:

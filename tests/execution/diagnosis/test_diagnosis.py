@@ -99,13 +99,21 @@ def test_a_database_that_lacks_runs(
     assert not mongo_database.list_collection_names()  # nothing was written
 
 
-def test_a_broken_method_is_named_with_its_line(tmp_path: Path) -> None:
-    broken = {"methods/mine.py": "import harness\n\nharness.nothing()\n"}
-    with user_folder(tmp_path, broken):
-        (found,) = problems(check_components())
-        assert f"{tmp_path / 'methods' / 'mine.py'}:3 does not import" in found.text and "underscore" in found.advice
-        (skipped,) = check_contents()
-        assert skipped.state == "note"
+def test_what_is_left_out_is_a_problem_and_the_rest_is_checked(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    files = {
+        "methods/mine.py": "import harness\n\nharness.nothing()\n",
+        "methods/silent.py": "WIDTH = 3\n",
+        "dataset/other.py": "import harness\n",
+    }
+    with user_folder(tmp_path, files):
+        broken, silent, folder = problems(check_components())
+        assert f"{tmp_path / 'methods' / 'mine.py'}:3 does not import" in broken.text and "underscore" in broken.advice
+        assert f"{tmp_path / 'methods' / 'silent.py'} registers nothing" in silent.text
+        assert folder.text == "./dataset is not read" and "rename it to ./datasets" in folder.advice
+        assert {"data sets", "tables"} <= {one.subject for one in check_contents() if one.state == "ok"}
+    assert not recwarn.list  # told as findings alone
 
 
 def test_a_file_that_hides_a_module(tmp_path: Path) -> None:
