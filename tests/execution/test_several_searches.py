@@ -82,7 +82,7 @@ def test_the_plan_counts_one_training_and_three_searches(project: Path, capfd: p
     plan = planned("nowhere")
     assert len(plan.work) == 4 and plan.searches == 3  # one supernet, three retrainings
     assert [work.trial.config.retrain is None for work in plan.work] == [True, False, False, False]
-    assert main(["plan", *ASKED, "--store", "nowhere"]) == 0
+    assert main(["plan", *ASKED]) == 0  # where there is no store yet
     text = capfd.readouterr().out
     assert "4 trials" in text and "3 searches with trained supernets" in text
 
@@ -187,7 +187,7 @@ def test_searches_of_one_supernet_are_jobs_of_their_own(store: str, project: Pat
     assert job(trial, "trained")["status"] == "done"
     work = planned("trained").work[0]
     assert work.state is State.RANK
-    assert [one.label for one in work.unranked] == ["300 search seed 0", "330 search seed 0"]
+    assert [one.label for one in work.unranked] == ["limits/300 search seed 0", "limits/330 search seed 0"]
     assert len({one.trial.ranking_key for one in work.unranked}) == 2
 
 
