@@ -16,11 +16,11 @@ def announced(plan: Plan, todo: Sequence[Work], parallel: int, store: Path, refe
     """The lines. `todo` is the work of the plan that runs, `references` how many follow it."""
     from harness.execution.states import LOSSES, State
 
-    yield f"{_trials(len(todo))} to run, {parallel} in parallel, stored in {store}"
-    why = Counter(map(_why, todo))
+    trials = {work.trial.key: work for work in todo}  # one may have several rankings to make, each a job
+    yield f"{_trials(len(trials))} to run, {parallel} in parallel, stored in {store}"
+    why = Counter(map(_why, trials.values()))
     yield "  " + ", ".join(f"{count} {reason}" for reason, count in why.items())
-    chosen = {work.trial.key for work in todo}
-    left = Counter(work.state for work in plan.work if work.trial.key not in chosen)
+    left = Counter(work.state for work in plan.work if work.trial.key not in trials)
     if left[State.DONE]:
         yield f"  {left[State.DONE]} stored already"
     if left[State.FAILED]:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from harness.execution.executors.executor import Answered
@@ -52,12 +53,12 @@ def items_of(work: Iterable[Work], studies: Sequence[Study]) -> list[Item]:
 
     found: list[Item] = []
     weights: dict[tuple[str, int, str, bool], float] = {}
-    by_name = {study.name: study for study in studies}
+    by_name, counts = {study.name: study for study in studies}, cache(counts_at_hand)
     for one in work:
         request, config = one.requests[0], one.trial.config
         place = (request.study, request.row, request.dataset, config.retrain is None)
         if place not in weights:  # the same for all seeds
-            known = effort(config, lambda name: counts_at_hand(name) or SOME_IMAGES)
+            known = effort(config, lambda name: counts(name) or SOME_IMAGES)
             weights[place] = float(known.images) if known else 1.0
         training, rankings = weights[place], {request.trial.ranking_key for request in one.requests}
         ranking = (RANKING * training,)

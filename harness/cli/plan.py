@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import click
@@ -67,18 +68,18 @@ def _show_missing(todo: Sequence[Work]) -> None:
 
 def _show_effort(training: Sequence[Work]) -> None:
     """Print the passes and images of all trainings, as far as they are known."""
+    from harness.data.inspection import image_counts
     from harness.execution.effort import NOTHING, effort
 
-    known = [effort(work.trial.config) for work in training]
+    counts = cache(image_counts)  # ImageNet has thousands of folders to look at
+    known = [effort(work.trial.config, counts) for work in training]
     total = sum((one for one in known if one is not None), NOTHING)
     unknown = known.count(None)
     without = f" without {unknown} trials whose data sets are of unknown size" if unknown else ""
     click.echo(f"{total.passes:,} passes over {total.images:,} images in training{without}")
 
 
-def _show_time(
-    plan: Plan, training: Sequence[Work], runs: Sequence[StoredRun], preset: str, calibration: bool
-) -> None:
+def _show_time(plan: Plan, training: Sequence[Work], runs: Sequence[StoredRun], preset: str, calibration: bool) -> None:
     """Print the estimated time, or why there is none."""
     from harness.cli._display import duration
     from harness.execution.executors.slots import Slots

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from harness.components.dataset import DataSet
 from harness.components.option import added
 from harness.components.space import Architecture, Space, network_settings
 from harness.errors import InvalidConfiguration
@@ -157,14 +156,9 @@ class Search(ABC):
         """The architectures found, best first, at most `keep`; all within the limits."""
 
 
-def counted_settings(space: Space, network: Any, dataset: DataSet) -> Any:
-    """The settings of the stand-alone networks that a search counts: the supernet's, for images of that data set."""
-    return network_settings(
-        space.alone(network),
-        classes=dataset.classes,
-        image_channels=dataset.image_channels,
-        image_size=dataset.image_size,
-    )
+def counted_settings(space: Space, network: Any, inputs: Mapping[str, int]) -> Any:
+    """The settings of the stand-alone networks that a search counts: the supernet's, for a data set's `inputs`."""
+    return network_settings(space.alone(network), **inputs)
 
 
 def best_of(

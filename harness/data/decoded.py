@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,9 @@ from harness.data.cache import Record, alone_in
 from harness.data.imagenet import ImageNet
 from harness.data.trees import cores, progress
 from harness.errors import DamagedImage, DataError
+
+if TYPE_CHECKING:
+    from harness.data.streaming import LeftOut
 
 PIECE = 1024
 """Images per file."""
@@ -54,10 +57,15 @@ class Pieces:
 def _piece(folder: Path, split: str, number: int) -> tuple[npt.NDArray[np.uint8], dict[int, str]]:
     file = _file(folder, split, number)
     try:
-        damaged = json.loads(file.with_suffix(".json").read_bytes())
-        return np.load(file, mmap_mode="r"), {int(place): reason for place, reason in damaged.items()}
+        return np.load(file, mmap_mode="r"), _damaged(file)
     except (OSError, ValueError) as error:
         raise DataError(f"{file}: damaged ({error}); remove {folder}, the next use rebuilds it") from error
+
+
+def _damaged(file: Path) -> dict[int, str]:
+    """By place in the piece, why an image could not be read."""
+    stored = json.loads(file.with_suffix(".json").read_bytes())
+    return {int(place): reason for place, reason in stored.items()}
 
 
 def _file(folder: Path, split: str, number: int) -> Path:
@@ -91,14 +99,21 @@ def decode_into(folder: Path, dataset: DataSet, side: int) -> None:
     """Decode what is not there yet. Raises `DataError` when the disk is too small or too many images are damaged."""
     if all(_there(folder, split, number) for split, number in _numbers(dataset)):
         return
+    from harness.data.streaming import Damaged, LeftOut
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with alone_in(folder):
             missing = [one for one in _numbers(dataset) if not _there(folder, *one)]
             _check_space(folder, len(missing) * PIECE * 3 * side * side)
+            left_out = {split: LeftOut(getattr(dataset, split), dataset) for split in SPLITS}
+            for split, number in _numbers(dataset):
+                if (split, number) not in missing:  # what an interrupted build has found counts, too
+                    found = _damaged(_file(folder, split, number))
+                    left_out[split].note([Damaged(number * PIECE + place, why) for place, why in found.items()])
             with progress(f"decoding {dataset.name}", len(missing)) as advance:
                 for split, number in missing:
-                    _write(folder, dataset, split, number, side)
+                    _write(folder, dataset, split, number, side, left_out[split])
                     advance(1)
     except OSError as error:
         reason = error.strerror or error
@@ -124,20 +139,20 @@ def _check_space(folder: Path, wanted: int) -> None:
         )
 
 
-def _write(folder: Path, dataset: DataSet, split: str, number: int, side: int) -> None:
-    """Decode one piece. Damaged images stay black and are listed beside it."""
-    from harness.data.streaming import LeftOut, Samples, batches
+def _write(folder: Path, dataset: DataSet, split: str, number: int, side: int, left_out: LeftOut) -> None:
+    """Decode one piece. Damaged images stay black, are counted, and are listed beside it."""
+    from harness.data.streaming import Samples, batches
 
     stream: Stream = getattr(dataset, split)
     square = Stream(stream.source, (stream.shape[0], side, side), None, 1.0, stream.interpolation)
     indices = range(number * PIECE, min((number + 1) * PIECE, len(stream)))
     images = np.zeros((len(indices), side, side, stream.shape[0]), np.uint8)
     damaged: dict[int, str] = {}
-    left_out = LeftOut(stream, dataset)
     keys = ([(index, 0) for index in indices[start : start + 32]] for start in range(0, len(indices), 32))
     for place, read in enumerate(batches(Samples(square, dataset), keys, _processes())):
         left_out.note(read.damaged)
-        images[place * 32 + read.kept.numpy()] = read.images.permute(0, 2, 3, 1).numpy()
+        if len(read.kept):
+            images[place * 32 + read.kept.numpy()] = read.images.permute(0, 2, 3, 1).numpy()
         damaged |= {index - indices.start: reason for index, reason in read.damaged}
     file = _file(folder, split, number)
     for target in (file.with_suffix(".json"), file):

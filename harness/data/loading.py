@@ -14,7 +14,7 @@ from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share
 from harness.data.loader import DeviceLoader, Normalise, copied, in_order
 from harness.data.randomness import seeded
 from harness.data.streaming import LeftOut, Samples, StreamLoader, batches, workers
-from harness.errors import InvalidConfiguration
+from harness.errors import DataError, InvalidConfiguration
 from harness.seeds import derive
 
 
@@ -143,4 +143,7 @@ def _streamed(
     left_out = LeftOut(images, dataset)
     for read in batches(Samples(images, dataset), keys, workers(device)):
         left_out.note(read.damaged)
-        yield read.images, read.labels
+        if len(read.kept):
+            yield read.images, read.labels
+        elif len(images) == len(read.damaged):
+            raise DataError(f"{dataset.name}: no image can be read: {read.damaged[0].reason}")

@@ -87,6 +87,8 @@ class StreamLoader:
             self._ahead = step, self._from(epoch, position)
         images, labels, kept, damaged = next(self._ahead[1])
         self.left_out.note(damaged)
+        if not len(kept):
+            raise DataError(f"{self.dataset.name}: no image of a batch can be read: {damaged[0].reason}")
         self._ahead = (step + 1, self._ahead[1]) if position + 1 < self.steps_per_epoch else None
         plan = self.plan(epoch)
         indices = self._indices(plan.order, position)[kept]
@@ -131,7 +133,7 @@ def occurrences(order: Tensor) -> Tensor:
 class Read(NamedTuple):
     """A batch as it was read: bytes and labels, the places in the batch of what is there, and what could not be read.
 
-    Damaged images are left out, so a batch with one of them is smaller.
+    Damaged images are left out, so a batch with one of them is smaller, or even empty.
     """
 
     images: Tensor
@@ -243,8 +245,8 @@ def collated(items: Sequence[tuple[Tensor, Tensor] | Damaged]) -> Read:
     """One batch of the samples that could be read."""
     there = {place: one for place, one in enumerate(items) if not isinstance(one, Damaged)}
     damaged = [one for one in items if isinstance(one, Damaged)]
-    if not there:
-        raise DataError(f"no image of a batch can be read: {damaged[0].reason}")
+    if not there:  # the last batch of a split may be a single image
+        return Read(torch.empty(0), torch.empty(0), torch.empty(0, dtype=torch.long), damaged)
     first, _ = next(iter(there.values()))
     # As decoders write pixels and as networks read them: colours side by side. Bytes are turned once, here.
     images = torch.empty((len(there), *first.shape), dtype=first.dtype, memory_format=torch.channels_last)

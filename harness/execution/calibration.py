@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+from harness.data.inspection import image_counts
 from harness.documents import canonical
 from harness.execution.effort import effort
 from harness.execution.executors.executor import Answered, Job, Stopping
@@ -74,6 +76,7 @@ def _kinds(work: Iterable[Work]) -> tuple[list[_Alike], list[str]]:
     """The kinds of trials that can be measured, those with the most images first; and why others cannot."""
     kinds: dict[str, _Alike] = {}
     here: dict[tuple[str, str | None], bool] = {}
+    counts = cache(image_counts)
     for one in work:
         config = one.trial.config
         needs = config.dataset, config.benchmark
@@ -87,7 +90,7 @@ def _kinds(work: Iterable[Work]) -> tuple[list[_Alike], list[str]]:
         alike += [retrain.get(key) for key in ("batch_size", "network")]
         kind = kinds.setdefault(canonical(alike), _Alike())
         kind.work.append(one)
-        known = effort(config)
+        known = effort(config, counts)
         kind.images += known.images if known else 0
     missing = dict.fromkeys(dataset for (dataset, _), there in here.items() if not there)
     problems = [f"{dataset}: images or ground truth are missing" for dataset in missing]

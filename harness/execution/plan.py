@@ -14,15 +14,16 @@ from typing import Any, get_type_hints
 
 from harness.components.benchmark import benchmark_for, open_benchmark
 from harness.components.clustering import ClusterRule
-from harness.components.dataset import DataSet, fingerprint, inputs_of
+from harness.components.dataset import fingerprint, inputs_of
 from harness.components.method import Method, check_clusters
 from harness.components.preset import Preset, get_preset
-from harness.components.registries import DATASETS, SEARCHES, SPACES
+from harness.components.registries import SEARCHES, SPACES
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
 from harness.components.search import Search, counted_settings
 from harness.components.selection import RULES
 from harness.components.space import Space, network_settings, short
+from harness.data.inspection import image_counts
 from harness.documents import canonical
 from harness.errors import DataError, InvalidConfiguration
 from harness.execution.states import Kind, Work, stand
@@ -220,7 +221,6 @@ class _Checks:
     seen: set[str] = field(default_factory=set)
     spaces: dict[str, Space] = field(default_factory=dict)
     inputs: dict[str, dict[str, int] | None] = field(default_factory=dict)
-    datasets: dict[str, DataSet] = field(default_factory=dict)
 
     def check(self, label: str, config: RunConfig) -> None:
         """Reject incompatible components now, not when the trial starts."""
@@ -255,9 +255,7 @@ class _Checks:
         if key not in self.spaces:
             space = SPACES.get(config.space)()
             if type(space).at is not Space.at:  # otherwise the counts are the same for all
-                if config.dataset not in self.inputs:  # reading the images may take long
-                    self.inputs[config.dataset] = inputs_of(config.dataset)
-                inputs = self.inputs[config.dataset]
+                inputs = self._inputs(config.dataset)
                 space = space.at(config.network if inputs is None else network_settings(config.network, **inputs))
             self.spaces[key] = space
         return self.spaces[key]
@@ -266,11 +264,15 @@ class _Checks:
         """Reject limits that no network keeps. Counts need the size of images: where these are not here, later."""
         if config.search is None or not config.search.options.get("limits") or not are_here(config.dataset):
             return
-        if config.dataset not in self.datasets:
-            self.datasets[config.dataset] = DATASETS.get(config.dataset)()
-        search: Search = config.search.build(SEARCHES, "search")
-        settings = counted_settings(space, config.network, self.datasets[config.dataset])
-        search.check_limits(search.limits_in(space, settings))
+        if (inputs := self._inputs(config.dataset)) is not None:
+            search: Search = config.search.build(SEARCHES, "search")
+            search.check_limits(search.limits_in(space, counted_settings(space, config.network, inputs)))
+
+    def _inputs(self, dataset: str) -> dict[str, int] | None:
+        """What networks get of the data set's images. Kept, since reading the images may take long."""
+        if dataset not in self.inputs:
+            self.inputs[dataset] = inputs_of(dataset)
+        return self.inputs[dataset]
 
     def _is_new(self, document: Any) -> bool:
         text = canonical(document)
@@ -321,6 +323,8 @@ def _check_ranking(config: RunConfig) -> None:
         benchmark.accuracies(config.rank.truth_of(config.dataset))
         RULES[config.rank.selection](benchmark.accuracies(config.rank.selects_on(config.dataset)), config.rank.bins)
     if config.rank.images is not None and are_here(config.dataset):
-        there = len(DATASETS.get(config.dataset)().valid)
-        if config.rank.images > there:
-            raise InvalidConfiguration(f"rank.images is {config.rank.images}; {config.dataset} has {there} to rank on")
+        # Not from the images themselves: loading them may decode all of ImageNet.
+        there = image_counts(config.dataset)
+        if there is not None and config.rank.images > there["valid"]:
+            has = f"{config.dataset} has {there['valid']} to rank on"
+            raise InvalidConfiguration(f"rank.images is {config.rank.images}; {has}")

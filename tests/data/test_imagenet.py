@@ -85,6 +85,26 @@ def test_planning_knows_the_size_of_images_without_an_index(tree: Path) -> None:
     assert inputs_of("imagenet") is None
 
 
+def test_planning_decodes_nothing_and_looks_at_the_folders_a_few_times(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, looks = ImageNet.find, itertools.count()
+
+    def counted(self: ImageNet) -> Any:
+        next(looks)
+        return find(self)
+
+    monkeypatch.setattr(ImageNet, "find", counted)
+    monkeypatch.chdir(tmp_path)  # where there is no store yet
+    paper = ["--preset", "paper", "--no-calibration", "with", "dataset=imagenet-256"]
+    assert main(["plan", "mobilenet_main", *paper, "rank.images=6"]) == 0
+    assert "60 waiting" in (out := capsys.readouterr().out) and "passes over" in out
+    assert next(looks) < 10
+    assert main(["plan", "mobilenet_main", *paper, "rank.images=7"]) == 2
+    assert "rank.images is 7; imagenet-256 has 6 to rank on" in capsys.readouterr().err
+    assert list(cache_folder().iterdir()) and not list(cache_folder().rglob("train-0*"))
+
+
 def test_evaluation_scales_and_cuts_the_centre(tree: Path) -> None:
     dataset = small()()
     (images, _), *_ = evaluation_batches(dataset, dataset.test, 4)
@@ -159,6 +179,33 @@ def test_accuracies_are_over_the_images_that_can_be_read(tree: Path) -> None:
     batches = EvaluationBatches(dataset, dataset.valid, 4)
     assert [len(labels) for labels in batches.labels] == [3, 2]
     assert [len(images) for images, _ in evaluation_batches(dataset, dataset.valid, 4)] == [3, 2]
+
+
+@pytest.mark.parametrize("decoded", [False, True])
+def test_the_last_batch_may_be_a_single_damaged_image(decoded: bool, tree: Path) -> None:
+    damage(tree, "valid", 5)
+    dataset = small(decoded)()
+    assert [len(labels) for labels in EvaluationBatches(dataset, dataset.valid, 5).labels] == [5]
+    damage(tree, "valid", 0)
+    with pytest.raises(DataError, match=r"no image can be read: .*JPEG"):
+        EvaluationBatches(small()(), small()().valid.head(1), 5)
+
+
+def test_damaged_images_are_counted_over_all_pieces_when_decoding(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "PIECE", 8)
+    damage(tree, "train", 3)
+    damage(tree, "train", 12)
+    with pytest.raises(DataError, match=r"2 of 30 images cannot be read"):
+        small(decoded=True)()
+
+
+def test_a_piece_may_end_with_a_damaged_image(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "PIECE", 29)
+    decoding._piece.cache_clear()
+    damage(tree, "train", 29)
+    with pytest.raises(DamagedImage, match="JPEG"):
+        small(decoded=True)().train.sample(29)
+    decoding._piece.cache_clear()
 
 
 def test_the_fingerprint_follows_names_sizes_and_contents(tree: Path) -> None:

@@ -21,9 +21,9 @@ def _folder() -> Any:
     return tempfile.TemporaryDirectory(prefix="imagenet-perf-")
 
 
-def made_up(classes: int = 4, train: int = 64, val: int = 10) -> Path:
-    """A folder `imagenet` with JPEGs of 500×375 pixels and the size in bytes of photographs; made once per process."""
-    root, rng = Path(_folder().name), np.random.default_rng(0)
+def write_images(root: Path, classes: int, train: int, val: int) -> None:
+    """Write a folder `imagenet` with so many JPEGs per class, of 500×375 pixels and the bytes of photographs."""
+    rng = np.random.default_rng(0)
     for part, count in (("train", train), ("val", val)):
         for number in range(classes):
             folder = root / "imagenet" / part / f"n{number:08d}"
@@ -33,6 +33,12 @@ def made_up(classes: int = 4, train: int = 64, val: int = 10) -> Path:
                 smooth = np.asarray(coarse.resize((500, 375), Image.Resampling.BICUBIC)).astype(int)
                 noisy = (smooth + rng.integers(-12, 13, smooth.shape)).clip(0, 255).astype(np.uint8)
                 Image.fromarray(noisy).save(folder / f"{number}_{image}.JPEG", quality=90)
+
+
+@functools.cache
+def made_up() -> Path:
+    """A data folder with such images, in use; made once per process."""
+    write_images(root := Path(_folder().name), classes=4, train=64, val=10)
     os.environ.update(HARNESS_DATA=str(root), HARNESS_CACHE=str(root / "cache"))
     return root
 

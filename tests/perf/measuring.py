@@ -60,6 +60,8 @@ class Side:
             [sys.executable, "-c", SIDE, *name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=settings
         )
         self.name = " ".join(name)
+        self.memory = 0
+        """Peak resident memory in bytes, known once it is closed."""
         self._answer()
 
     def turn(self) -> float:
@@ -78,6 +80,7 @@ class Side:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
+        self.memory = int(self._answer())
         self._process.wait()
 
     def _answer(self) -> str:

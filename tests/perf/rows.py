@@ -16,6 +16,7 @@ import numpy as np
 
 from harness.metrics import complexity_bias
 from tests.perf.measuring import Row, Side, in_turns, together
+from tests.perf.mobilenet import PATHS
 from tests.perf.sides import RANKED, STEPS
 
 ARCHITECTURES, CLASSES = 15_625, 7_548
@@ -93,6 +94,15 @@ def imagenet(name: str, wanted: str, turns: int, batches: int = 4) -> Row:
     return Row(what, per(ours, batches), per(plain, batches), wanted, "torchvision's ImageFolder, the same transforms")
 
 
+def mobilenet(order: str, wanted: str, turns: int) -> Row:
+    sides = [Side("mobilenet_step"), Side("plain_mobilenet_step", order)]
+    ours, plain = in_turns(sides, turns)
+    peaks = " and ".join(f"{side.memory / 2**30:.1f}" for side in sides)
+    what = f"MobileNet step, full width, 32 images of 224×224 ({peaks} GiB at most)"
+    against = f"timm's blocks{' in channels_last order' * (order == 'last')}"
+    return Row(what, per(ours, PATHS), per(plain, PATHS), wanted, against)
+
+
 def first_step(turns: int) -> Row:
     """From the command to the end of the first epoch of its first trial, 24 steps: a little more than to the first."""
     return Row("from `run` to the first steps (demo)", [_first() for _ in range(turns)], [], "≤ 6 s")
@@ -153,6 +163,8 @@ ROWS: dict[str, Callable[[], Row]] = {
     "data": lambda: data(7),
     "imagenet": lambda: imagenet("imagenet", "≥ 1.0", 9),
     "imagenet-256": lambda: imagenet("imagenet-256", "≥ 3.0", 9),
+    "mobilenet": lambda: mobilenet("contiguous", "≥ 1.0", 5),
+    "mobilenet-last": lambda: mobilenet("last", "≥ 1.0", 5),
     "first-step": lambda: first_step(3),
     "bias": lambda: bias(3),
 }

@@ -7,6 +7,7 @@ Networks of three sizes: `demo` (4 channels, 1 cell a stage, 8×8), `small` (8, 
 from __future__ import annotations
 
 import random
+import resource
 import sys
 import tempfile
 import time
@@ -29,6 +30,8 @@ from harness.training.stages.train import Supernets, build_supernets, prepare
 from tests.perf.baseline import PlainSupernet, PlainTraining, loader
 from tests.perf.imagenet import batches as imagenet_batches
 from tests.perf.imagenet import plain_batches as plain_imagenet_batches
+from tests.perf.mobilenet import plain_step as plain_mobilenet_step
+from tests.perf.mobilenet import step as mobilenet_step
 
 Turn = Callable[[], object]
 
@@ -43,11 +46,12 @@ RANKED = {"demo": 150, "small": 60, "paper": 12}
 """How many architectures a turn evaluates."""
 
 
-__all__ = ["imagenet_batches", "plain_imagenet_batches", "serve"]  # the first two are served by name
+__all__ = ["imagenet_batches", "mobilenet_step", "plain_imagenet_batches", "plain_mobilenet_step", "serve"]
+"""All but the last are served by name."""
 
 
 def serve(words: Sequence[str]) -> None:
-    """Prepare; then, for every line that comes in, do a turn and print how long it took."""
+    """Prepare; then, for every line that comes in, do a turn and print how long it took. At the end: peak memory."""
     torch.set_num_threads(1)
     name, *arguments = words
     if not name.startswith("plain_"):
@@ -58,6 +62,7 @@ def serve(words: Sequence[str]) -> None:
         begin = time.perf_counter()
         turn()
         print(time.perf_counter() - begin, flush=True)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024), flush=True)
 
 
 def images(size: str, count: int = 2048) -> DataSet:

@@ -63,10 +63,9 @@ def retrain(
     steps = training.steps_per_epoch
     for epoch in range((training.step - len(training.losses)) // steps, settings.epochs):
         while training.step < (epoch + 1) * steps:
-            batch = min(settings.batch_size, len(seen.train) - training.step % steps * settings.batch_size)
             training.advance()
             meter.passes += 1
-            meter.images += batch
+            meter.images += training.images
             if keeper is not None:
                 keeper.between_steps()
         mean = check_finite([loss[None] for loss in training.losses], epoch * steps)

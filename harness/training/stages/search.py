@@ -82,7 +82,7 @@ class Scorer:
     @cached_property
     def settings(self) -> Any:
         """The settings of the stand-alone networks that limits count."""
-        return counted_settings(self.supernets.space, self.config.network, self.dataset)
+        return counted_settings(self.supernets.space, self.config.network, self.dataset.inputs)
 
     def __call__(
         self, architectures: Sequence[Architecture], batches: int | None = None, *, generation: int | None = None

@@ -102,6 +102,8 @@ class StandaloneTraining:
         self.steps = recipe.epochs * self.steps_per_epoch
         self.step = 0
         """Steps done."""
+        self.images = 0
+        """Images that the last step saw: fewer than a batch at the end of an epoch, and where some cannot be read."""
         self.losses: list[torch.Tensor] = []
         """Losses of the steps of the unfinished epoch."""
         self.network.train()
@@ -109,8 +111,10 @@ class StandaloneTraining:
     def advance(self) -> torch.Tensor:
         """Do the next step; returns its loss, summed over the copies."""
         batches = [loader.batch(self.step) for loader in self.loaders]
-        images = torch.cat([batch.images for batch in batches], 1)
-        labels = torch.stack([batch.labels for batch in batches], 1)
+        # An image that cannot be read makes the batch of one copy smaller; stacked copies need batches of one size.
+        self.images = min(len(batch.labels) for batch in batches)
+        images = torch.cat([batch.images[: self.images] for batch in batches], 1)
+        labels = torch.stack([batch.labels[: self.images] for batch in batches], 1)
         rate = self.recipe.learning_rate * self.factor(self.architecture, self.step / self.steps)
         for group in self.optimiser.param_groups:
             group["lr"] = rate

@@ -173,3 +173,20 @@ def test_one_dimensional_parameters_may_have_no_decay() -> None:
     assert len(everything["params"]) == len(others["params"]) + len(flat["params"])
     assert flat["weight_decay_factor"] == 0 and {one.ndim for one in flat["params"]} == {1}
     assert {one.ndim for one in others["params"]} == {4}
+
+
+def test_the_supernet_of_speed_comparisons_is_the_same_function() -> None:
+    """The one written with timm's blocks, given our weights, has our logits, in training and in evaluation."""
+    pytest.importorskip("timm")
+    from tests.perf.mobilenet import PlainSupernet
+
+    settings = sized(SPACE, size=32)
+    torch.manual_seed(0)
+    ours = SPACE.supernet(settings)
+    plain = PlainSupernet(SPACE.at(settings)._plan)
+    plain.take(ours)
+    rng = random.Random(0)
+    for path in [SPACE.sample(rng) for _ in range(3)]:
+        for training in (True, False):
+            pair = [network.train(training)(images(8, 32), path) for network in (ours, plain)]
+            torch.testing.assert_close(*pair, atol=1e-4, rtol=1e-4)

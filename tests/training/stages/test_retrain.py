@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from harness.components.dataset import DataSet
+from harness.components.dataset import DataSet, Stream
 from harness.components.preset import get_preset
 from harness.components.registries import DATASETS, SPACES
-from harness.errors import InvalidConfiguration
+from harness.errors import DamagedImage, InvalidConfiguration
 from harness.execution.agenda import Agenda
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Event, Job, Later
@@ -42,6 +42,39 @@ CHILD = Study(
     [Row({"Retraining": name}, {"retrain.schedule": name}) for name in ("cosine", "calr")],
     [Column("Retrained", "retrained_accuracy")],
 )
+
+
+class OneDamaged:
+    """The training images of a data set as a source whose fourth image cannot be read."""
+
+    def __init__(self, dataset: DataSet) -> None:
+        self.train: Any = dataset.train
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def sample(self, index: int) -> Any:
+        if index == 3:
+            raise DamagedImage("the fourth image cannot be read")
+        return self.train.images[index], int(self.train.labels[index])
+
+
+def one_damaged(dataset: DataSet) -> DataSet:
+    return replace(dataset, train=Stream(OneDamaged(dataset), dataset.train.shape))
+
+
+def test_images_that_cannot_be_read_are_not_counted(few_digits: DataSet) -> None:
+    config = RunConfig.from_json({"network": {"width": 4, "depth": 1}, "retrain": {"epochs": 2, "batch_size": 16}})
+    meter = Meter(torch.device("cpu"))
+    retrain(config, (3, 1, 2, 3, 4, 1), one_damaged(few_digits), meter)
+    assert meter.images == 2 * (len(few_digits.train) - 1)
+
+
+def test_stacked_networks_train_on_images_of_which_one_cannot_be_read(few_digits: DataSet) -> None:
+    """Each copy has an order of its own, so it meets the damaged image in another step."""
+    space, recipe = SPACES.get("nasbench201")(), StandaloneRecipe(width=4, depth=1, epochs=1, batch_size=16)
+    correct = train_standalone(space, (3, 1, 2, 3, 4, 1), one_damaged(few_digits), recipe, 0, copies=3)
+    assert len(correct.test) == 3
 
 
 def test_the_same_network_as_the_tables_of_ground_truth_train(few_digits: DataSet) -> None:
