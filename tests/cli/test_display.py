@@ -331,8 +331,10 @@ def test_the_header_says_what_runs_and_why(tmp_path: Any) -> None:
     request = make_plan([study], "tiny", [], seeds=1).work[0].requests[0]
     invalid = replace(store_run(tmp_path, request, 0.5), invalid="a mistake")
     states = [State.WAITING, State.WAITING, State.FAILED, State.LOST, State.AGAIN, State.RANK, State.INTERRUPTED]
-    todo = [replace(work[0], state=state) for state in states]
-    todo.append(replace(work[0], attempts=(invalid,)))
+    trials = [work[0].trial.with_seed(seed) for seed in range(len(states) + 1)]
+    todo = [replace(work[0], trial=trial, state=state) for trial, state in zip(trials, states, strict=False)]
+    todo.append(replace(work[0], trial=trials[-1], attempts=(invalid,)))
+    todo.append(todo[states.index(State.RANK)])  # a second ranking of the same trial
     left = [replace(work[1], state=State.DONE)] * 3 + [replace(work[1], state=State.FAILED)]
     first, why, *others = announced(Plan((*todo, *left), ()), todo, 2, tmp_path, 3)
     assert first == f"8 trials to run, 2 in parallel, stored in {tmp_path}"
