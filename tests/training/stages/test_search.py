@@ -109,7 +109,7 @@ def test_progress_names_the_generation_and_the_best_so_far(
     reports: list[dict[str, Any]] = []
     searching(reports.append)(seen[-1])
     assert reports == [
-        {"event": "search", "step": 4, "steps": 4, "generation": 3, "generations": 3}
+        {"event": "search", "step": seen[-1].total, "steps": seen[-1].total, "generation": 3, "generations": 3}
         | {"scored": seen[-1].scored, "best": seen[-1].best}
     ]
     assert capsys.readouterr().out == f"generation 3/3: {seen[-1].scored} scored, best {seen[-1].best:.2f} %\n"
