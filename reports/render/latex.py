@@ -19,7 +19,7 @@ HEAD = (
 SHADE = "\\cellcolor{gray!20}"
 COLUMN = 56
 """Characters that fit into one column of a two-column article; wider tables span both."""
-PART = 40
+PART = 38
 """Lines of a grid that fit on a page, with its caption and notes."""
 NOTES = 16
 """Maximum number of notes under a float."""
@@ -63,14 +63,19 @@ def _parts(grid: Grid) -> list[list[tuple[str, ...]]]:
     parts: list[list[tuple[str, ...]]] = [[]]
     lines, before = 0, None
     for row in grid.rows:
-        if lines >= PART:
-            parts.append([])
-            lines, before = 0, None
         shown = ("" if row[0] == before else row[0], *row[1:])
+        if lines + _lines(shown) > PART and parts[-1]:
+            parts.append([])
+            lines, shown = 0, row
         before = row[0]
         parts[-1].append(shown)
-        lines += max(1, *(-(-len(cell) // PARAGRAPH) for cell in shown))
+        lines += _lines(shown)
     return parts
+
+
+def _lines(row: Sequence[str]) -> int:
+    """How many lines a row of a grid takes."""
+    return max(1, *(-(-len(cell) // PARAGRAPH) for cell in row))
 
 
 def _grid(grid: Grid, rows: Sequence[tuple[str, ...]], number: int, last: bool) -> str:

@@ -30,7 +30,7 @@ def test_all_tables_compile_in_a_two_column_article(tmp_path: Path) -> None:
         pytest.fail("pdflatex is not on the PATH (Debian: apt install texlive-latex-extra)")
     studies, stored = all_studies(), set()
     for study in studies:
-        for request in expand(study, get_preset("tiny"), 2):
+        for request in expand(study, get_preset("tiny", study.about), 2):
             # Not all of them: what is missing must compile, too.
             if request.row != 1 and request.trial.key not in stored:
                 stored.add(request.trial.key)
