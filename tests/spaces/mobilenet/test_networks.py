@@ -177,7 +177,6 @@ def test_one_dimensional_parameters_may_have_no_decay() -> None:
 
 def test_the_supernet_of_speed_comparisons_is_the_same_function() -> None:
     """The one written with timm's blocks, given our weights, has our logits, in training and in evaluation."""
-    pytest.importorskip("timm")
     from tests.perf.mobilenet import PlainSupernet
 
     settings = sized(SPACE, size=32)
