@@ -144,6 +144,11 @@ class Space(Decisions, ABC):
         return tuple((decision,) for decision in range(len(self.choices)))
 
     @cached_property
+    def operation_decisions(self) -> tuple[int, ...]:
+        """The decisions on an operation, from which `clusters.name=operation` draws: all, unless the space says so."""
+        return tuple(range(len(self.choices)))
+
+    @cached_property
     def conditions(self) -> Mapping[int, tuple[int, ...]]:
         """By decision that does not always matter (the operation of an edge that may be absent): those that say so."""
         return {}

@@ -1,7 +1,7 @@
 """Depthwise convolution on a CPU whose gradient is computed by the fastest way for its kernel.
 
 oneDNN's forward pass is fast for every kernel, and so is its gradient for kernels of 3×3. That of dilated ones takes
-ten times as long, and so does that of 5×5 weights. Here they are reduced to what is fast. The gradient of the input is a
+ten times as long, and so does that of 5×5 weights. Here they are reduced to what is fast. The input's gradient is a
 convolution with the mirrored kernel. A dilated convolution is a plain one of each quarter of the image, the pixels of
 equal parity; with stride 2 it sees one quarter only. The gradient of 5×5 weights is four of 3×3, at the corners of the
 kernel. For tensors in channels_last order. Knows no networks.
@@ -34,7 +34,7 @@ def depthwise(x: Tensor, weight: Tensor, stride: int, dilation: int) -> Tensor:
     """Every channel convolved with a kernel of its own, padded so that only the stride changes the size."""
     if not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)):
         return _forward(x, weight, stride, dilation)
-    result: Tensor = _Depthwise.apply(x, weight, stride, dilation)  # type: ignore[no-untyped-call]
+    result: Tensor = _Depthwise.apply(x, weight, stride, dilation)
     return result
 
 
@@ -95,10 +95,15 @@ def _by_corners(gradient: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     return found
 
 
-def _native(gradient: Tensor, x: Tensor, weight: Tensor, stride: int, dilation: int, mask: list[bool]) -> Any:
+def _native(
+    gradient: Tensor, x: Tensor, weight: Tensor, stride: int, dilation: int, mask: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
     padding = dilation * (weight.shape[-1] // 2)
     sizes = [stride] * 2, [padding] * 2, [dilation] * 2
-    return _backward(gradient, x, weight, None, *sizes, False, [0, 0], len(weight), mask)
+    found: tuple[Tensor, Tensor, Tensor] = _backward(
+        gradient, x, weight, None, *sizes, False, [0, 0], len(weight), mask
+    )
+    return found
 
 
 def _quarters(x: Tensor) -> Tensor:
