@@ -20,6 +20,7 @@ NAMES = [
     "ablation_calr_ms",
     "clustering",
     "complexity_metric",
+    "darts_space",
     "decay_function",
     "gamma_grid",
     "gradient_similarity",
