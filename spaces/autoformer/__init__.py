@@ -1,8 +1,8 @@
 """The AutoFormer space: vision transformers with a choice of embedding, depth, and heads and MLP ratio of each block.
 
-`autoformer` is the released Supernet-tiny, `autoformer-reduced` a small form of it for images of 16 pixels. The choices
-of both are data in `layout.py`. Decisions 0 and 1 are the embedding dimension and the depth of the whole network; behind
-them stand the heads and the MLP ratio of each block. Decisions of blocks beyond the depth do not matter.
+`autoformer` is the released Supernet-tiny, `autoformer-reduced` a small form of it for images of 16 pixels. The
+choices of both are data in `layout.py`. Decisions 0 and 1 are the embedding dimension and the depth of the whole
+network; behind them stand the heads and the MLP ratio of each block. Those of blocks beyond the depth do not matter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIKELIER = 2
 
 @cache
 def published(name: str, network: TransformerNetwork) -> Any:
-    """These settings for the images of the published counts: 224×224 and 1000 classes; in the reduced form 16 and 10."""
+    """These settings for images of the published counts: 224×224 and 1000 classes; in the reduced form 16 and 10."""
     layout = LAYOUTS[name]
     return network_settings(network, classes=layout.classes, image_channels=3, image_size=layout.image_size)
 
@@ -100,8 +100,9 @@ class Transformers(Space):
             blocks = [(int(heads), float(ratio)) for heads, _, ratio in (word.partition("h") for word in words)]
             return layout.architecture(int(embedding), blocks)
         except ValueError:
+            example = self.format((0,) * len(self.choices))
             raise InvalidConfiguration(
-                f"{text!r} is not an architecture of {self.name}, written as '{self.format((0,) * len(self.choices))}': "
+                f"{text!r} is not an architecture of {self.name}, which is written as '{example}': "
                 f"embedding {_listed(layout.embeddings)}, blocks {_listed(layout.depths)}, "
                 f"heads {_listed(layout.heads)}, MLP ratio {_listed(layout.ratios)}"
             ) from None

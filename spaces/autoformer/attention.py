@@ -98,7 +98,9 @@ def gathered(whole: Tensor, along: int) -> Tensor:
 
 def _between_patches(whole: Tensor, along: int) -> Tensor:
     """A view by row and column of the query and of the key."""
-    return whole[:, 1:, 1:].unflatten(1, (along, along)).unflatten(-1, (along, along))
+    strides = whole.stride(0), along * whole.stride(1), whole.stride(1), along, 1
+    start = whole.storage_offset() + whole.stride(1) + 1  # behind the class token
+    return whole.as_strided((len(whole), along, along, along, along), strides, start)
 
 
 def _windows(relative: Tensor, along: int) -> tuple[Tensor, Tensor]:

@@ -21,9 +21,9 @@ def count(name: str, sizes: Transformer, settings: Any) -> int:
 
 def parameters(sizes: Transformer, settings: Any) -> int:
     d, patches = sizes.embedding, side(settings) ** 2
-    patch = settings.image_channels * settings.patch_size**2
+    patch = int(settings.image_channels * settings.patch_size**2)
     # Patch embedding, class token and positions, the last normalisation, the classifier.
-    whole = (patch + 1) * d + (patches + 2) * d + 2 * d + (d + 1) * settings.classes
+    whole = (patch + 1) * d + (patches + 2) * d + 2 * d + (d + 1) * int(settings.classes)
     relative = 4 * table_rows(settings.relative_distance) * sizes.head_size
     return whole + sum(
         4 * d + 3 * q * (d + 1) + d * (q + 1) + relative + m * (d + 1) + d * (m + 1)
@@ -34,16 +34,13 @@ def parameters(sizes: Transformer, settings: Any) -> int:
 def flops(sizes: Transformer, settings: Any) -> int:
     d, along = sizes.embedding, side(settings)
     tokens = along**2 + 1
-    patches = along**2 * settings.image_channels * settings.patch_size**2 * d
+    patches = along**2 * int(settings.image_channels * settings.patch_size**2) * d
     relative = relative_columns(along) if settings.relative_distance else 0
-    return (
-        patches
-        + d * settings.classes
-        + sum(
-            tokens * (4 * d * q + 2 * d * m + 2 * (tokens + relative) * q)
-            for q, m in zip(sizes.queries, sizes.hidden, strict=True)
-        )
+    blocks = (
+        tokens * (4 * d * q + 2 * d * m + 2 * (tokens + relative) * q)
+        for q, m in zip(sizes.queries, sizes.hidden, strict=True)
     )
+    return patches + d * int(settings.classes) + sum(blocks)
 
 
 def table_rows(distance: int) -> int:

@@ -50,7 +50,7 @@ class Layout:
     heads: tuple[int, ...]
     ratios: tuple[float, ...]
     widest: int
-    """The embedding of the supernet, at least the largest choice."""
+    """The embedding of the supernet: at least the largest choice."""
     head_size: int
     image_size: int
     """Side of the images of the published counts."""
@@ -74,8 +74,7 @@ class Layout:
     @property
     def supernet(self) -> Transformer:
         """The sizes of the supernet: those of all choices together."""
-        most = self.heads[-1], self.ratios[-1]
-        heads, ratios = ((one,) * self.blocks for one in most)
+        heads, ratios = self.heads[-1:] * self.blocks, self.ratios[-1:] * self.blocks
         return Transformer(self.widest, heads, ratios, self.head_size)
 
     def transformer(self, architecture: Architecture) -> Transformer:

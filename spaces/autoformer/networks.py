@@ -54,13 +54,13 @@ class Block(nn.Module):
         batch, tokens, d = x.shape
         queries = heads * self.head_size
         # Rows of the weights are those of query, key and value in turn, as released; those of the bias are not.
-        weight = self.qkv.weight[: 3 * queries, :d].unflatten(0, (queries, 3)).transpose(0, 1).reshape(-1, d)
+        weight = self.qkv.weight[: 3 * queries, :d].view(queries, 3, d).transpose(0, 1).reshape(-1, d)
         qkv = functional.linear(x, weight, self.qkv.bias[: 3 * queries])
         q, k, v = qkv.view(batch, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4).reshape(3, batch * heads, tokens, -1)
         if positions is None:
             y = functional.scaled_dot_product_attention(q, k, v)
         else:
-            y = attend(q, k, v, *positions.of(self.key_rows, self.key_columns, self.value_rows, self.value_columns))
+            y = attend(q, k, v, *positions.of(*(self.get_parameter(name) for name in TABLES)))
         y = y.view(batch, heads, tokens, -1).transpose(1, 2).reshape(batch, tokens, queries)
         return _linear(self.projection, y, d)
 
