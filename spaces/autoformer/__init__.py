@@ -166,7 +166,7 @@ class AutoFormer(Transformers):
 
 @SPACES.register("autoformer-reduced")
 class ReducedAutoFormer(Transformers):
-    """3 to 5 blocks of 2 or 3 heads: for images of 16 pixels; 4,032 different architectures."""
+    """3 to 5 blocks of 3 or 4 heads: for images of 16 pixels; 4,032 different architectures."""
 
     name = "autoformer-reduced"
     choices = LAYOUTS["autoformer-reduced"].choices

@@ -107,17 +107,17 @@ LAYOUTS = {
         classes=1000,
     ),
     "autoformer-reduced": Layout(
-        embeddings=(32, 40, 48),
+        embeddings=(24, 28, 32),
         depths=(3, 4, 5),
-        heads=(2, 3),
-        ratios=(2.0, 3.0),
-        widest=48,
-        head_size=16,
+        heads=(3, 4),
+        ratios=(3.5, 4.0),
+        widest=32,
+        head_size=8,
         image_size=16,
         classes=10,
     ),
 }
-"""The released Supernet-tiny, and a small form for machines without GPUs and images of 16 pixels."""
+"""The released Supernet-tiny, and a small form for machines without GPUs and images of 16 pixels: an eighth as wide."""
 
 
 def side(settings: Any) -> int:
