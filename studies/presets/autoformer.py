@@ -99,7 +99,7 @@ SMALL = register(
         settings={
             **REDUCED,
             "network.drop_path": 0.05,
-            "train.epochs": 50,
+            "train.epochs": 30,
             "train.batch_size": 128,
             "train.warmup_epochs": 3,
             "optimiser.learning_rate": 3e-3,
