@@ -142,7 +142,7 @@ class Supernet(Network):
     def forward(self, x: Tensor, architecture: Architecture) -> Tensor:
         return self.run(x, self.layout.transformer(architecture))
 
-    def named_as_released(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def from_published(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Weights of a released file, by our names."""
         from .released import renamed
 
