@@ -27,6 +27,8 @@ from harness.training.allocator import keep_freed_memory
 from harness.training.cost import Meter
 from harness.training.stages.rank import predict
 from harness.training.stages.train import Supernets, build_supernets, prepare
+from tests.perf.autoformer import plain_step as plain_autoformer_step
+from tests.perf.autoformer import step as autoformer_step
 from tests.perf.baseline import PlainSupernet, PlainTraining, loader
 from tests.perf.imagenet import batches as imagenet_batches
 from tests.perf.imagenet import plain_batches as plain_imagenet_batches
@@ -46,7 +48,15 @@ RANKED = {"demo": 150, "small": 60, "paper": 12}
 """How many architectures a turn evaluates."""
 
 
-__all__ = ["imagenet_batches", "mobilenet_step", "plain_imagenet_batches", "plain_mobilenet_step", "serve"]
+__all__ = [
+    "autoformer_step",
+    "imagenet_batches",
+    "mobilenet_step",
+    "plain_autoformer_step",
+    "plain_imagenet_batches",
+    "plain_mobilenet_step",
+    "serve",
+]
 """All but the last are served by name."""
 
 

@@ -134,3 +134,17 @@ def test_half_precision() -> None:
         rough.float().sum().backward()
     assert torch.isfinite(whole.blocks[0].key_rows.grad).all()
     torch.testing.assert_close(rough.float(), exact, atol=0.5, rtol=0.1)
+
+
+def test_the_plain_supernet_of_the_benchmarks_gives_the_same_logits() -> None:
+    """It looks up the relative position of every pair of tokens, as research code does."""
+    pytest.importorskip("timm")
+    from tests.perf.autoformer import PlainSupernet
+
+    space: Any = SPACES.get("autoformer")()
+    own = space.supernet(space.settings).eval()
+    plain = PlainSupernet().eval()
+    plain.take(own)
+    images, one = torch.randn(1, 3, 224, 224), space.sample(random.Random(0))
+    with torch.no_grad():
+        torch.testing.assert_close(own(images, one), plain(images, space.transformer(one)), atol=1e-5, rtol=1e-4)
