@@ -165,6 +165,9 @@ class TimmRandAugment(Transform):
             raise InvalidConfiguration(
                 f"timm-rand-augment.policy is {self.policy!r}, which timm does not know: {error}"
             ) from error
+        for operation in change.ops:
+            if operation.name.startswith("Posterize"):
+                operation.aug_fn = _one_bit_at_least(operation.aug_fn)
         functional = _transforms().functional
 
         def changed(image: Any) -> Any:
@@ -172,6 +175,11 @@ class TimmRandAugment(Transform):
             return functional.pil_to_tensor(change(colours))[: len(image)]
 
         return changed
+
+
+def _one_bit_at_least(posterize: Any) -> Any:
+    """timm asks for 0 bits at the greatest magnitude, which Pillow refuses."""
+    return lambda image, bits, **options: posterize(image, max(1, bits), **options)
 
 
 @dataclass(frozen=True)

@@ -296,6 +296,8 @@ def test_timms_rand_augment_changes_small_images_of_any_colour(channels: int) ->
     changed = [change(image) for _ in range(20)]
     assert all(one.shape == image.shape and one.dtype == torch.uint8 for one in changed)
     assert sum(not torch.equal(one, image) for one in changed) > 5
+    strongest = augmentation("timm-rand-augment", policy="rand-m10-n9-inc1").bind(few)
+    assert all(strongest(image).shape == image.shape for _ in range(20))  # posterised to 0 bits, if timm had its way
     with pytest.raises(InvalidConfiguration, match="timm-rand-augment.policy is 'auto-m9', which timm does not know"):
         augmentation("timm-rand-augment", policy="auto-m9").bind(few)
 
