@@ -14,6 +14,8 @@ from harness.errors import InvalidConfiguration
 
 ATTEMPTS = 10
 """Attempts per wanted child, after which a generation does with fewer."""
+PAIRS = 50
+"""Pairs of parents drawn for a crossover, after which one of them stands for the child."""
 
 
 @SEARCHES.register("evolution")
@@ -91,8 +93,17 @@ class Evolution(Search):
 
         if parents:
             breed(self.mutations, lambda: space.mutate(rng.choice(parents), rng, self.probability))
-            breed(self.crossovers, lambda: space.crossover(rng.choice(parents), rng.choice(parents), rng))
+            breed(self.crossovers, lambda: _crossed(parents, space, rng))
         # Limits that a random architecture hardly ever keeps end the search only at its start.
         with contextlib.suppress(*([InvalidConfiguration] if parents else [])):
             breed(self.population - len(children), lambda: limits.sample(rng))
         return children
+
+
+def _crossed(parents: list[Architecture], space: Space, rng: random.Random) -> Architecture:
+    """A child of two random parents that the space allows to be crossed."""
+    for _ in range(PAIRS):
+        one, other = rng.choice(parents), rng.choice(parents)
+        if space.crossable(one, other):
+            return space.crossover(one, other, rng)
+    return one

@@ -1,4 +1,4 @@
-"""Optimisers: SGD, the paper's, with a fast update; and AdamW."""
+"""Optimisers, each with a fast update: SGD, the paper's, and AdamW."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SGD(Optimiser):
         require(0 <= self.momentum < 1, f"optimiser.momentum must be in [0, 1), not {self.momentum}")
 
     def make(self, groups: Groups) -> torch.optim.Optimizer:
-        return _sgd()(
+        made: torch.optim.Optimizer = _holder("SGD")(
             [dict(group) for group in groups],
             lr=self.learning_rate,
             momentum=self.momentum,
@@ -39,6 +39,7 @@ class SGD(Optimiser):
             weight_decay=self.weight_decay,
             foreach=True,
         )
+        return made
 
     def update(self, optimiser: torch.optim.Optimizer, active: list[Tensor], gradients: list[Tensor]) -> None:
         """The same operations in the same order as torch's own step, over the parameters that have a gradient.
@@ -56,8 +57,8 @@ class SGD(Optimiser):
 
 
 @cache
-def _sgd() -> type[torch.optim.SGD]:
-    """Torch's SGD as the holder of buffers and settings.
+def _holder(name: str) -> Any:
+    """Torch's optimiser of that name as the holder of buffers and settings.
 
     Torch decorates these three methods so that its compiler skips them. For that, their first call imports the
     compiler: two seconds before the first step.
@@ -67,12 +68,9 @@ def _sgd() -> type[torch.optim.SGD]:
     def undecorated(method: Any) -> Any:
         return getattr(method, "__wrapped__", method)
 
-    class Buffers(torch.optim.SGD):
-        add_param_group = undecorated(torch.optim.Optimizer.add_param_group)
-        state_dict = undecorated(torch.optim.Optimizer.state_dict)
-        load_state_dict = undecorated(torch.optim.Optimizer.load_state_dict)
-
-    return Buffers
+    names = ("add_param_group", "state_dict", "load_state_dict")
+    own = {one: undecorated(getattr(torch.optim.Optimizer, one)) for one in names}
+    return type(name, (getattr(torch.optim, name),), own)
 
 
 def _descend(state: Any, group: dict[str, Any], active: list[Tensor], gradients: list[Tensor]) -> None:
@@ -126,13 +124,51 @@ class AdamW(Optimiser):
         require(self.epsilon > 0, f"optimiser.epsilon must be above 0, not {self.epsilon}")
 
     def make(self, groups: Groups) -> torch.optim.Optimizer:
-        import torch
-
-        return torch.optim.AdamW(
+        made: torch.optim.Optimizer = _holder("AdamW")(
             [dict(group) for group in groups],
             lr=self.learning_rate,
             betas=(self.betas[0], self.betas[1]),
             eps=self.epsilon,
             weight_decay=self.weight_decay,
-            foreach=True,
+            fused=True,
         )
+        return made
+
+    def update(self, optimiser: torch.optim.Optimizer, active: list[Tensor], gradients: list[Tensor]) -> None:
+        """The same as torch's own fused step, over the parameters that have a gradient."""
+        import torch
+
+        for group in optimiser.param_groups:
+            own = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if not own:
+                continue
+            states = [_moments(optimiser.state, parameter) for parameter in own]
+            means, squares, steps = ([one[name] for one in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+            torch._foreach_add_(steps, 1)
+            torch._fused_adamw_(
+                own,
+                [parameter.grad for parameter in own],
+                means,
+                squares,
+                [],
+                steps,
+                lr=group["lr"],
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+            )
+
+
+def _moments(state: Any, parameter: Tensor) -> dict[str, Tensor]:
+    """Both means and the number of updates of a parameter; those of one that was never updated are zero."""
+    import torch
+
+    own: dict[str, Tensor] = state[parameter]
+    if not own:
+        own["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        own["exp_avg"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        own["exp_avg_sq"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+    return own

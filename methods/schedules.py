@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harness.components.option import added
 from harness.components.registries import SCHEDULES
 from harness.components.schedule import Factor, Schedule
 from harness.components.space import Architecture, Space
@@ -34,8 +35,7 @@ class Cosine(Schedule):
     """The final rate, relative to the initial one."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.final <= 1:
-            raise InvalidConfiguration(f"schedule.final must be in [0, 1], not {self.final}")
+        _check_final(self.final)
 
     def bind(self, space: Space) -> Factor:
         span = (1 - self.final) / 2
@@ -72,10 +72,13 @@ class CaLR(Schedule):
     k = C_min + C_max, so that larger subnets decay faster (Table 4's opposite effect)."""
     complexity: str = "parameters"
     """How C(α) is counted: one of the space's counts."""
+    final: float = added(0.0)
+    """The final rate, relative to the initial one: final + (1 − final)·(1 − t/T)^γ(α)."""
 
     def __post_init__(self) -> None:
         if self.gamma_prime <= 0:
             raise InvalidConfiguration(f"schedule.gamma_prime must be above 0, not {self.gamma_prime}")
+        _check_final(self.final)
         if self.function not in FUNCTIONS:
             raise InvalidConfiguration(f"schedule.function is {self.function!r}; allowed: {', '.join(FUNCTIONS)}")
 
@@ -114,8 +117,15 @@ class CaLR(Schedule):
         return ratio
 
     def bind(self, space: Space) -> Factor:
-        ratio = self.decay_ratio(space)
-        return lambda path, progress: float((1 - progress) ** ratio(path))
+        ratio, final = self.decay_ratio(space), self.final
+        if not final:
+            return lambda path, progress: float((1 - progress) ** ratio(path))
+        return lambda path, progress: final + (1 - final) * float((1 - progress) ** ratio(path))
+
+
+def _check_final(final: float) -> None:
+    if not 0 <= final <= 1:
+        raise InvalidConfiguration(f"schedule.final must be in [0, 1], not {final}")
 
 
 def _exp_of_millions(complexity: float) -> float:

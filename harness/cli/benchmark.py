@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from harness.cli._help import Group
+from harness.cli._network import input_options, settings_of
 from harness.cli._request import WithUpdates
 
 
@@ -173,9 +174,7 @@ def verify(name: str | None, sample: int, seed: int, jobs: int | None) -> int:
 
 @command.command(cls=WithUpdates, example="harness benchmark latency mobilenet-reduced --image-size 16")
 @click.argument("space")
-@click.option("--image-size", default=224, show_default=True, type=click.IntRange(1), help="Side of the images.")
-@click.option("--image-channels", default=3, show_default=True, type=click.IntRange(1))
-@click.option("--classes", default=1000, show_default=True, type=click.IntRange(1))
+@input_options
 @click.option("--device", default="cpu", show_default=True, help="Device to measure: cpu, cuda, cuda:1, …")
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads of a CPU.")
 @click.option("--batch", default=1, show_default=True, type=click.IntRange(1), help="Images at once.")
@@ -193,22 +192,15 @@ def latency(
     from rich.progress import Progress
 
     from harness.components.registries import SPACES
-    from harness.components.space import network_settings
-    from harness.errors import InvalidConfiguration
-    from harness.study.configuration import as_network
-    from harness.study.overrides import parse_updates
     from harness.training.latency import measure
 
-    own = parse_updates(updates)
-    if wrong := [key for key in own if not key.startswith("network.")]:
-        raise InvalidConfiguration(f"{', '.join(wrong)}: only settings of the network (network.KEY) matter here")
-    network = as_network(space, {key.removeprefix("network."): value for key, value in own.items()}, "network")
+    settings = settings_of(space, updates, inputs)
     torch.set_num_threads(threads)
     with Progress(transient=True) as progress:
         task = progress.add_task("measuring", total=None)
         table = measure(
             SPACES.get(space)(),
-            network_settings(network, **inputs),
+            settings,
             torch.device(device),
             batch,
             repeats,

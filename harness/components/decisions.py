@@ -112,6 +112,10 @@ class Decisions:
         pairs = zip(self.check(one), self.check(other), strict=True)
         return tuple(mine if rng.random() < 0.5 else its for mine, its in pairs)
 
+    def crossable(self, one: Architecture, other: Architecture) -> bool:
+        """Whether a search may cross the two; it draws others if not."""
+        return True
+
     def neighbour(self, architecture: Architecture, changes: int, rng: random.Random) -> Architecture:
         """An architecture that differs in exactly `changes` decisions, drawn uniformly."""
         changed = list(self.check(architecture))

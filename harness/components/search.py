@@ -109,6 +109,8 @@ class Search(ABC):
     """By count (`parameters`, `flops`, …): least and greatest value, each null for no limit."""
     each_supernet: bool = added(False)
     """Whether every supernet of a few-shot method is searched by itself: `keep` architectures are found in each."""
+    test_accuracy: bool = added(False)
+    """Whether the best architecture found is evaluated on the test images, with the weights of its supernet."""
 
     def __post_init__(self) -> None:
         if self.keep < 1:

@@ -6,7 +6,7 @@ The engine and methods ask with `isinstance(network, Mixture)`, or with `offered
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 
@@ -63,6 +63,14 @@ class Compiled(Protocol):
 
     def compile_operations(self) -> None:
         """Compile, once, before training."""
+
+
+@runtime_checkable
+class Published(Protocol):
+    """Knows the names that released files have for its weights (`harness weights import`)."""
+
+    def from_published(self, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The same weights by its own names; names that it does not know stay as they are."""
 
 
 def offered(network: Any, ability: Callable[..., A], wanted_by: str) -> A:

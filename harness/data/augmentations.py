@@ -1,4 +1,4 @@
-"""The augmentations that ship with the engine: torchvision's, with their options. No torch at import."""
+"""The augmentations that ship with the engine: torchvision's and timm's, with their options. No torch at import."""
 
 from __future__ import annotations
 
@@ -108,17 +108,78 @@ class Erasing(Transform):
     largest: float = 0.33
     """The largest rectangle, as a share of the area."""
     fill: str = added("black")
-    """`black`, or `mean`: the data set's mean colour, which is zero once images are normalised."""
+    """`black`; `mean`: the data set's mean colour, which is zero once images are normalised; or `noise`: each pixel
+    from a normal distribution with the data set's mean and deviation (timm's mode `pixel`)."""
 
     def __post_init__(self) -> None:
         _within("erasing.probability", self.probability, 0, 1)
         _within("erasing.largest", self.largest, 0.02, 1)
-        _one_of("erasing.fill", self.fill, ("black", "mean"))
+        _one_of("erasing.fill", self.fill, ("black", "mean", "noise"))
 
     def bind(self, dataset: DataSet) -> ImageTransform:
+        if self.fill == "noise":
+            return self._noise(dataset)
         value = [round(channel) for channel in dataset.mean] if self.fill == "mean" else 0
         erasing: ImageTransform = _transforms().RandomErasing(self.probability, (0.02, self.largest), value=value)
         return erasing
+
+
+    def _noise(self, dataset: DataSet) -> ImageTransform:
+        import torch
+        from torchvision.transforms import RandomErasing
+
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (dataset.mean, dataset.std))
+
+        def erased(image: torch.Tensor) -> torch.Tensor:
+            if torch.rand(()) >= self.probability:
+                return image
+            top, left, height, width, _ = RandomErasing.get_params(image, (0.02, self.largest), (0.3, 3.3), [0.0])
+            noise = torch.randn(len(image), height, width) * std + mean
+            image = image.clone()
+            image[:, top : top + height, left : left + width] = noise.round_().clamp_(0, 255).to(torch.uint8)
+            return image
+
+        return erased
+
+
+@dataclass(frozen=True)
+class TimmRandAugment(Transform):
+    """RandAugment as timm has it, whose magnitudes vary. Images need 1 or 3 channels; needs the extra `[imagenet]`."""
+
+    policy: str = "rand-m9-mstd0.5-inc1"
+    """timm's text of the policy: magnitude 9, deviation 0.5, and operations that grow with the magnitude."""
+
+    def bind(self, dataset: DataSet) -> ImageTransform:
+        try:
+            from timm.data.auto_augment import rand_augment_transform
+        except ModuleNotFoundError as error:
+            raise InvalidConfiguration(
+                "the augmentation timm-rand-augment needs timm, which is not installed: "
+                "pip install 'nas-harness[imagenet]'; rand-augment does without"
+            ) from error
+        mean = (*(round(channel) for channel in dataset.mean),)
+        options = {"translate_const": max(1, int(dataset.image_size * 0.45)), "img_mean": (mean * 3)[:3]}
+        try:
+            change = rand_augment_transform(self.policy, options)
+        except (AssertionError, ValueError, KeyError, NotImplementedError) as error:
+            raise InvalidConfiguration(
+                f"timm-rand-augment.policy is {self.policy!r}, which timm does not know: {error}"
+            ) from error
+        for operation in change.ops:
+            if operation.name.startswith("Posterize"):
+                operation.aug_fn = _one_bit_at_least(operation.aug_fn)
+        functional = _transforms().functional
+
+        def changed(image: Any) -> Any:
+            colours = functional.to_pil_image(image.expand(3, -1, -1))
+            return functional.pil_to_tensor(change(colours))[: len(image)]
+
+        return changed
+
+
+def _one_bit_at_least(posterize: Any) -> Any:
+    """timm asks for 0 bits at the greatest magnitude, which Pillow refuses."""
+    return lambda image, bits, **options: posterize(image, max(1, bits), **options)
 
 
 @dataclass(frozen=True)
@@ -219,4 +280,26 @@ class CutMix(BatchAugmentation):
 
     def bind(self, dataset: DataSet) -> BatchTransform:
         mix: BatchTransform = _transforms().CutMix(alpha=self.alpha, num_classes=dataset.classes)
+        return mix
+
+
+@dataclass(frozen=True)
+class Mixing(BatchAugmentation):
+    """Either `mixup` or `cutmix` for each batch, drawn at random, as vision transformers are trained with."""
+
+    mixup: float = 0.8
+    """Of the beta distribution of `mixup`."""
+    cutmix: float = 1.0
+    """Of the beta distribution of `cutmix`."""
+    switch: float = 0.5
+    """The probability of `cutmix`."""
+
+    def __post_init__(self) -> None:
+        _within("mixing.mixup", self.mixup, 1e-6, 100)
+        _within("mixing.cutmix", self.cutmix, 1e-6, 100)
+        _within("mixing.switch", self.switch, 0, 1)
+
+    def bind(self, dataset: DataSet) -> BatchTransform:
+        either = [MixUp(self.mixup).bind(dataset), CutMix(self.cutmix).bind(dataset)]
+        mix: BatchTransform = _transforms().RandomChoice(either, p=[1 - self.switch, self.switch])
         return mix

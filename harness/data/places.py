@@ -27,6 +27,11 @@ def latency_folder() -> Path:
     return Path(chosen).expanduser() if chosen else data_folder() / "latency"
 
 
+def weights_folder() -> Path:
+    """The folder of imported weights of supernets: `weights` in the data folder."""
+    return data_folder() / "weights"
+
+
 def cache_folder() -> Path:
     """The folder of decoded data: `HARNESS_CACHE`, by default in the user's own cache.
 

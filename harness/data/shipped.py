@@ -60,11 +60,13 @@ for _name, _target, _summary in (
     ("resized-crop", "augmentations:ResizedCrop", "parts of the image, scaled to its size"),
     ("flip", "augmentations:Flip", "mirrored images"),
     ("rand-augment", "augmentations:RandAugment", "RandAugment: random operations of one magnitude"),
+    ("timm-rand-augment", "augmentations:TimmRandAugment", "timm's RandAugment, of varying magnitude"),
     ("erasing", "augmentations:Erasing", "a black rectangle in the image (random erasing)"),
     ("cutout", "augmentations:Cutout", "a square of the mean colour in the image"),
     ("auto-augment", "augmentations:AutoAugment", "AutoAugment: a learned policy of operations"),
     ("lighting", "augmentations:Lighting", "PCA lighting: random amounts of ImageNet's main colours"),
     ("mixup", "augmentations:MixUp", "mixtures of two images and their labels"),
     ("cutmix", "augmentations:CutMix", "a rectangle of another image, the label in proportion"),
+    ("mixing", "augmentations:Mixing", "mixup or cutmix, drawn for each batch"),
 ):
     AUGMENTATIONS.register(_name, lazy=f"harness.data.{_target}", summary=_summary)

@@ -74,6 +74,9 @@ class Ranked(Judgement, total=False):
     ]
     found: Annotated[list[Json], "what the search, or the method, has found, the best first: architectures and scores"]
     scored: Annotated[dict[str, int], "how many architectures the search has scored, by images; 0 stands for all"]
+    found_accuracy: Annotated[float, "the test accuracy of the best found, with its supernet's weights, in %"]
+    found_parameters: Annotated[int, "the parameters of that architecture's network, where the space counts them"]
+    found_flops: Annotated[int, "its multiply-adds for one image, where the space counts them"]
 
 
 class Result(Ranked, total=False):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -70,11 +71,18 @@ class Training:
     """Steps that are added to these epochs."""
     least_rate: float = added(0.0)
     """The learning rate, relative to the initial one, below which no schedule goes."""
+    weights: str | None = added(None)
+    """Imported weights that all supernets start from (`harness weights`); null for random ones."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "train.augment"))
         complete_order(self, "train.order")
-        require(self.epochs >= 1, f"train.epochs must be at least 1, not {self.epochs}")
+        least = 0 if self.weights else 1
+        require(self.epochs >= least, f"train.epochs must be at least {least}, not {self.epochs}")
+        require(
+            self.weights is None or re.fullmatch(r"[\w.-]+-[0-9a-f]{12}", self.weights) is not None,
+            f"train.weights is {self.weights!r}; a name of `harness weights list` ends with 12 digits of a hash",
+        )
         require(self.batch_size >= 1, f"train.batch_size must be at least 1, not {self.batch_size}")
         require(self.first_step in (0, 1), f"train.first_step must be 0 or 1, not {self.first_step}")
         require(

@@ -186,9 +186,9 @@ def found_by_search(config: RunConfig) -> int:
 
 def _with_curves(config: RunConfig, points: Mapping[str, int]) -> RunConfig:
     """The configuration with these curves observed, at about that many evenly spaced epochs, including the last."""
-    if not points:
-        return config
     epochs = config.train.epochs
+    if not points or not epochs:
+        return config
     divisors = [every for every in range(1, epochs + 1) if epochs % every == 0]
     document = config.json()
     apply(
@@ -289,7 +289,7 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
 
 def _share(config: RunConfig) -> int:
     """The epochs that make as many passes as `train.epochs` with one path per step on one supernet."""
-    return max(1, round(config.train.epochs / passes_per_step(config)))
+    return config.train.epochs and max(1, round(config.train.epochs / passes_per_step(config)))
 
 
 def passes_per_step(config: RunConfig) -> int:

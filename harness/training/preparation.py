@@ -58,7 +58,7 @@ def make_training(
     sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
     optimiser: Optimiser = config.optimiser.build(COMPONENTS["optimiser"], "optimiser")
     steps = config.train.epochs * steps_per_epoch
-    warmup = (config.train.warmup_epochs * steps_per_epoch + config.train.warmup_steps) / steps
+    warmup = (config.train.warmup_epochs * steps_per_epoch + config.train.warmup_steps) / max(1, steps)
     factor = warmed(schedule.bind(space), warmup, config.train.least_rate)
     clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
     method.check(space, clustering, sampler)

@@ -40,7 +40,16 @@ from harness.training.stages.rank import (
     top_architectures,
 )
 from harness.training.stages.retrain import retrain
-from harness.training.stages.search import WHOLE, Scorer, Scores, SearchProgress, documents, history_document, search
+from harness.training.stages.search import (
+    WHOLE,
+    Scorer,
+    Scores,
+    SearchProgress,
+    documents,
+    history_document,
+    inherited,
+    search,
+)
 from harness.training.stages.train import Progress, Supernets, build_supernets, has_own_score, train
 from harness.training.state import Points, Stateless, TrialState
 
@@ -262,8 +271,10 @@ def _found(scorer: Scorer) -> dict[str, Any]:
     if scorer.config.search is None:
         own = scorer.supernets.found
         return {"found": [{"architecture": list(one), "score": None} for one in own]} if own else {}
-    found = documents(search(scorer))
-    return {"found": found, "scored": {str(cost): len(scores) for cost, scores in sorted(scorer.asked.items())}}
+    found = search(scorer)
+    scored = {str(cost): len(scores) for cost, scores in sorted(scorer.asked.items())}
+    tested = inherited(scorer, found[0].architecture) if scorer.config.search.options.get("test_accuracy") else {}
+    return {"found": documents(found), "scored": scored, **tested}
 
 
 def _outcome(

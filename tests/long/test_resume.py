@@ -33,6 +33,34 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "rank": {"images": 512, "candidates": 2, "bins": 2},
         "search": {"name": "evolution", "generations": 8, "limits": {"flops": [None, 80_000]}},
     },
+    "autoformer": {
+        "space": "autoformer-reduced",
+        "dataset": "digits-16",
+        "benchmark": None,
+        "clusters": "first-layer",
+        "network": {"patch_size": 8, "drop_path": 0.2},
+        "optimiser": {"name": "adamw", "learning_rate": 3e-3},
+        "train": {
+            "epochs": 2,
+            "batch_size": 128,
+            "warmup_steps": 4,
+            "label_smoothing": 0.1,
+            "order": "repeated",
+            "augment": ["timm-rand-augment", {"name": "erasing", "fill": "noise"}, "mixing"],
+        },
+        "rank": {"images": 128, "top1": False},
+        "observe": {},
+        "search": {
+            "name": "evolution",
+            "population": 8,
+            "generations": 4,
+            "parents": 4,
+            "mutations": 4,
+            "crossovers": 2,
+            "limits": {"parameters": [30_000, 45_000]},
+            "test_accuracy": True,
+        },
+    },
 }
 
 
@@ -131,7 +159,9 @@ def main(method: str, folder: Path, kills: int) -> None:
     """One trial in peace, then trials with kills until there were enough; prints the figures."""
     import scipy.stats  # noqa: F401
     import sklearn.datasets  # noqa: F401
+    import timm.data.auto_augment  # noqa: F401
     import torch._dynamo  # noqa: F401  # the first step would import it
+    import torchvision.transforms.v2  # noqa: F401
 
     import harness.training.trial  # noqa: F401
 

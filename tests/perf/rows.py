@@ -111,6 +111,14 @@ def darts(order: str, wanted: str, turns: int) -> Row:
     return Row(what, per(ours, DARTS_PATHS), per(plain, DARTS_PATHS), wanted, against)
 
 
+def autoformer(wanted: str, turns: int) -> Row:
+    sides = [Side("autoformer_step"), Side("plain_autoformer_step")]
+    ours, plain = in_turns(sides, turns)
+    peaks = " and ".join(f"{side.memory / 2**30:.1f}" for side in sides)
+    what = f"AutoFormer step, full size, 32 images of 224×224 ({peaks} GiB at most)"
+    return Row(what, per(ours, PATHS), per(plain, PATHS), wanted, "the same blocks as research code writes them")
+
+
 def first_step(turns: int) -> Row:
     """From the command to the end of the first epoch of its first trial, 24 steps: a little more than to the first."""
     return Row("from `run` to the first steps (demo)", [_first() for _ in range(turns)], [], "≤ 6 s")
@@ -175,6 +183,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "mobilenet-last": lambda: mobilenet("last", "≥ 1.0", 5),
     "darts": lambda: darts("contiguous", "≥ 1.0", 5),
     "darts-last": lambda: darts("last", "≥ 1.0", 5),
+    "autoformer": lambda: autoformer("≥ 1.0", 5),
     "first-step": lambda: first_step(3),
     "bias": lambda: bias(3),
 }

@@ -27,6 +27,8 @@ from harness.training.allocator import keep_freed_memory
 from harness.training.cost import Meter
 from harness.training.stages.rank import predict
 from harness.training.stages.train import Supernets, build_supernets, prepare
+from tests.perf.autoformer import plain_step as plain_autoformer_step
+from tests.perf.autoformer import step as autoformer_step
 from tests.perf.baseline import PlainSupernet, PlainTraining, loader
 from tests.perf.darts import plain_step as plain_darts_step
 from tests.perf.darts import step as darts_step
@@ -49,9 +51,11 @@ RANKED = {"demo": 150, "small": 60, "paper": 12}
 
 
 __all__ = [
+    "autoformer_step",
     "darts_step",
     "imagenet_batches",
     "mobilenet_step",
+    "plain_autoformer_step",
     "plain_darts_step",
     "plain_imagenet_batches",
     "plain_mobilenet_step",

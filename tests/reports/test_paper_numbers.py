@@ -18,7 +18,7 @@ from tests.reports.paper_source import Bold, SourceTable, plain, source_tables, 
 numbers: Any = component("reports.paper.numbers")
 
 SOURCE = os.environ.get("HARNESS_PAPER")
-DIGEST = "89469dcd3ab2d972fc28e347881968e304f049f9605436315bdf99f3caf1ff01"
+DIGEST = "d436be2050bb30d34983d459abbcac34418e6697620ef3ca85976edb0e7bb0b2"
 """Of all numbers and their places. It changes only with an error found: then compare with the source again."""
 
 DATASETS = {"CIFAR-10": "cifar10", "CIFAR-100": "cifar100", "ImageNet16-120": "imagenet16-120", "ImageNet": "imagenet"}
@@ -28,6 +28,7 @@ OURS = {
     "log(x)": "log x",
     "-log(k-C(α))": "−log(k − C(α))",
     "-log(C(α))": "−log C(α)",
+    **dict(zip(("≤6M", "≤7.5M", "≤9M"), "SML", strict=True)),
     **{f"A_{n}": f"A{'₀₁₂₃₄₅'[n]}" for n in range(6)},
 }
 

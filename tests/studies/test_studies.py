@@ -18,6 +18,7 @@ from harness.study.study import Study
 
 NAMES = [
     "ablation_calr_ms",
+    "autoformer_space",
     "clustering",
     "complexity_metric",
     "darts_space",

@@ -292,7 +292,7 @@ def test_one_cluster_is_the_optimiser_itself_bit_for_bit() -> None:
     settings = component("methods.optimisers").AdamW(clip=None, clip_value=0.5)
     ours, theirs = ([torch.nn.Parameter(torch.ones(3, 4)), torch.nn.Parameter(torch.ones(5))] for _ in range(2))
     momentum = SeparatedMomentum(ours, settings)
-    plain = torch.optim.AdamW(theirs, lr=5e-4, weight_decay=0.05, foreach=True)
+    plain = torch.optim.AdamW(theirs, lr=5e-4, weight_decay=0.05, fused=True)
     for step in range(5):
         for parameters in (ours, theirs):
             torch.manual_seed(step)

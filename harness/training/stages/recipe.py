@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +26,7 @@ from harness.seeds import derive
 from harness.study.retraining import Retraining, Teacher
 from harness.training.precision import autocast, make_scaler, restore_scaler
 from harness.training.stages.standalone import StandaloneTraining, initialise
+from harness.training.weights import read
 
 
 def timm() -> Any:
@@ -252,20 +251,10 @@ def _load(teacher: torch.nn.Module, settings: Teacher) -> None:
     if found != settings.sha256:
         raise DataError(f"{path} has the SHA-256 {found}, not {settings.sha256} (retrain.teacher.sha256)")
     try:
-        teacher.load_state_dict(_tensors(path))
-    except (RuntimeError, ValueError, TypeError, AttributeError) as error:
+        teacher.load_state_dict(read(path))
+    except (DataError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         text = " ".join(str(error).split())[:300]
         raise DataError(f"{path} does not hold the weights of {settings.name}: {text}") from error
-
-
-def _tensors(path: Path) -> Mapping[str, Any]:
-    if path.suffix == ".safetensors":
-        loaded: Mapping[str, Any] = importlib.import_module("safetensors.torch").load_file(path)
-        return loaded
-    try:
-        return dict(torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:  # pickles raise anything
-        raise ValueError(f"not a file of tensors ({type(error).__name__})") from error
 
 
 def _normalisation(teacher: Any, dataset: DataSet, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,16 +10,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import torch
+
 from harness.components.dataset import DataSet
 from harness.components.registries import SEARCHES
 from harness.components.search import Found, Search, counted_settings
 from harness.components.space import Architecture
+from harness.data.loading import evaluation_batches
 from harness.seeds import make_rng
 from harness.study.configuration import RunConfig
+from harness.training.calibration import calibrated
 from harness.training.cost import Meter
 from harness.training.stages.rank import Found as SoFar
 from harness.training.stages.rank import Predictions, RankingImages, predict
 from harness.training.stages.train import Supernets
+
+FOUND = ("parameters", "flops")
+"""Counts of the best architecture found that a result holds."""
 
 WHOLE = 0
 """The cost of a score on all ranking images; other costs are numbers of images."""
@@ -144,6 +151,21 @@ def search(scorer: Scorer) -> list[Found]:
         found += best
     scorer.meter.stage("search")
     return sorted(found, key=lambda one: -one.score) if chosen.each_supernet else found
+
+
+def inherited(scorer: Scorer, architecture: Architecture) -> dict[str, float | int]:
+    """What the architecture is worth on the test images with the weights of its supernet, and its counts."""
+    supernets, dataset, ranking = scorer.supernets, scorer.dataset, scorer.config.rank
+    space, device = supernets.space, scorer.meter.device
+    network, one = supernets.networks[supernets.part_of(architecture)], space.function_class(architecture)
+    correct = total = 0
+    with torch.no_grad(), calibrated(network, one, RankingImages(dataset, ranking, device).calibrating):
+        for images, labels in evaluation_batches(dataset, dataset.test, ranking.batch_size, device):
+            correct += int((network(images, one).argmax(1) == labels).sum())
+            total += len(labels)
+    counts = [count for count in FOUND if count in space.complexity_counts]
+    sizes = {f"found_{count}": space.counted(architecture, count, scorer.settings) for count in counts}
+    return {"found_accuracy": correct * 100 / total, **sizes}
 
 
 def documents(found: Sequence[Found]) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ from harness.training.preparation import make_training
 from harness.training.preparation import prepare as prepare
 from harness.training.profiling import phase, step_done
 from harness.training.supernet import SupernetTraining
+from harness.training.weights import start_from
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,8 @@ def train(
     After each epoch `observe` may measure the supernets; it must not change them.
     """
     supernets = build_supernets(config, dataset, meter.device)
+    if config.train.weights is not None:
+        start_from(config.train.weights, config.space, supernets.networks)
     steps_per_epoch = -(-len(dataset.train) // config.train.batch_size)
     method, trainings = prepare(config, supernets, steps_per_epoch, dataset)
     make = partial(make_training, config, method, supernets.space, steps_per_epoch, dataset)
