@@ -195,3 +195,8 @@ def shown(number: float, digits: int) -> str:
     """A number as tables print it: no minus before a zero."""
     text = f"{number:.{digits}f}"
     return text.lstrip("-") if float(text) == 0 else text
+
+
+def signed(text: str) -> str:
+    """A number in print with its sign; 0 has none."""
+    return text if text.startswith("-") or float(text) == 0 else f"+{text}"

@@ -36,7 +36,7 @@ def render_grids(grids: Sequence[Grid]) -> str:
     """All grids as floats; long grids are split into several."""
     return HEAD + "\n".join(
         _grid(grid, part, number, last=number == len(parts) - 1)
-        for grid in grids
+        for grid in (one.shown for one in grids)
         for parts in [_parts(grid)]
         for number, part in enumerate(parts)
     )
