@@ -180,6 +180,19 @@ def log_e_value(sample: Sample, prior: float = PRIOR) -> Numbers:
     return _or_flat(sample, found, np.where(sample.mean == 0, -np.log(weight) / 2, equal), one=0.0)
 
 
+def looks(differences: npt.ArrayLike) -> Sample:
+    """The samples of the first two differences along the last axis, of the first three, and so on."""
+    values = np.asarray(differences, dtype=float)
+    n = np.arange(1.0, values.shape[-1] + 1)
+    # Of values around 0 the sum of squares loses no digits.
+    centre = values.mean(axis=-1, keepdims=True) if values.shape[-1] else 0.0
+    moved = values - centre
+    mean = moved.cumsum(axis=-1) / n
+    squares = np.maximum((moved**2).cumsum(axis=-1) - n * mean**2, 0.0)
+    deviation = np.sqrt(squares[..., 1:] / (n[1:] - 1))
+    return Sample((mean + centre)[..., 1:].round(12), deviation, np.broadcast_to(n[1:], deviation.shape))
+
+
 def anytime_decided(sample: Sample, m: int = 1, alpha: float = ALPHA) -> Signs:
     """Like `decided`, by e-values, for one of m comparisons (Bonferroni's rule)."""
     return np.where(log_e_value(sample) >= np.log(m / alpha), np.sign(sample.mean), 0).astype(np.int8)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
+from harness.components.preset import Preset
 from harness.statistics import ENUMERATED, FLIPS
-from harness.study.study import Study
+from harness.study.study import Request, Study
 
 from .compared import Compared, Margins, effects_compared, rows_compared
-from .evidence import Findings
+from .evidence import Evidence, Findings, best_retrained, gather
 from .grid import Grid
 from .notes import scale
 from .paper.comparison import statement_notes
 from .paper.measured import statements_compared
 from .values import Table, shown, signed
-from .verdicts import VERDICTS, Judgement
+from .verdicts import VERDICTS, Judgement, judge
 from .words import DASH
+
+if TYPE_CHECKING:
+    from harness.stores.stored import StoredRun
 
 VERDICT, EFFECT, INTERVAL, SEEDS = "Verdict", "Effect", "95 % interval", "Seeds"
 FIRST = (VERDICT, EFFECT, INTERVAL)
@@ -40,12 +45,24 @@ KINDS = {
 """By kind of comparison, the grid's name and its title."""
 
 
-def compare(findings: Findings, margins: Margins | None = None) -> tuple[Compared, ...]:
+def compare(study: Study, preset: Preset, counted: Sequence[Evidence], margins: Margins) -> tuple[Compared, ...]:
     """All comparisons of a study: the paper's statements, its own rows as far as these leave any, its factors."""
-    asked = (findings.study, findings.preset, findings.counted, margins or {})
+    asked = (study, preset, counted, margins)
     stated = [compared for _, compared in statements_compared(*asked)]
     own = rows_compared(*asked, covered=[one.key for one in stated])
     return (*stated, *own, *effects_compared(*asked))
+
+
+def look(
+    asked: Iterable[tuple[Study, Preset, Sequence[Request]]], runs: Sequence[StoredRun], margins: Margins
+) -> list[Judgement]:
+    """Judge these requests of studies as stored runs leave them now, at any number of seeds."""
+    compared = [
+        one
+        for study, preset, requests in asked
+        for one in compare(study, preset, best_retrained(gather(requests, runs)), margins)
+    ]
+    return judge(compared, anytime=True)
 
 
 def verdict_grids(findings: Findings, table: Table, judgements: Sequence[Judgement]) -> list[Grid]:

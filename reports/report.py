@@ -76,7 +76,7 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
     from .paper.comparison import beside_the_paper, is_in_the_paper
 
     grids = (beside_the_paper(study, table),) if is_in_the_paper(study) else ()
-    return Section(table, figures, grids, findings, compare(findings, asked.margins))
+    return Section(table, figures, grids, findings, compare(study, asked.preset, findings.counted, asked.margins))
 
 
 def judged(sections: Sequence[Section]) -> list[Section]:

@@ -64,11 +64,14 @@ class Judgement:
 
 
 def judge(compared: Sequence[Compared], anytime: bool = False) -> list[Judgement]:
-    """Judge these comparisons together. With `anytime`, no number of seeds counts as planned."""
-    testable = [one for one in compared if len(one.seeds) >= FEWEST]
-    p = {one.question: _tested(one)[1] for one in testable}
+    """Judge these comparisons together.
+
+    With `anytime`, no number of seeds counts as planned, and comparisons that have no data yet count, too.
+    """
+    p = {one.question: _tested(one)[1] for one in compared if len(one.seeds) >= FEWEST}
     adjusted = dict(zip(p, statistics.holm(list(p.values())).tolist(), strict=True))
-    return [_judgement(one, len(p), p.get(one.question), adjusted.get(one.question), anytime) for one in compared]
+    m = len({one.question for one in compared}) if anytime else len(p)
+    return [_judgement(one, m, p.get(one.question), adjusted.get(one.question), anytime) for one in compared]
 
 
 def _judgement(one: Compared, m: int, p: float | None, adjusted: float | None, anytime: bool) -> Judgement:
@@ -78,9 +81,10 @@ def _judgement(one: Compared, m: int, p: float | None, adjusted: float | None, a
     effect, _, interval = _tested(one)
     if p is None or adjusted is None:  # one seed decides nothing, however large its effect
         return Judgement(one, m, any_time, UNDECIDED, effect=effect)
-    sample = _sample(one)
+    differences = _differences(one)
+    sample = Sample.of(differences)
     if any_time:
-        corrected, plain = (_anytime(one, sample, count) for count in (m, 1))
+        corrected, plain = (_anytime(one, differences, count) for count in (m, 1))
         interval = _sequence(one, sample)
     else:
         corrected, plain = (_planned(one, sample, effect, value) for value in (adjusted, p))
@@ -111,10 +115,14 @@ def _planned(one: Compared, sample: Sample, effect: float, p: float) -> str:
     return EQUIVALENT if equal else UNDECIDED
 
 
-def _anytime(one: Compared, sample: Sample, m: int) -> str:
-    sign = int(statistics.anytime_decided(sample, m))
-    equal = one.margin is not None and bool(statistics.anytime_equivalent(sample, one.margin, m))
-    return {1: SUPPORTED, -1: CONTRADICTED}.get(sign, EQUIVALENT if equal else UNDECIDED)
+def _anytime(one: Compared, differences: Numbers, m: int) -> str:
+    """What the first look that decides anything decides, of looks after every seed: they cost nothing."""
+    sample = statistics.looks(differences)
+    signs = statistics.anytime_decided(sample, m)
+    if signs.any():
+        return SUPPORTED if signs[signs != 0][0] > 0 else CONTRADICTED
+    equal = one.margin is not None and bool(statistics.anytime_equivalent(sample, one.margin, m).any())
+    return EQUIVALENT if equal else UNDECIDED
 
 
 def _tested(one: Compared) -> tuple[float, float, tuple[float, float]]:
@@ -128,13 +136,13 @@ def _tested(one: Compared) -> tuple[float, float, tuple[float, float]]:
     return float(sample.mean), float(statistics.t_test(sample)), (float(low), float(high))
 
 
-def _sample(one: Compared) -> Sample:
+def _differences(one: Compared) -> Numbers:
     """The differences that e-values and equivalence are about."""
     if one.method != SPREAD:
-        return Sample.of(one.effects)
+        return np.array(one.effects)
     assert one.sides is not None
-    changed: Numbers = statistics.changes(*one.sides)
-    return Sample.of(changed) if changed.size else Sample.of([0.0])
+    changed = statistics.changes(*one.sides)
+    return changed if changed.size else np.zeros(1)
 
 
 def _sequence(one: Compared, sample: Sample) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from harness import statistics
-from harness.statistics import ALPHA, Numbers, Sample
+from harness.statistics import ALPHA, Numbers, Sample, looks
 
 REPEATED = 20_000
 CHANCE = ALPHA + 3 * (ALPHA * (1 - ALPHA) / REPEATED) ** 0.5
@@ -26,15 +26,6 @@ SHAPES: dict[str, Draw] = {
 @pytest.fixture(params=SHAPES)
 def draw(request: pytest.FixtureRequest) -> Draw:
     return SHAPES[request.param]
-
-
-def looks(differences: Numbers) -> Sample:
-    """The samples of the first two differences of each comparison, of the first three, and so on."""
-    n = np.arange(1.0, differences.shape[-1] + 1)
-    mean = differences.cumsum(-1) / n
-    squares = (differences**2).cumsum(-1) - n * mean**2
-    deviation = np.sqrt(np.maximum(squares[..., 1:], 0) / (n[1:] - 1))
-    return Sample(mean[..., 1:], deviation, np.broadcast_to(n[1:], deviation.shape))
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10, 30])
@@ -66,6 +57,18 @@ def test_looking_after_every_seed_costs_nothing(draw: Draw) -> None:
     if draw is SHAPES["normal"]:  # a t interval does not allow it
         low, high = statistics.t_interval(sample)
         assert ((low > 0) | (high < 0)).any(axis=-1).mean() > 0.3
+
+
+def test_looks_are_at_ever_more_differences() -> None:
+    values = np.random.default_rng(12).normal(1000.0, 1e-3, (3, 6))
+    sample = looks(values)
+    for place in range(5):
+        one = Sample.of(values[:, : place + 2])
+        assert sample.mean[:, place] == pytest.approx(one.mean)
+        assert sample.deviation[:, place] == pytest.approx(one.deviation, rel=1e-4)
+        assert (sample.n[:, place] == place + 2).all()
+    assert looks([0.3] * 4).flat.all()
+    assert looks([0.3]).mean.size == looks([]).mean.size == 0
 
 
 def test_a_false_equivalence_is_rare_at_any_look() -> None:
