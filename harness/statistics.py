@@ -135,14 +135,15 @@ def detectable(sample: Sample, power: float = POWER, alpha: float = ALPHA) -> Nu
     return np.asarray(np.where(sample.n > 1, quantiles * sample.error, np.nan))
 
 
-def t_power(effect: npt.ArrayLike, n: npt.ArrayLike, alpha: float = ALPHA) -> Numbers:
+def t_power(effect: float, n: int, alpha: float = ALPHA) -> float:
     """The probability that n seeds decide an effect, in deviations of the differences, by a two-sided t-test."""
-    seeds = np.asarray(n, dtype=float)
-    degrees = np.maximum(seeds - 1, 1)
-    limit = _special().stdtrit(degrees, 1 - alpha / 2)
-    centre = np.abs(np.asarray(effect, dtype=float)) * np.sqrt(seeds)
-    found = 1 - _special().nctdtr(degrees, centre, limit) + _special().nctdtr(degrees, centre, -limit)
-    return np.asarray(np.where(seeds > 1, found, 0.0))
+    if n < 2:
+        return 0.0
+    special = _special()
+    # Averaged over what the deviation may come out as: the noncentral t of scipy fails at small error rates.
+    limit = special.stdtrit(n - 1, 1 - alpha / 2) * _deviations(n)
+    centre = abs(effect) * n**0.5
+    return float(np.mean(special.ndtr(centre - limit) + special.ndtr(-centre - limit)))
 
 
 def seeds_needed(effect: float, power: float = POWER, alpha: float = ALPHA, most: int = 100_000) -> int | None:
@@ -293,6 +294,12 @@ def _around(sample: Sample, quantile: Numbers) -> tuple[Numbers, Numbers]:
 def _or_flat(sample: Sample, usual: npt.ArrayLike, flat: npt.ArrayLike, one: float = 1.0) -> Numbers:
     """The usual value, that of equal differences, or that of a single seed."""
     return np.asarray(np.where(sample.n > 1, np.where(sample.flat, flat, usual), one))
+
+
+@lru_cache(maxsize=4096)
+def _deviations(n: int) -> Numbers:
+    """Equally likely values of the deviation of n differences, in units of the true one."""
+    return np.asarray(np.sqrt(2 * _special().gammaincinv((n - 1) / 2, (np.arange(1000) + 0.5) / 1000) / (n - 1)))
 
 
 @lru_cache(maxsize=32)

@@ -103,6 +103,17 @@ def test_what_cannot_be_found_needs_no_number_of_seeds() -> None:
     assert statistics.seeds_needed(-3.0) == statistics.seeds_needed(3.0) == 4
 
 
+def test_power_is_right_at_small_error_rates_too() -> None:
+    for effect in (0.5, 1.0, 2.0, 6.0):
+        by_seeds = [statistics.t_power(effect, n, ALPHA / 44) for n in (1, 2, 3, 5, 8, 30, 100)]
+        assert by_seeds == sorted(by_seeds)
+    alone, among = (statistics.seeds_needed(5.7, alpha=ALPHA / m) for m in (1, 44))
+    assert alone is not None and among is not None and alone < among
+    sample = Sample.of(np.random.default_rng(13).normal(1.2, 1, (REPEATED, 8)))
+    share = (statistics.decided(sample, statistics.t_test(sample), ALPHA / 44) == 1).mean()
+    assert statistics.t_power(1.2, 8, ALPHA / 44) == pytest.approx(share, abs=0.01)
+
+
 def test_the_t_test_is_the_usual_one() -> None:
     values = np.random.default_rng(6).normal(0.3, 1, (7, 5))
     expected = stats.ttest_1samp(values, 0, axis=1)
