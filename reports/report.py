@@ -79,9 +79,13 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
     return Section(table, figures, grids, findings, compare(study, asked.preset, findings.counted, asked.margins))
 
 
-def judged(sections: Sequence[Section]) -> list[Section]:
-    """The same sections with verdicts. They are judged together: the error rate is that of the whole report."""
+def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:
+    """The same sections with verdicts. They are judged together: the error rate is that of the whole report.
+
+    With `figures`, a figure shows all comparisons of a study.
+    """
     from .comparison import verdict_grids
+    from .forest import forest
     from .verdicts import judge
 
     judgements = iter(judge([one for section in sections for one in section.compared]))
@@ -89,7 +93,8 @@ def judged(sections: Sequence[Section]) -> list[Section]:
     for one in sections:
         own = tuple(islice(judgements, len(one.compared)))
         grids = (*one.grids, *verdict_grids(one.findings, one.table, own))
-        found.append(replace(one, grids=grids, judgements=own))
+        drawn = (*one.figures, *(forest(one.findings, one.table, own) if figures else ()))
+        found.append(replace(one, grids=grids, judgements=own, figures=drawn))
     return found
 
 

@@ -88,7 +88,7 @@ def command(
         )
         for study in _told(chosen)
     ]
-    sections = report.judged(sections) if compare else sections
+    sections = report.judged(sections, drawn) if compare else sections
     for section in sections:
         if section.table.lacking:
             click.echo(section.table.lacking, err=True)

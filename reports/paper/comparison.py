@@ -12,7 +12,7 @@ from harness.study.study import Study
 
 from ..compared import Compared, column_of
 from ..grid import Grid
-from ..values import Table, TableRow, Value, ValueColumn, label_text, shown, signed
+from ..values import TIED, Table, TableRow, Value, ValueColumn, label_text, shown, signed
 from ..words import DASH
 from .numbers import Number, beside, quoted, tables
 from .statements import Statement, statements
@@ -52,7 +52,7 @@ def beside_the_paper(study: Study, table: Table) -> Grid:
         headings=(*table.labels, "Data set", "Metric", "Ours", "Seeds", heading, "Difference"),
         rows=tuple(rows),
         numeric=(*(False for _ in table.labels), False, False, True, True, True, True),
-        notes=(*notes, *table.notes),
+        notes=(*notes, *(note for note in table.notes if not note.startswith(TIED))),
     )
 
 
