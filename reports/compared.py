@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.components.preset import Preset
-from harness.study.comparisons import Weights, effects, pairings
+from harness.study.comparisons import Weights, effects, main_column, pairings
 from harness.study.layout import Column
 from harness.study.study import Study
 
@@ -24,7 +24,7 @@ from .values import look_up
 from .words import in_words
 
 Margins = Mapping[str, float]
-"""By metric, the difference below which values count as equal, in the column's unit; "" is a study's first column."""
+"""By metric, the difference below which values count as equal, in the column's unit; "" is a study's main column."""
 
 PAIRED, BOUNDED, FIELLER, SPREAD = (
     "paired t-test",
@@ -82,8 +82,9 @@ def column_of(study: Study, metric: str) -> Column | None:
 
 def margin_of(study: Study, metric: str, own: float | None, margins: Margins) -> float | None:
     """The margin of a comparison: its own, or else the user's."""
-    first = study.columns[0].metric if study.columns else ""
-    return own if own is not None else margins.get(metric, margins.get("") if metric == first else None)
+    column = main_column(study)
+    first = column is not None and metric == column.metric
+    return own if own is not None else margins.get(metric, margins.get("") if first else None)
 
 
 def linear_key(dataset: str, weights: Iterable[tuple[int, str, float]]) -> Hashable:
@@ -133,13 +134,11 @@ def rows_compared(
 
 
 def effects_compared(study: Study, preset: Preset, found: Sequence[Evidence], margins: Margins) -> Iterator[Compared]:
-    """The effects and interactions of the study's factors on its first column, averaged within each seed."""
-    asked = {one.request.row for one in found}
-    for dataset in preset.datasets:
-        for column in study.columns[:1]:
-            for one in effects(study):
-                if not _is_shown(column, preset, dataset) or not set(one.weights) <= asked:
-                    continue
+    """The effects and interactions of the study's factors on its main column, averaged within each seed."""
+    asked, column = {one.request.row for one in found}, main_column(study)
+    for dataset in preset.datasets if column else ():
+        if column and _is_shown(column, preset, dataset):
+            for one in (one for one in effects(study) if set(one.weights) <= asked):
                 values = {row: merits(study, row, column, dataset, found) for row in one.weights}
                 seeds = tuple(sorted(set.intersection(*(set(of) for of in values.values()))))
                 yield Compared(

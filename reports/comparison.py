@@ -182,7 +182,7 @@ def _notes(study: Study, kind: str, judgements: Sequence[Judgement]) -> list[str
     counts = Counter(one.verdict for one in judgements)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
     lines = [
-        f"Of {len(judgements)} comparisons: {summary}.",
+        f"Of {len(judgements)} comparison{'s' * (len(judgements) != 1)}: {summary}.",
         {
             "statement": "Paired over seeds. An effect above 0 speaks for the statement. One seed decides nothing.",
             "rows": "Paired over seeds. Supported: the first row is better than the second, by the column's rule. One "

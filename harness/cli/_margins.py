@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Margin(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.4 on
-    """A number above 0, for a study's first column, or METRIC=NUMBER; becomes a pair of the metric and the number."""
+    """A number above 0, for a study's main column, or METRIC=NUMBER; becomes a pair of the metric and the number."""
 
     name = "margin"
 
@@ -35,7 +35,7 @@ class Margin(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
 
 
 def margin_option(command: F) -> F:
-    """Add `--margin`; the command receives `margins`, by metric, "" for a study's first column."""
+    """Add `--margin`; the command receives `margins`, by metric, "" for a study's main column."""
     return click.option(
         "--margin",
         "margins",
@@ -43,7 +43,7 @@ def margin_option(command: F) -> F:
         multiple=True,
         metavar="[METRIC=]X",
         callback=lambda context, option, value: dict(value),
-        help="Differences below X count as none, in the unit of the column; without METRIC, of the first column.",
+        help="Differences below X count as none, in the unit of the column; by default of the first that has a best.",
     )(command)
 
 

@@ -77,7 +77,7 @@ def power_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=Margin(),
             multiple=True,
             metavar="[METRIC=]X",
-            help="With --power: the effect to find, in the unit of the (first) column.  [default: as stored]",
+            help="With --power: the effect to find, in the unit of the column.  [default: as stored]",
         ),
         click.option(
             "--power",
@@ -124,10 +124,10 @@ def show_power(asked: Asked, runs: Sequence[StoredRun], wish: Wish) -> None:
 
 def _need(compared: Any, m: int, wish: Wish, asked: Asked, every: Plan) -> Need:
     from harness import statistics
+    from harness.components.discovery import component
 
     study = next(study for study in asked.studies if study.name == compared.study)
-    first = study.columns[0].metric
-    wished = wish.effects.get(compared.metric, wish.effects.get("") if compared.metric == first else None)
+    wished = component("reports.compared").margin_of(study, compared.metric, None, wish.effects)
     effect, deviation = wished or fmean(compared.effects), stdev(compared.effects)
     size = effect / deviation if deviation > 1e-12 else 0.0
     alone, among = (statistics.seeds_needed(size, wish.power, statistics.ALPHA / count) for count in (1, m))

@@ -113,7 +113,8 @@ def tell_verdicts(judgements: Sequence[Any], asked: Asked, ending: Ending, quiet
     counts = Counter(one.verdict for one in judgements)
     told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in every if counts[verdict])
     m = judgements[0].m
-    click.echo(f"{len(judgements)} comparisons: {told}; at most 5 % of such runs decide any of {m} falsely")
+    many = f"{len(judgements)} comparison{'s' * (len(judgements) != 1)}"
+    click.echo(f"{many}: {told}; at most 5 % of such runs decide any of {m} falsely")
     names = " ".join(study.name for study in asked.studies)
     most = max(len(one.compared.seeds) for one in judgements)
     preset = f"--preset {asked.preset} --seeds {max(1, most)} --compare"

@@ -41,18 +41,19 @@ def pairings(study: Study) -> list[Pairing]:
     """The comparisons of a study. Rows without runs are compared only where the study says so."""
     if study.comparisons is None:
         numbers = [number for number, row in enumerate(study.rows) if row.source == "runs"]
-        column = study.columns[:1]
-        return [Pairing(n, baseline(study, n), one) for one in column for n in numbers if n != baseline(study, n)]
-    columns = {column.metric: column for column in reversed(study.columns)}
+        column = main_column(study)
+        return [Pairing(n, baseline(study, n), column) for n in numbers if column and n != baseline(study, n)]
+    columns = {column.metric: column for column in reversed(study.columns)} | {"": main_column(study)}
     return [
-        Pairing(
-            find_row(study, one.first),
-            find_row(study, one.second),
-            columns[one.metric] if one.metric else study.columns[0],
-            one.margin,
-        )
+        Pairing(find_row(study, one.first), find_row(study, one.second), column, one.margin)
         for one in study.comparisons
+        if (column := columns[one.metric])
     ]
+
+
+def main_column(study: Study) -> Column | None:
+    """The column that a study is compared on: the first that says what is better, or else the first."""
+    return next((column for column in study.columns if column.best is not None), next(iter(study.columns), None))
 
 
 def baseline(study: Study, number: int) -> int:

@@ -181,7 +181,7 @@ class Comparison:
     first: Labels
     second: Labels
     metric: str = ""
-    """The metric of one of the study's columns; by default that of the first."""
+    """The metric of one of the study's columns; by default that of the first that says what is better."""
     margin: float | None = None
     """Differences below this count as none, in the column's unit: what lies within it is *equivalent*."""
 

@@ -33,7 +33,7 @@ class Study:
     space: str = ""
     """The space of rows that do not name one themselves; by default the space of the default preset."""
     comparisons: Sequence[Comparison] | None = None
-    """The rows to compare; by default each row of a group with the group's first, on the first column."""
+    """The rows to compare; by default each row of a group with its first, on the first column that has a best."""
     factors: Sequence[str] = ()
     """The label columns that the rows cross, each combination once: reports give their effects and interactions."""
 
