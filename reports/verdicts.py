@@ -75,7 +75,7 @@ def judge(compared: Sequence[Compared], anytime: bool = False) -> list[Judgement
 
 
 def _judgement(one: Compared, m: int, p: float | None, adjusted: float | None, anytime: bool) -> Judgement:
-    any_time = anytime or len(one.seeds) != one.planned
+    any_time = anytime or one.seeds != tuple(range(one.planned))
     if not one.seeds:
         return Judgement(one, m, any_time, NO_DATA)
     effect, _, interval = _tested(one)

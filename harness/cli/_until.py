@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 MOST = 30
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ending:
     """When a run ends: with every comparison decided, or with so many seeds."""
 
     margins: Mapping[str, float]
     most: int
+    found: Sequence[Any] = ()
+    """The verdicts of the last look."""
 
     def until(self, asked: Asked, parallel: int, retry: str | None, say: Callable[[str], None]) -> Until:
         """The plans of the run. Raises `UserError` if nothing is compared, or nothing could be decided."""
@@ -50,7 +52,7 @@ class Ending:
         questions = _questions(self, asked)
         return Until(asked, questions, planned.__getitem__, first, self.most, parallel, retry, say)
 
-    def look(self, asked: Asked, runs: Sequence[StoredRun]) -> list[Any]:
+    def look(self, asked: Asked, runs: Sequence[StoredRun]) -> Sequence[Any]:
         """The verdicts on all comparisons as stored runs leave them."""
         from harness.components.discovery import component
         from harness.components.preset import get_preset
@@ -63,8 +65,8 @@ class Ending:
             requests += expand_stored(study, presets[study.name], lambda: runs, self.most, asked.overrides)
         requests = chosen(requests, asked.only)
         parts = [(s, presets[s.name], [one for one in requests if one.study == s.name]) for s in asked.studies]
-        found: list[Any] = component("reports.comparison").look(parts, runs, self.margins)
-        return found
+        self.found = component("reports.comparison").look(parts, runs, self.margins)
+        return self.found
 
 
 def until_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,10 +92,11 @@ def until_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return asking
 
 
-def tell_verdicts(judgements: Sequence[Any], asked: Asked, ending: Ending, quiet: bool) -> None:
+def tell_verdicts(asked: Asked, ending: Ending, quiet: bool) -> None:
     """Print a line per comparison, decided ones first, and how to see them again."""
     from harness.components.discovery import component
 
+    judgements = ending.found
     comparison, every = component("reports.comparison"), component("reports.verdicts").VERDICTS
     for verdict in () if quiet else every:
         for one in (one for one in judgements if one.verdict == verdict):

@@ -174,7 +174,7 @@ def command(
     if profile:
         _tell_profiles(store.directory, begun)
     if ending is not None:
-        tell_verdicts(ending.look(asked, place.reader.runs()), asked, ending, quiet)
+        tell_verdicts(asked, ending, quiet)
     if made:
         click.echo(made)
     if left:
