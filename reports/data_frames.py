@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.stores import shapes
-from harness.study.layout import Row, label_column
-from harness.study.study import Study
+from harness.study.comparisons import baseline
+from harness.study.layout import label_column
 
 from .evidence import Findings
 from .values import Table, Value, look_up
@@ -74,16 +74,6 @@ def pairs_frame(findings: Findings, metric: str, row: int | None, against: int |
     numbers = dict.fromkeys(("value", "baseline", "difference"), "float64")
     frame = pandas.DataFrame(records, columns=["row", *labels, "against", "dataset", "seed", *numbers])
     return frame.astype({"row": "int64", "against": "int64", "dataset": "str", "seed": "int64", **numbers})
-
-
-def baseline(study: Study, number: int) -> int:
-    """The number of the row that a row is compared with: the first of its group that has runs."""
-
-    def group(row: Row) -> Any:
-        return row.labels[study.group] if study.group is not None else None
-
-    own = group(study.rows[number])
-    return next(n for n, row in enumerate(study.rows) if row.source == "runs" and group(row) == own)
 
 
 def _numbers(value: Value) -> tuple[float | None, float | None, int]:

@@ -99,7 +99,29 @@ class SearchPanel:
     found: tuple[ScoredPoint, ...] = ()
 
 
-Panel = LinePanel | PointPanel | BarPanel | GraphPanel | SearchPanel
+@dataclass(frozen=True)
+class ForestLine:
+    """A comparison: its effect, its interval (None where it is unbounded), and the paper's effect."""
+
+    label: str
+    effect: float
+    low: float | None
+    high: float | None
+    printed: float | None
+    verdict: str
+
+
+@dataclass(frozen=True)
+class ForestPanel:
+    """Comparisons in one unit, from top to bottom."""
+
+    title: str
+    x: str
+    lines: tuple[ForestLine, ...]
+    y: str = ""
+
+
+Panel = LinePanel | PointPanel | BarPanel | GraphPanel | SearchPanel | ForestPanel
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""The contents of a report: each study's table, figures and comparison with the paper. Knows no format."""
+"""The contents of a report: each study's table, figures and comparisons. Knows no format."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
@@ -19,6 +20,9 @@ from .values import Table
 
 if TYPE_CHECKING:
     from harness.stores.store import Store
+
+    from .compared import Compared
+    from .verdicts import Judgement
 
 LISTED = 40
 """Maximum number of missing items that a message lists."""
@@ -39,6 +43,8 @@ class Asked:
     references: bool = False
     figures: bool = False
     compare: bool = False
+    margins: Mapping[str, float] = field(default_factory=dict)
+    """By metric, the difference below which values count as equal; see `compared.Margins`."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class Section:
     figures: tuple[FigureValue, ...]
     grids: tuple[Grid, ...]
     findings: Findings
+    compared: tuple[Compared, ...] = ()
+    judgements: tuple[Judgement, ...] = ()
 
     @property
     def missing(self) -> list[str]:
@@ -62,12 +70,32 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
     findings = find(study, asked.preset, store, asked.seeds, asked.overrides, asked.where)
     table = lay_out(findings, store if asked.references else None)
     figures = tuple(build_figures(findings, store)) if asked.figures else ()
-    grids: tuple[Grid, ...] = ()
-    if asked.compare:
-        from .paper.comparison import build
+    if not asked.compare:
+        return Section(table, figures, (), findings)
+    from .comparison import compare
+    from .paper.comparison import beside_the_paper, is_in_the_paper
 
-        grids = tuple(build(study, asked.preset, store, asked.seeds, asked.overrides, asked.where))
-    return Section(table, figures, grids, findings)
+    grids = (beside_the_paper(study, table),) if is_in_the_paper(study) else ()
+    return Section(table, figures, grids, findings, compare(study, asked.preset, findings.counted, asked.margins))
+
+
+def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:
+    """The same sections with verdicts. They are judged together: the error rate is that of the whole report.
+
+    With `figures`, a figure shows all comparisons of a study.
+    """
+    from .comparison import verdict_grids
+    from .forest import forest
+    from .verdicts import judge
+
+    judgements = iter(judge([one for section in sections for one in section.compared]))
+    found = []
+    for one in sections:
+        own = tuple(islice(judgements, len(one.compared)))
+        grids = (*one.grids, *verdict_grids(one.findings, one.table, own))
+        drawn = (*one.figures, *(forest(one.findings, one.table, own) if figures else ()))
+        found.append(replace(one, grids=grids, judgements=own, figures=drawn))
+    return found
 
 
 def require_complete(sections: Sequence[Section], store: str) -> None:

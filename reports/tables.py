@@ -16,7 +16,7 @@ from harness.study.expansion import expand_stored
 from harness.study.layout import Column
 from harness.study.study import Study
 
-from .emphasis import block, emboldened, references
+from .emphasis import block, emboldened, references, tied_note
 from .evidence import Evidence, Findings, find
 from .notes import column_notes, damage, elsewhere, invalidated, notes, scale, title, unequal_passes
 from .quoted import given_row, remarks
@@ -65,7 +65,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
     ]
     labels = tuple(study.rows[0].labels)
     group = labels.index(study.group) if study.group is not None else None
-    marked = emboldened(rows, columns, group, _neutral(counted, columns))
+    marked = emboldened(rows, columns, group, _neutral(counted, columns), preset.seeds)
     blocks = [tuple(members) for _, members in groupby(marked, lambda row: _ruled(row, group))]
     lacking = None
     if referred is not None:
@@ -89,6 +89,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
             *(f"{column.label} is not computed here." for column in unasked),
             *column_notes(study.columns, columns, counted),
             *remarks(study, rows),
+            *tied_note(marked),
             *notes(findings, columns),
             *elsewhere(findings),
             *invalidated(findings.found),

@@ -12,6 +12,8 @@ Label = str | bool | None
 
 MARK = "†"
 """Printed after every value that is quoted, not measured."""
+TIED = "≈"
+"""Printed after every value that cannot be told from the best one."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Value:
     digits: int
     best: bool = False
     quotation: Quotation | None = None
+    tied: bool = False
+    """Whether the seeds do not tell it from the best."""
 
     @property
     def numbers(self) -> list[float]:
@@ -78,7 +82,7 @@ class Value:
     @property
     def mark(self) -> str:
         """The mark that is printed after the value."""
-        return MARK if self.quotation else ""
+        return MARK if self.quotation else TIED if self.tied else ""
 
 
 @dataclass(frozen=True)
@@ -195,3 +199,8 @@ def shown(number: float, digits: int) -> str:
     """A number as tables print it: no minus before a zero."""
     text = f"{number:.{digits}f}"
     return text.lstrip("-") if float(text) == 0 else text
+
+
+def signed(text: str) -> str:
+    """A number in print with its sign; 0 has none."""
+    return text if text.startswith("-") or float(text) == 0 else f"+{text}"

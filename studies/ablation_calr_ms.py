@@ -18,6 +18,7 @@ study = Study(
         for calr, ms in [(False, False), (True, False), (False, True), (True, True)]
     ],
     group="Method",
+    factors=("Method", "CaLR", "MS"),
     columns=[
         Column("Kendall's τ", "kendall_tau", digits=3),
         Column("Top-1 acc. (%)", "top1_accuracy", digits=2),

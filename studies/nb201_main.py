@@ -15,6 +15,7 @@ study = Study(
     ]
     + [Row({"Method": "Optimal", "Ours": False}, source="truth")],
     group="Method",
+    factors=("Method", "Ours"),
     columns=[TAU, TOP1, MEMORY, HOURS],
     figures=[Figure("tau", "Kendall's τ with and without CaLR and MS", [Bars("", TAU)])],
 )

@@ -20,6 +20,7 @@ COMMANDS = {
 OPTIONS = {
     "What to run or read": (
         *("everything", "study", "preset", "seeds", "only", "where", "retry"),
+        *("until", "power", "effects", "margins", "max_seeds", "hours"),
         *("no_references", "references_only", "again", "all_attempts"),
     ),
     "How": ("jobs", "threads", "device", "per_device", "timeout", "compiled", "profile", "no_wait", "calibration"),

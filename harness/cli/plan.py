@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli._power import Wish, power_options, show_power
 from harness.cli._request import WithUpdates, request_options
 from harness.stores.places import Places
 
@@ -25,15 +26,20 @@ if TYPE_CHECKING:
     default=True,
     help="Where no trial is done yet, train for a few seconds to estimate the time.  [default: yes]",
 )
-def command(asked: Asked, store: Places, calibration: bool) -> None:
+@power_options
+def command(asked: Asked, store: Places, calibration: bool, wish: Wish | None) -> None:
     """Show what `run` would do: trials, passes, images, time, and what is missing.
 
     STUDY is a study file or the name of a known study. The time is estimated from trials of the preset that are done,
-    else from a few seconds of training.
+    else from a few seconds of training. With --power it shows instead how many seeds the comparisons need, and how
+    long these take, by the stored runs.
     """
     from harness.execution.states import Kind, State
 
     preset, runs = asked.preset, store.open().runs()
+    if wish is not None:
+        show_power(asked, runs, wish)
+        return
     plan = asked.plan(runs)
     for study in asked.studies:
         part = plan.of(study)

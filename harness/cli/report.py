@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli import _completion as completion
+from harness.cli._margins import check_margins, margin_option
 from harness.cli._request import WithUpdates, chosen_studies, expandable, preset_option, with_preset
 from harness.cli._store_option import store_option
 from harness.errors import UserError
@@ -34,7 +35,8 @@ FORMATS = {
 @click.option("--where", metavar="EXPR", help="Only runs that match EXPR, such as \"train.epochs > 10\".")
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="markdown", show_default=True)
 @click.option("--references", is_flag=True, help="Add rows for predictors that need no training; `run` makes them.")
-@click.option("--compare", is_flag=True, help="Add comparisons with the paper's numbers and statements.")
+@click.option("--compare", is_flag=True, help="Add verdicts on the rows, and on the paper's numbers and statements.")
+@margin_option
 @click.option("--strict", is_flag=True, help="Report nothing, and exit 1, when anything is missing.")
 @click.option("--figures/--no-figures", default=True, help="Draw figures: in the html page, and as files with --out.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write files into this folder.")
@@ -47,6 +49,7 @@ def command(
     form: str,
     references: bool,
     compare: bool,
+    margins: dict[str, float],
     strict: bool,
     figures: bool,
     out: Path | None,
@@ -63,6 +66,8 @@ def command(
     from harness.components.preset import get_preset
     from harness.study.overrides import parse_updates
 
+    if margins and not compare:
+        raise UserError("--margin is about comparisons: give --compare, too")
     if out is None and form == "parquet":
         raise UserError("a Parquet file cannot be printed: give --out DIR")
     if out is None and form == "csv" and compare:
@@ -71,15 +76,19 @@ def command(
     opened = store.open()
     overrides = parse_updates(updates)
     chosen = _chosen(studies, preset, opened, overrides)
+    check_margins(margins, chosen)
     drawn = figures and (out is not None or form == "html")
     sections = [
         report.section(
             study,
             opened,
-            report.Asked(get_preset(preset, study.about), seeds, overrides, where, references, drawn, compare),
+            report.Asked(
+                get_preset(preset, study.about), seeds, overrides, where, references, drawn, compare, margins
+            ),
         )
         for study in _told(chosen)
     ]
+    sections = report.judged(sections, drawn) if compare else sections
     for section in sections:
         if section.table.lacking:
             click.echo(section.table.lacking, err=True)

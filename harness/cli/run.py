@@ -19,6 +19,7 @@ from harness.cli._request import WithUpdates, request_options
 from harness.cli._resources import resource_options
 from harness.cli._signals import REFERENCES, TRIALS, on_signals
 from harness.cli._store_places import weights_option
+from harness.cli._until import Ending, tell_verdicts, until_options
 from harness.cli._values import Duration
 from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 @click.command("run", cls=WithUpdates, example="harness run mine --preset demo --jobs 2 with train.epochs=10")
 @request_options
+@until_options
 @resource_options
 @click.option(
     "--retry",
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
 def command(
     asked: Asked,
     store: Places,
+    ending: Ending | None,
     slots: Slots,
     threads: int,
     retry: str | None,
@@ -93,10 +96,14 @@ def command(
     `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if trials failed, or if the database was unreachable
     for too long. Ctrl-C stops cleanly, a second one at once; the same command continues with the missing trials,
     each from its last checkpoint. Any number of these commands, on any number of machines, may work on the same
-    studies. After the trials it makes the studies' references, in seconds: the rows that `report --references` shows.
+    studies. With --until decided it adds seeds, for the rows that still need them, until every comparison is decided,
+    shown to be equivalent within --margin, or out of seeds. After the trials it makes the studies' references, in
+    seconds: the rows that `report --references` shows.
     """
     if no_references and references_only:
         raise UserError("--no-references and --references-only exclude each other")
+    if ending is not None and references_only:
+        raise UserError("--until and --references-only exclude each other")
     from rich.console import Console
 
     from harness.cli._display import Display
@@ -130,6 +137,7 @@ def command(
         place = Workplace(places, lease, int(mirror_weights_max), click.echo)
         if not place.reach(outage_wait, stopping):
             return _unreached(received, outage_wait)
+        until = None if ending is None else ending.until(asked, len(slots), retry, display.say)
         session = working(
             place,
             asked,
@@ -140,6 +148,7 @@ def command(
             retry=retry,
             waits=not no_wait,
             outage_wait=outage_wait,
+            planned=None if until is None else until.plan,
         )
         if not references_only:
             session.plan.require_images(retry)
@@ -164,6 +173,8 @@ def command(
     status = _conclude(session.plan, {key for key, _ in session.attempted}, session.errors, received, store)
     if profile:
         _tell_profiles(store.directory, begun)
+    if ending is not None:
+        tell_verdicts(asked, ending, quiet)
     if made:
         click.echo(made)
     if left:

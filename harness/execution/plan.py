@@ -113,16 +113,13 @@ def make_plan(
     truth need to be present.
     """
     presets = {study.name: get_preset(preset, study.about) if isinstance(preset, str) else preset for study in studies}
-    requests = [
-        request
-        for study in studies
-        for request in expand_stored(study, presets[study.name], lambda: runs, seeds, overrides)
-    ]
-    if check and "rank.metrics" not in (overrides or {}):
-        for study in studies:
-            check_asked(study, (request.trial.config for request in requests if request.study == study.name))
-    chosen = matching([with_names(request.trial.config.json()) for request in requests], only or {})
-    requests = [request for request, fits in zip(requests, chosen, strict=True) if fits]
+    requests: list[Request] = []
+    for study in studies:
+        own = expand_stored(study, presets[study.name], lambda: runs, seeds, overrides)
+        if check and "rank.metrics" not in (overrides or {}):
+            check_asked(study, (request.trial.config for request in own))
+        requests += own
+    requests = chosen(requests, only or {})
     parents = _parents(requests)
     by_key: dict[str, list[Request]] = {}
     for request in sorted([*parents, *requests], key=lambda request: request.seed):
@@ -149,6 +146,12 @@ def make_plan(
         }
         work.append(replace(stand(label, same, attempts.get(key, []), named), names=names))
     return Plan(tuple(work), tuple(studies))
+
+
+def chosen(requests: Sequence[Request], only: Filter) -> list[Request]:
+    """The requests whose trials have these values."""
+    fitting = matching([with_names(request.trial.config.json()) for request in requests], only)
+    return [request for request, fits in zip(requests, fitting, strict=True) if fits]
 
 
 def _parents(requests: Sequence[Request]) -> list[Request]:

@@ -148,8 +148,12 @@ def working(
     retry: str | None = None,
     waits: bool = True,
     outage_wait: float = 600.0,
+    planned: Callable[[list[StoredRun]], Plan] | None = None,
 ) -> Session:
-    """The session of `run`: everything that is not stored yet. Any number of processes may share the work."""
+    """The session of `run`: everything that is not stored yet. Any number of processes may share the work.
+
+    `planned` makes the plans, where what is asked for depends on what is stored.
+    """
 
     def choose(plan: Plan) -> list[Work]:
         chosen = [work for work in plan.work if work.state is State.RUNNING or work.kind(retry)]
@@ -167,7 +171,7 @@ def working(
             recovered=partial(place.sync_aside, stopping),
         )
 
-    return Session(place, asked.plan, choose, agenda, executor, stopping, show)
+    return Session(place, planned or asked.plan, choose, agenda, executor, stopping, show)
 
 
 def recomputing(

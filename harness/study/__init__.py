@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from harness.study.layout import (
         Bars,
         Column,
+        Comparison,
         Computed,
         Curves,
         Drawings,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Bars",
     "Column",
+    "Comparison",
     "Computed",
     "Curves",
     "Drawings",

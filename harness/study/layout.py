@@ -174,6 +174,22 @@ class FoundDrawing:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """Two rows that a study compares seed by seed, by their labels: is the first better than the second?"""
+
+    first: Labels
+    second: Labels
+    metric: str = ""
+    """The metric of one of the study's columns; by default that of the first that says what is better."""
+    margin: float | None = None
+    """Differences below this count as none, in the column's unit: what lies within it is *equivalent*."""
+
+    def __post_init__(self) -> None:
+        if self.margin is not None and not self.margin > 0:
+            raise InvalidConfiguration(f"a comparison's margin is {self.margin}; it must be above 0")
+
+
 Panel = Curves | Scatter | Bars | Computed | Drawings | SearchPlot | FoundDrawing
 
 

@@ -7,13 +7,14 @@ their owner: trials are identified by a hash, and tables that overlap share them
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.components.preset import default_preset
 from harness.errors import InvalidConfiguration
-from harness.study.layout import Column, Figure, Labels, Row
+from harness.study.layout import Column, Comparison, Figure, Labels, Row
 from harness.study.trial import Trial
 
 
@@ -31,6 +32,10 @@ class Study:
     figures: Sequence[Figure] = ()
     space: str = ""
     """The space of rows that do not name one themselves; by default the space of the default preset."""
+    comparisons: Sequence[Comparison] | None = None
+    """The rows to compare; by default each row of a group with its first, on the first column that has a best."""
+    factors: Sequence[str] = ()
+    """The label columns that the rows cross, each combination once: reports give their effects and interactions."""
 
     @property
     def about(self) -> str:
@@ -47,14 +52,40 @@ class Study:
         names = [figure.name for figure in self.figures]
         if len(set(names)) != len(names):
             raise InvalidConfiguration(f"study {self.name}: two figures have the same name: {names}")
+        self._check_comparisons()
+        self._check_factors()
+
+    def _check_comparisons(self) -> None:
+        shown = [column.metric for column in self.columns]
+        for one in self.comparisons or ():
+            if find_row(self, one.first, "a comparison") == find_row(self, one.second, "a comparison"):
+                raise InvalidConfiguration(f"study {self.name}: {dict(one.first)} is compared with itself")
+            if one.metric and one.metric not in shown:
+                raise InvalidConfiguration(
+                    f"study {self.name}: a comparison is on {one.metric!r}, which no column shows; "
+                    f"columns show: {', '.join(shown)}"
+                )
+
+    def _check_factors(self) -> None:
+        """The rows with runs must cross all factors: only then does one factor's effect not depend on the others."""
+        labels = tuple(self.rows[0].labels)
+        if unknown := [name for name in self.factors if name not in labels]:
+            raise InvalidConfiguration(f"study {self.name}: factor {unknown[0]!r} is not one of {list(labels)}")
+        found = [tuple(row.labels[name] for name in self.factors) for row in self.rows if row.source == "runs"]
+        levels = [dict.fromkeys(one[place] for one in found) for place in range(len(self.factors))]
+        if self.factors and (len(set(found)) < len(found) or len(found) < math.prod(map(len, levels))):
+            raise InvalidConfiguration(
+                f"study {self.name}: the rows do not cross the factors {', '.join(self.factors)}: each combination of "
+                f"their values needs exactly one row, {math.prod(map(len, levels))} in all; there are {len(found)}"
+            )
 
 
-def find_row(study: Study, labels: Labels) -> int:
-    """The number of the one row that has these labels. Raises `InvalidConfiguration`."""
+def find_row(study: Study, labels: Labels, needing: str = "a line of a figure") -> int:
+    """The number of the one row that has these labels. Raises `InvalidConfiguration`, which says what needs the row."""
     found = [n for n, row in enumerate(study.rows) if all(row.labels.get(name) == one for name, one in labels.items())]
     if len(found) != 1:
         raise InvalidConfiguration(
-            f"study {study.name}: {len(found)} rows are labelled {dict(labels)}; a line of a figure needs exactly one"
+            f"study {study.name}: {len(found)} rows are labelled {dict(labels)}; {needing} needs exactly one"
         )
     return found[0]
 

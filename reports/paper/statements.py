@@ -44,6 +44,7 @@ _FIELDS: dict[str, Any] = dict.fromkeys(("id", "where", "text", "kind", "metric"
     "pairs": list,
     "bound": _NUMBER,
     "reference": _NUMBER,
+    "margin": _NUMBER,
 }
 
 
@@ -100,6 +101,18 @@ class Statement:
     """The paper's neutral value; the reference of a study's column takes precedence."""
     reading: str
     """Where the paper gives no number ("negligible"): what we take it to mean."""
+    margin: float | None = None
+    """Differences below this count as none: what lies within it is equivalent."""
+    each: tuple[str, ...] = ()
+    """The labels for whose every combination the statement is made."""
+    patterns: int = 1
+    """How many of the pairs belong to each of these combinations."""
+
+    @property
+    def everywhere(self) -> list[tuple[Pair, ...]]:
+        """By pattern, its pairs of all combinations, where there are several: what is stated of all methods."""
+        several = len(self.pairs) > self.patterns
+        return [self.pairs[number :: self.patterns] for number in range(self.patterns)] if several else []
 
 
 @lru_cache(maxsize=1)
@@ -162,6 +175,7 @@ def _printed(statement: Statement, term: Term, dataset: str) -> Number | None:
 
 
 def _statement(place: str, document: Any) -> Statement:
+    document = {"margin": None, **document} if isinstance(document, dict) else document
     checked(place, document, _FIELDS)
     place = f"{place} ({document['id']})"
     where, kind = document["where"], document["kind"]
@@ -181,8 +195,9 @@ def _statement(place: str, document: Any) -> Statement:
     pairs = tuple(_pairs(place, document))
     if not pairs:
         raise DataError(f"{place}: it has no pairs to compare")
-    names = ("id", "where", "study", "text", "kind", "metric", "bound", "reference", "reading")
-    return Statement(pairs=pairs, **{name: document[name] for name in names})
+    names = ("id", "where", "study", "text", "kind", "metric", "bound", "reference", "reading", "margin")
+    given = {name: document[name] for name in names}
+    return Statement(pairs=pairs, each=tuple(document["each"]), patterns=len(document["pairs"]), **given)
 
 
 def _pairs(place: str, document: Mapping[str, Any]) -> Iterator[Pair]:

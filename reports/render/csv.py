@@ -9,7 +9,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-from ..figure_values import BarPanel, FigureValue, LinePanel, PointPanel, SearchPanel
+from ..figure_values import BarPanel, FigureValue, ForestPanel, LinePanel, PointPanel, SearchPanel
 from ..grid import Grid
 from ..values import Label, Table
 
@@ -36,7 +36,7 @@ def render_grids(grids: Sequence[Grid]) -> str:
 
 
 def render_figure(figure: FigureValue) -> str:
-    """The values of a figure: one line per point, bar, or scored architecture. Drawings of architectures have none."""
+    """The values of a figure: one line per point, bar, comparison or scored architecture; drawings have none."""
     rows: list[list[Cell]] = []
     for panel in figure.panels:
         match panel:
@@ -58,6 +58,8 @@ def render_figure(figure: FigureValue) -> str:
             case SearchPanel():
                 blank = [None] * 4
                 rows += [[panel.title, one.architecture, one.x, one.y, *blank, one.generation] for one in panel.points]
+            case ForestPanel():
+                rows += [[panel.title, one.label, one.effect, None, one.low, one.high] for one in panel.lines]
     header = ["panel", "label", "x", "y", "low", "high", "x_deviation", "y_deviation", "generation"]
     return _written(header, ([_text(cell) for cell in [*row, *[None] * (len(header) - len(row))]] for row in rows))
 
@@ -65,7 +67,7 @@ def render_figure(figure: FigureValue) -> str:
 def records(tables: Sequence[Table]) -> tuple[list[str], list[list[Cell]]]:
     """The headings, and one record per measurement of every table."""
     labels = list(dict.fromkeys(label for table in tables for label in table.labels))
-    fixed = ["dataset", "column", "metric", "seed", "value", "deviation", "state", "run_id", "passes"]
+    fixed = ["dataset", "column", "metric", "seed", "value", "deviation", "state", "run_id", "passes", "standing"]
     rows: list[list[Cell]] = []
     for table in tables:
         for row in (row for block in table.blocks for row in block):
@@ -75,9 +77,17 @@ def records(tables: Sequence[Table]) -> tuple[list[str], list[list[Cell]]]:
             for column, value in zip(table.columns, row.values, strict=True):
                 # Quoted values only: the deviation of measurements follows from them.
                 quoted = value.quotation.deviation if value.quotation else ""
+                standing = "best" if value.best else "not distinguishable from the best" if value.tied else ""
                 for one in value.measurements:
                     place: list[Cell] = [column.dataset, column.label, column.metric, one.seed, one.value]
-                    rows.append([*start, *place, float(quoted) if quoted else None, one.state, one.run_id, one.passes])
+                    behind: list[Cell] = [
+                        float(quoted) if quoted else None,
+                        one.state,
+                        one.run_id,
+                        one.passes,
+                        standing,
+                    ]
+                    rows.append([*start, *place, *behind])
     return ["study", "preset", "row", "source", "reference", *labels, *fixed], rows
 
 

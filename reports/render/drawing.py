@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.space import Chain, Wiring
 
-from ..figure_values import BarPanel, FigureValue, GraphPanel, LinePanel, Panel, PointPanel, SearchPanel
-from . import searches
+from ..figure_values import (
+    BarPanel,
+    FigureValue,
+    ForestPanel,
+    GraphPanel,
+    LinePanel,
+    Panel,
+    PointPanel,
+    SearchPanel,
+)
+from . import forests, searches
 from .chains import draw_chain
 from .wirings import draw_wiring
 
@@ -83,8 +92,12 @@ def _compose(figure: FigureValue) -> Figure:
     rows = -(-count // columns)
     # A legend that all panels share is drawn once.
     shared = count > 1 and len({tuple(_labels(panel)) for panel in figure.panels}) == 1
-    canvas = Figure(figsize=(width * columns, height * rows + 0.4), layout="constrained")
-    places = canvas.subplots(rows, columns, squeeze=False).flat
+    size, ratios = (width * columns, height * rows + 0.4), [1.0] * rows
+    if trees := [panel for panel in figure.panels if isinstance(panel, ForestPanel)]:  # one below the other
+        columns, rows, ratios = 1, count, [forests.height(panel) for panel in trees]
+        size, shared = (forests.WIDTH, sum(ratios) + 0.4), False
+    canvas = Figure(figsize=size, layout="constrained")
+    places = canvas.subplots(rows, columns, squeeze=False, height_ratios=ratios).flat
     for place in places[count:]:
         place.set_axis_off()
     # One colour per operation and one scale in all drawings of the figure.
@@ -96,7 +109,8 @@ def _compose(figure: FigureValue) -> Figure:
         _draw_panel(place, panel, colours, length)
         handles, labels = place.get_legend_handles_labels()
         if labels and not shared:
-            place.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=_ncols(labels, 1))
+            below = -0.22 * PANEL[1] / (forests.height(panel) if isinstance(panel, ForestPanel) else PANEL[1])
+            place.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, below), ncols=_ncols(labels, 1))
     if shared and figure.panels:
         handles, labels = places[0].get_legend_handles_labels()
         if labels:
@@ -131,7 +145,7 @@ def _labels(panel: Panel) -> list[str]:
             return list(dict.fromkeys(bar.member for bar in panel.bars))
         case SearchPanel():
             return searches.labels(panel)
-        case GraphPanel():
+        case GraphPanel() | ForestPanel():
             return []
 
 
@@ -154,6 +168,8 @@ def _draw_panel(axes: Axes, panel: Panel, colours: Mapping[str, str], length: in
             empty = _draw_bars(axes, panel)
         case SearchPanel():
             empty = searches.draw_search(axes, panel)
+        case ForestPanel():
+            empty = forests.draw_forest(axes, panel)
     if empty:
         axes.text(0.5, 0.5, "no values yet", ha="center", va="center", transform=axes.transAxes, color="#555555")
         axes.set_xticks([])

@@ -161,7 +161,11 @@ def _figure(figure: FigureValue, places: list[dict[str, Any]], files: bool) -> d
 
 
 def _grid(grid: Grid) -> dict[str, Any]:
-    """A grid as the template expects it. A first entry that is repeated in the next row is shown once."""
+    """A grid as the template expects it. A first entry that is repeated in the next row is shown once.
+
+    Columns of details become a list in the second cell, which the reader opens.
+    """
+    whole, grid = grid, grid.shown
     kinds = [
         "number" if numeric else "words long" if max([0, *(len(row[place]) for row in grid.rows)]) > LONG else "words"
         for place, numeric in enumerate(grid.numeric)
@@ -173,8 +177,12 @@ def _grid(grid: Grid) -> dict[str, Any]:
         "scale": grid.scale,
         "headings": list(zip(grid.headings, kinds, strict=True)),
         "rows": [
-            {"cells": list(zip(row, kinds, strict=True)), "again": row[0] == before}
-            for before, row in zip(firsts, grid.rows, strict=False)
+            {
+                "cells": list(zip(row, kinds, strict=True)),
+                "again": row[0] == before,
+                "details": list(zip(whole.headings, full, strict=True))[len(row) :],
+            }
+            for before, row, full in zip(firsts, grid.rows, whole.rows, strict=False)
         ],
         "notes": grid.notes,
     }

@@ -36,7 +36,7 @@ def render_grids(grids: Sequence[Grid]) -> str:
     """All grids as floats; long grids are split into several."""
     return HEAD + "\n".join(
         _grid(grid, part, number, last=number == len(parts) - 1)
-        for grid in grids
+        for grid in (one.shown for one in grids)
         for parts in [_parts(grid)]
         for number, part in enumerate(parts)
     )
@@ -183,7 +183,11 @@ def _value(value: Value) -> str:
         return f"---{count}"
     mean = f"$-${value.mean[1:]}" if value.mean.startswith("-") else value.mean
     mean = f"\\textbf{{{mean}}}" if value.best else mean
-    return mean + (f" $\\pm$ {value.deviation}" if value.deviation else "") + escape(value.mark) + count
+    return mean + (f" $\\pm$ {value.deviation}" if value.deviation else "") + _mark(value) + count
+
+
+def _mark(value: Value) -> str:
+    return "$^{\\approx}$" if value.tied else escape(value.mark)
 
 
 def _letters(table: Table) -> int:

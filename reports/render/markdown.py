@@ -19,7 +19,7 @@ def render(tables: Sequence[Table]) -> str:
 
 def render_grids(grids: Sequence[Grid]) -> str:
     """All grids, each with its title, scale and notes."""
-    return "\n".join(_grid(grid) for grid in grids)
+    return "\n".join(_grid(grid.shown) for grid in grids)
 
 
 def _table(table: Table) -> str:

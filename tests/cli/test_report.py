@@ -129,6 +129,9 @@ def test_strict_reports_all_or_nothing(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (["report", "--format", "parquet"], "give --out"),
         (["report", "--format", "csv", "--compare"], "give --out"),
+        (["report", "ablation_calr_ms", "--margin", "0.01"], "give --compare"),
+        (["report", "ablation_calr_ms", "--compare", "--margin", "0"], "'0' is neither a number above 0"),
+        (["report", "ablation_calr_ms", "--compare", "--margin", "kendall=1"], "did you mean 'kendall_tau'"),
         (["report", "ablation"], "did you mean 'ablation_calr_ms'"),
         (["report", "--preset", "tny"], "did you mean 'tiny'"),
         (["report"], "no study has a run under preset demo"),

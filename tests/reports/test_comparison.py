@@ -20,12 +20,14 @@ from harness.study.study import Study
 from tests.reports.test_layouts import Fixed
 from tests.stored_runs import store_run
 
-comparison: Any = component("reports.paper.comparison")
+report: Any = component("reports.report")
+words: Any = component("reports.words")
 
 SPOS = {"Method": "SPOS"}
 ABLATION = replace(
     find_studies("ablation_calr_ms")[0],
     rows=find_studies("ablation_calr_ms")[0].rows[:2],
+    factors=(),
 )
 CLUSTERS = Study(
     "num_clusters",
@@ -51,8 +53,9 @@ SOURCES = Study(
 
 
 def build(study: Study, preset: Preset, store: Path, **options: Any) -> dict[str, Any]:
-    grids = comparison.build(study, preset, DirectoryStore(store), **options)
-    return {grid.name: grid for grid in grids}
+    asked = report.Asked(preset, compare=True, **options)
+    (section,) = report.judged([report.section(study, DirectoryStore(store), asked)])
+    return {grid.name: grid for grid in section.grids}
 
 
 def column(grid: Any, heading: str) -> list[str]:
@@ -87,7 +90,7 @@ def test_ours_the_papers_and_the_difference(preset: Preset, tmp_path: Path) -> N
 
 def test_the_scale_stands_over_both_grids(preset: Preset, tmp_path: Path) -> None:
     grids = build(ABLATION, preset, tmp_path, seeds=2, overrides={"train.epochs": 3})
-    assert list(grids) == ["ablation_calr_ms-paper", "ablation_calr_ms-statements"]
+    assert list(grids) == ["ablation_calr_ms-paper", "ablation_calr_ms-statements"]  # the statements cover all rows
     for grid in grids.values():
         assert grid.scale.startswith("Preset tiny: digits, 2 seeds, 3 epochs, width 4")
         assert "with train.epochs=3" in grid.caption
@@ -105,31 +108,66 @@ def test_an_empty_store_shows_dashes_and_no_data(preset: Preset, tmp_path: Path)
 @pytest.mark.parametrize(
     ("calr", "effect", "interval", "verdict"),
     [
-        ([0.55, 0.54, 0.56], "+0.040", "+0.030 to +0.050", "supported"),
-        ([0.55, 0.50, 0.56], "+0.027", "-0.010 to +0.050", "undecided"),
-        ([0.45, 0.44, 0.46], "-0.060", "-0.070 to -0.050", "contradicted"),
-        ([0.5004, 0.5101, 0.5202], "+0.0002", "+0.0001 to +0.0004", "supported"),
+        ([0.55, 0.559, 0.57], "+0.050", "+0.048 to +0.051", "supported"),
+        ([0.55, 0.54, 0.56], "+0.040", "+0.015 to +0.065", "undecided, leans supported"),
+        ([0.55, 0.50, 0.56], "+0.027", "-0.053 to +0.107", "undecided"),
+        ([0.45, 0.459, 0.47], "-0.050", "-0.052 to -0.049", "contradicted"),
+        ([0.5004, 0.5101, 0.5202], "+0.0002", "-0.0001 to +0.0006", "undecided"),
         ([0.90, None, None], "+0.400", "–", "undecided"),
     ],
 )
 def test_made_up_stores_decide_a_statement(
     calr: list[float | None], effect: str, interval: str, verdict: str, preset: Preset, tmp_path: Path
 ) -> None:
-    fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: calr})
-    grid = build(ABLATION, preset, tmp_path)["ablation_calr_ms-statements"]
+    more = replace(ABLATION, rows=find_studies("ablation_calr_ms")[0].rows[:3], factors=())
+    fill(tmp_path, more, preset, {0: [0.50, 0.51, 0.52], 1: calr, 2: [0.4, 0.6, 0.5]})
+    grid = build(more, preset, tmp_path)["ablation_calr_ms-statements"]
     seeds = str(sum(tau is not None for tau in calr))
-    assert grid.rows[0] == (
-        "CaLR alone raises Kendall's τ over the baseline.",
-        *("Table 3", "SPOS, no MS: CaLR against no CaLR", "digits", effect, interval, "+0.054", seeds, verdict),
+    assert grid.shown.rows[0] == (
+        *("CaLR alone raises Kendall's τ over the baseline.", verdict, effect, interval),
+        *("SPOS, no MS: CaLR against no CaLR", "digits", "+0.054", seeds),
     )
+    assert grid.shown.headings[:4] == ("Statement", "Verdict", "Effect", "95 % interval")
+    assert len(grid.headings) == len(grid.shown.headings) + grid.details
 
 
-def test_the_verdicts_are_counted_and_their_worth_told(preset: Preset, tmp_path: Path) -> None:
+def test_what_a_verdict_rests_on_stands_behind_it(preset: Preset, tmp_path: Path) -> None:
     fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: [0.55, 0.54, 0.56]})
-    notes = build(ABLATION, preset, tmp_path)["ablation_calr_ms-statements"].notes
-    assert notes[0] == "Of 2 comparisons: 2 supported, 0 contradicted, 0 undecided, 0 no data."
-    assert "With 3 seeds, 1 in 4 comparisons is decided by chance" in notes[2]
-    assert notes[-1] == "The paper has no digits: the paper's effect is that on cifar10."
+    grid = build(ABLATION, preset, tmp_path, margins={"": 0.01})["ablation_calr_ms-statements"]
+    row = dict(zip(grid.headings, grid.rows[0], strict=True))
+    assert {name: row[name] for name in grid.headings[-grid.details :]} == {
+        "Where": "Table 3",
+        "Test": "paired t-test",
+        "p": "0.020",
+        "p after Holm": "0.040",
+        "Sign-flip p": "0.250",
+        "Least p": "0.250",
+        "Detectable (80 %)": "0.031",
+        "Probability of improvement": "1.00",
+        "e-value": "3.37",
+        "Margin": "0.01",
+        "By Method and seed": "–",
+    }
+
+
+def test_the_verdicts_are_counted_and_the_caption_says_what_they_are_worth(preset: Preset, tmp_path: Path) -> None:
+    fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: [0.55, 0.559, 0.57]})
+    grid = build(ABLATION, preset, tmp_path)["ablation_calr_ms-statements"]
+    assert grid.notes[0] == "Of 2 comparisons: 1 supported, 0 contradicted, 0 equivalent, 1 undecided, 0 no data."
+    assert grid.notes[-1] == "The paper has no digits: the paper's effect is that on cifar10."
+    assert "95 % t interval of the mean over the seeds" in grid.caption
+    assert "by Holm's rule over the m = 2 comparisons of this report" in grid.caption
+    fewer = build(ABLATION, preset, tmp_path, seeds=2)["ablation_calr_ms-statements"]
+    assert "95 % confidence sequence" in fewer.caption
+    assert column(fewer, "Seeds") == ["2 (anytime)"] * 2
+    assert set(column(fewer, "95 % interval")) == {"unbounded"}
+
+
+def test_a_report_of_several_studies_counts_all_their_comparisons(preset: Preset, tmp_path: Path) -> None:
+    fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: [0.55, 0.559, 0.57]})
+    mine, asked = replace(ABLATION, name="mine"), report.Asked(preset, compare=True)
+    sections = report.judged([report.section(one, DirectoryStore(tmp_path), asked) for one in (ABLATION, mine)])
+    assert [one.m for section in sections for one in section.judgements] == [3, 3, 3]
 
 
 def test_units_remarks_and_what_stands_once(preset: Preset, tmp_path: Path) -> None:
@@ -145,6 +183,7 @@ def test_units_remarks_and_what_stands_once(preset: Preset, tmp_path: Path) -> N
     ]
     assert any("Table 6: Kept as printed" in note for note in one["num_clusters-paper"].notes)
     assert column(one["num_clusters-statements"], "Effect") == ["+0.100", "+1"]
+    assert set(column(one["num_clusters-statements"], "Verdict")) == {"undecided"}
     assert column(one["num_clusters-statements"], "Rows")[0] == "SPOS: Clusters = 25 against Clusters = 5"
 
 
@@ -158,13 +197,13 @@ def both(preset: Preset) -> Iterator[Preset]:
 
 def test_rows_of_other_sources(both: Preset, tmp_path: Path) -> None:
     for request in expand(SOURCES, both):
-        store_run(tmp_path, request, 0.5, 94.0 + request.seed)
+        store_run(tmp_path, request, 0.5, 94.4 + 0.1 * request.seed)
     grids = build(SOURCES, both, tmp_path)
     numbers, statements = grids["sota-paper"], grids["sota-statements"]
     best = numbers.rows[-2][-4]
     assert [(row[0], row[2], *row[-4:]) for row in numbers.rows] == [
-        ("SPOS", "digits", "94.5 ± 0.7", "2", "93.50 ± 0.33", "+1.0"),
-        ("SPOS", "cifar10", "94.5 ± 0.7", "2", "93.50 ± 0.33", "+1.0"),
+        ("SPOS", "digits", "94.5 ± 0.1", "2", "93.50 ± 0.33", "+1.0"),
+        ("SPOS", "cifar10", "94.5 ± 0.1", "2", "93.50 ± 0.33", "+1.0"),
         ("DARTS", "digits", "–", "–", "86.23 ± 4.93", "–"),
         ("DARTS", "cifar10", "–", "–", "86.23 ± 4.93", "–"),
         # The best that the ground truth holds; Table A does not print it.
@@ -174,10 +213,8 @@ def test_rows_of_other_sources(both: Preset, tmp_path: Path) -> None:
     assert 50 < float(best) < 100
     assert numbers.headings[-2] == "Paper (or its cifar10)"
     # A quoted value of CIFAR-10 says nothing of the digits.
-    assert [(row[3], row[4], row[-1]) for row in statements.rows] == [
-        ("digits", "–", "no data"),
-        ("cifar10", "+8.3", "supported"),
-    ]
+    told = zip(*(column(statements, heading) for heading in ("Data set", "Effect", "Verdict")), strict=True)
+    assert list(told) == [("digits", "–", "no data"), ("cifar10", "+8.2", "supported")]
     assert any(note.startswith("Quoted rows are compared on data sets of the paper only") for note in statements.notes)
 
 
@@ -190,8 +227,26 @@ def test_another_neutral_value_than_the_papers_is_told(preset: Preset, tmp_path:
     assert "for neutral" not in "".join(same["unfairness-statements"].notes)
 
 
-def test_a_study_that_is_not_the_papers_has_nothing_to_compare(preset: Preset, tmp_path: Path) -> None:
-    assert build(replace(ABLATION, name="mine"), preset, tmp_path) == {}
+def test_a_study_that_is_not_the_papers_compares_its_rows(preset: Preset, tmp_path: Path) -> None:
+    mine = replace(ABLATION, name="mine")
+    fill(tmp_path, mine, preset, {0: [0.50, 0.51, 0.52], 1: [0.55, 0.559, 0.57]})
+    grids = build(mine, preset, tmp_path)
+    assert list(grids) == ["mine-comparisons"]
+    (row,) = grids["mine-comparisons"].shown.rows
+    words = "SPOS, no MS: CaLR against no CaLR"
+    assert row == (words, "supported", "+0.050", "+0.048 to +0.051", "Kendall's τ", "digits", "–", "3")
+
+
+def test_the_effects_of_crossed_factors_have_a_grid(preset: Preset, tmp_path: Path) -> None:
+    rows = find_studies("ablation_calr_ms")[0].rows[:4]
+    crossed = replace(ABLATION, name="mine", rows=rows, factors=("CaLR", "MS"), columns=ABLATION.columns[:1])
+    fill(tmp_path, crossed, preset, {row: [0.5 + 0.1 * (row % 2) + seed / 50 for seed in range(3)] for row in range(4)})
+    grid = build(crossed, preset, tmp_path)["mine-effects"]
+    assert list(zip(column(grid, "Factor"), column(grid, "Effect"), strict=True)) == [
+        ("CaLR", "+0.100"),
+        ("MS", "0.000"),
+        ("CaLR × MS", "0.000"),
+    ]
 
 
 def test_the_same_store_gives_the_same_grids(preset: Preset, tmp_path: Path) -> None:
@@ -202,24 +257,22 @@ def test_the_same_store_gives_the_same_grids(preset: Preset, tmp_path: Path) -> 
 def test_rows_in_words() -> None:
     statements = {statement.id: statement for statement in component("reports.paper.statements").statements()}
 
-    def words(name: str, pair: int = 0) -> str:
-        return str(comparison._compared(statements[name].pairs[pair]))
+    def rows(name: str, pair: int = 0) -> str:
+        return str(words.in_words(statements[name].pairs[pair]))
 
-    assert words("momentum-fairnas-loses-least") == (
+    assert rows("momentum-fairnas-loses-least") == (
         "no MS: (FairNAS, β = 0.9 less FairNAS, β = 0) against (SPOS, β = 0.9 less SPOS, β = 0)"
     )
-    assert words("unfair-baseline-cb") == "SPOS, no CaLR"
-    assert words("similar-gradients") == "A₁ against A₃"
-    assert words("clustering-operation") == "SPOS: MS, Operation-based against no MS"
-    assert words("gamma-4-best") == "SPOS, CaLR, MS: γ′ = 4 against γ′ = 3"
-    assert words("curves-accuracy-unfair") == (
-        "SPOS, no CaLR, no MS: valid_accuracy_large against valid_accuracy_small"
-    )
-    assert words("curves-calr-fairer") == (
+    assert rows("unfair-baseline-cb") == "SPOS, no CaLR"
+    assert rows("similar-gradients") == "A₁ against A₃"
+    assert rows("clustering-operation") == "SPOS: MS, Operation-based against no MS"
+    assert rows("gamma-4-best") == "SPOS, CaLR, MS: γ′ = 4 against γ′ = 3"
+    assert rows("curves-accuracy-unfair") == ("SPOS, no CaLR, no MS: valid_accuracy_large against valid_accuracy_small")
+    assert rows("curves-calr-fairer") == (
         "SPOS, no MS: (CaLR, valid_accuracy_large less CaLR, valid_accuracy_small) "
         "against (no CaLR, valid_accuracy_large less no CaLR, valid_accuracy_small)"
     )
-    assert words("decay-log-best") == "SPOS, CaLR, MS: log x against x"
+    assert rows("decay-log-best") == "SPOS, CaLR, MS: log x against x"
 
 
 def test_a_grid_of_uneven_rows_is_a_mistake() -> None:

@@ -1,0 +1,140 @@
+"""`run --until decided`: its options, its plans, and what it prints at the end."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli._margins import check_margins, margin_option
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.execution.plan import Asked
+    from harness.execution.until import Until
+    from harness.stores.stored import StoredRun
+    from harness.study.study import Request
+
+MOST = 30
+
+
+@dataclass
+class Ending:
+    """When a run ends: with every comparison decided, or with so many seeds."""
+
+    margins: Mapping[str, float]
+    most: int
+    found: Sequence[Any] = ()
+    """The verdicts of the last look."""
+
+    def until(self, asked: Asked, parallel: int, retry: str | None, say: Callable[[str], None]) -> Until:
+        """The plans of the run. Raises `UserError` if nothing is compared, or nothing could be decided."""
+        from harness.components.preset import get_preset
+        from harness.execution.until import Until
+        from harness.statistics import first_decision
+
+        check_margins(self.margins, asked.studies)
+        m = len({one.compared.question for one in self.look(asked, [])})
+        if not m:
+            names = ", ".join(study.name for study in asked.studies)
+            raise UserError(f"there is nothing to decide: no rows are compared in {names}")
+        first = first_decision(m)
+        if self.most < first:
+            raise UserError(
+                f"--max-seeds is {self.most}, but of {m} comparisons none can be decided before {first} seeds"
+            )
+        planned = {study.name: asked.seeds or get_preset(asked.preset, study.about).seeds for study in asked.studies}
+        questions = _questions(self, asked)
+        return Until(asked, questions, planned.__getitem__, first, self.most, parallel, retry, say)
+
+    def look(self, asked: Asked, runs: Sequence[StoredRun]) -> Sequence[Any]:
+        """The verdicts on all comparisons as stored runs leave them."""
+        from harness.components.discovery import component
+        from harness.components.preset import get_preset
+        from harness.execution.plan import chosen
+        from harness.study.expansion import expand_stored
+
+        presets = {study.name: get_preset(asked.preset, study.about) for study in asked.studies}
+        requests: list[Request] = []
+        for study in asked.studies:
+            requests += expand_stored(study, presets[study.name], lambda: runs, self.most, asked.overrides)
+        requests = chosen(requests, asked.only)
+        parts = [(s, presets[s.name], [one for one in requests if one.study == s.name]) for s in asked.studies]
+        self.found = component("reports.comparison").look(parts, runs, self.margins)
+        return self.found
+
+
+def until_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--until --max-seeds --margin; the command receives `ending`, None without --until."""
+
+    @wraps(command)
+    def asking(until: str | None, max_seeds: int | None, margins: dict[str, float], **others: Any) -> Any:
+        if until is None and (margins or max_seeds is not None):
+            raise UserError("--max-seeds and --margin are about comparisons: give --until decided, too")
+        ending = None if until is None else Ending(margins, MOST if max_seeds is None else max_seeds)
+        return command(ending=ending, **others)
+
+    for option in (
+        margin_option,
+        click.option("--max-seeds", type=click.IntRange(2), help=f"With --until: the most seeds.  [default: {MOST}]"),
+        click.option(
+            "--until",
+            type=click.Choice(["decided"]),
+            help="Add seeds until every comparison is decided; looking after each seed is allowed for.",
+        ),
+    ):
+        asking = option(asking)
+    return asking
+
+
+def tell_verdicts(asked: Asked, ending: Ending, quiet: bool) -> None:
+    """Print a line per comparison, decided ones first, and how to see them again."""
+    from harness.components.discovery import component
+
+    judgements = ending.found
+    comparison, every = component("reports.comparison"), component("reports.verdicts").VERDICTS
+    for verdict in () if quiet else every:
+        for one in (one for one in judgements if one.verdict == verdict):
+            compared = one.compared
+            texts = comparison.compared_numbers(
+                [
+                    number
+                    for number in (one.effect, *(one.interval or ()))
+                    if number is not None and math.isfinite(number)
+                ],
+                compared.digits,
+            )
+            interval = f" ({texts[1]} to {texts[2]})" if len(texts) == 3 else ""
+            place = f"{compared.column}, {compared.dataset}" + (f", {compared.study}" if len(asked.studies) > 1 else "")
+            effect = f"{texts[0] if texts else '–'}{interval}"
+            click.echo(f"{verdict:12} {effect:28} {len(compared.seeds):3} seeds  {compared.rows} ({place})")
+    counts = Counter(one.verdict for one in judgements)
+    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in every if counts[verdict])
+    m = judgements[0].m
+    many = f"{len(judgements)} comparison{'s' * (len(judgements) != 1)}"
+    click.echo(f"{many}: {told}; at most 5 % of such runs decide any of {m} falsely")
+    names = " ".join(study.name for study in asked.studies)
+    most = max(len(one.compared.seeds) for one in judgements)
+    preset = f"--preset {asked.preset} --seeds {max(1, most)} --compare"
+    margins = "".join(f" --margin {f'{name}=' if name else ''}{value:g}" for name, value in ending.margins.items())
+    click.echo(f"`harness report {names} {preset}{margins}` shows what they rest on")
+
+
+def _questions(ending: Ending, asked: Asked) -> Callable[[Sequence[StoredRun]], list[Any]]:
+    """The comparisons of stored runs, as `Until` sees them."""
+    from harness.execution.until import Question
+
+    def questions(runs: Sequence[StoredRun]) -> list[Question]:
+        return [
+            Question(
+                frozenset((one.compared.study, row, one.compared.dataset) for row in one.compared.numbers), one.decided
+            )
+            for one in ending.look(asked, runs)
+        ]
+
+    return questions

@@ -1,0 +1,227 @@
+"""What runs say on a comparison, seed by seed: the input of a verdict. Knows no statement of the paper.
+
+Rows are compared under equal seeds: two rows under one seed saw the same data and initial weights. An effect above 0
+speaks for what is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.components.preset import Preset
+from harness.study.comparisons import Weights, effects, main_column, pairings
+from harness.study.layout import Column
+from harness.study.study import Study
+
+from .evidence import Evidence
+from .paper.numbers import beside, quoted
+from .paper.statements import Pair, Side, Term
+from .values import look_up
+from .words import in_words
+
+Margins = Mapping[str, float]
+"""By metric, the difference below which values count as equal, in the column's unit; "" is a study's main column."""
+
+PAIRED, BOUNDED, FIELLER, SPREAD = (
+    "paired t-test",
+    "paired t-test of what is left up to the bound",
+    "Fieller's test: paired t-test of bound × second − first, as a share of the second's mean",
+    "test of Pitman and Morgan",
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One comparison on one data set: who is compared, and the effect under each seed that all rows have."""
+
+    study: str
+    kind: str
+    """"statement", "rows" or "effect"."""
+    name: str
+    """The statement, or the effect's factors; empty for rows."""
+    rows: str
+    """The rows in words."""
+    numbers: frozenset[int]
+    """The rows of the study that it needs runs of."""
+    column: str
+    metric: str
+    digits: int | None
+    dataset: str
+    planned: int
+    """The number of seeds that the preset plans; at any other number verdicts need a test that allows for that."""
+    key: Hashable
+    """Equal for comparisons of one study that ask the same."""
+    seeds: tuple[int, ...] = ()
+    effects: tuple[float, ...] = ()
+    """One per seed."""
+    sides: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    """The values of both rows, where there are just two."""
+    units: tuple[float, ...] = ()
+    """For a factor: its effect in each group of rows under each seed."""
+    method: str = PAIRED
+    margin: float | None = None
+    printed: float | None = None
+    """The effect by the paper's own numbers."""
+    where: str = ""
+    """The table or figure of the paper that shows it."""
+
+    @property
+    def question(self) -> Hashable:
+        """Equal for comparisons that ask the same, and so count once."""
+        return self.study, self.key
+
+
+def column_of(study: Study, metric: str) -> Column | None:
+    """The study's column for a metric, if there is one."""
+    return next((column for column in study.columns if column.metric == metric), None)
+
+
+def margin_of(study: Study, metric: str, own: float | None, margins: Margins) -> float | None:
+    """The margin of a comparison: its own, or else the user's."""
+    column = main_column(study)
+    first = column is not None and metric == column.metric
+    return own if own is not None else margins.get(metric, margins.get("") if first else None)
+
+
+def linear_key(dataset: str, weights: Iterable[tuple[int, str, float]]) -> Hashable:
+    """Equal for contrasts of the same rows and metrics, whichever side is first."""
+    found: dict[tuple[int, str], float] = {}
+    for row, metric, weight in weights:
+        found[row, metric] = found.get((row, metric), 0.0) + weight
+    ordered = sorted(found.items())
+    sign = next((math.copysign(1.0, weight) for _, weight in ordered if weight), 1.0)
+    return dataset, tuple((place, round(sign * weight, 9)) for place, weight in ordered if weight)
+
+
+def rows_compared(
+    study: Study, preset: Preset, found: Sequence[Evidence], margins: Margins, covered: Iterable[Hashable] = ()
+) -> Iterator[Compared]:
+    """The comparisons that the study declares, or of each row with the first of its group; without covered ones."""
+    covered, asked = set(covered), {one.request.row for one in found}
+    for dataset in preset.datasets:
+        for one in pairings(study):
+            if not _is_shown(one.column, preset, dataset) or not {one.first, one.second} <= asked:
+                continue
+            key = _key(dataset, one.column, {one.first: 1.0, one.second: -1.0})
+            if key in covered:
+                continue
+            sides = [merits(study, number, one.column, dataset, found) for number in (one.first, one.second)]
+            seeds = tuple(sorted(set(sides[0]) & set(sides[1])))
+            first, second = (tuple(side[seed] for seed in seeds) for side in sides)
+            terms = [Term(study.rows[number].labels, one.column.metric) for number in (one.first, one.second)]
+            yield Compared(
+                study=study.name,
+                kind="rows",
+                name="",
+                rows=in_words(Pair(Side(terms[0]), Side(terms[1]))),
+                numbers=frozenset({one.first, one.second}),
+                column=one.column.label,
+                metric=one.column.metric,
+                digits=one.column.digits,
+                dataset=dataset,
+                planned=preset.seeds,
+                key=key,
+                seeds=seeds,
+                effects=_differences(first, second),
+                sides=(first, second),
+                margin=margin_of(study, one.column.metric, one.margin, margins),
+                printed=_printed(study, one.column, dataset, {one.first: 1.0, one.second: -1.0}),
+            )
+
+
+def effects_compared(study: Study, preset: Preset, found: Sequence[Evidence], margins: Margins) -> Iterator[Compared]:
+    """The effects and interactions of the study's factors on its main column, averaged within each seed."""
+    asked, column = {one.request.row for one in found}, main_column(study)
+    for dataset in preset.datasets if column else ():
+        if column and _is_shown(column, preset, dataset):
+            for one in (one for one in effects(study) if set(one.weights) <= asked):
+                values = {row: merits(study, row, column, dataset, found) for row in one.weights}
+                seeds = tuple(sorted(set.intersection(*(set(of) for of in values.values()))))
+                yield Compared(
+                    study=study.name,
+                    kind="effect",
+                    name=one.name,
+                    rows=one.name,
+                    numbers=frozenset(one.weights),
+                    column=column.label,
+                    metric=column.metric,
+                    digits=column.digits,
+                    dataset=dataset,
+                    planned=preset.seeds,
+                    key=_key(dataset, column, one.weights),
+                    seeds=seeds,
+                    effects=tuple(_contrast(one.weights, values, seed) for seed in seeds),
+                    units=tuple(_contrast(block, values, seed) for block in one.blocks for seed in seeds),
+                    margin=margin_of(study, column.metric, None, margins),
+                    printed=_printed(study, column, dataset, one.weights),
+                )
+
+
+def merits(study: Study, row: int, column: Column, dataset: str, found: Sequence[Evidence]) -> dict[int, float]:
+    """By seed, how good a row's value is by its column's rule: higher is better, in the column's unit."""
+    values: dict[int, float] = {}
+    for seed, value, neutral in measured(study, row, column.metric, dataset, found):
+        if column.best == "nearest":
+            if neutral is not None:
+                values[seed] = -abs(value - neutral)
+        else:
+            values[seed] = -value if column.best == "min" else value
+    return values
+
+
+def measured(
+    study: Study, row: int, metric: str, dataset: str, found: Sequence[Evidence]
+) -> Iterator[tuple[int, float, float | None]]:
+    """By seed, the row's value in its column's unit, and the column's neutral value, if it is known."""
+    column = column_of(study, metric)
+    scale = column.scale if column else 1.0
+    for one in found:
+        if (one.request.row, one.request.dataset, one.state) == (row, dataset, "done"):
+            value = look_up(one.metrics, study.rows[row].metrics.get(metric, metric))
+            if is_number(value):
+                yield one.request.seed, float(value) * scale, _neutral(column, one)
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _neutral(column: Column | None, one: Evidence) -> float | None:
+    if column is None or not isinstance(column.reference, str):
+        return None if column is None or column.reference is None else float(column.reference)
+    known = look_up(one.metrics, column.reference)
+    return float(known) * column.scale if is_number(known) else None
+
+
+def _is_shown(column: Column, preset: Preset, dataset: str) -> bool:
+    return column.each_dataset or dataset == preset.datasets[0]
+
+
+def _key(dataset: str, column: Column, weights: Weights) -> Hashable:
+    key = linear_key(dataset, ((row, column.metric, weight) for row, weight in weights.items()))
+    return ("nearest", key) if column.best == "nearest" else key
+
+
+def _contrast(weights: Weights, values: Mapping[int, Mapping[int, float]], seed: int) -> float:
+    return round(sum(weight * values[row][seed] for row, weight in weights.items()), 12)
+
+
+def _differences(first: Sequence[float], second: Sequence[float]) -> tuple[float, ...]:
+    return tuple(round(float(one), 12) for one in np.subtract(first, second))
+
+
+def _printed(study: Study, column: Column, dataset: str, weights: Weights) -> float | None:
+    """The contrast by the paper's own numbers; None if it does not print all of them."""
+    if column.best == "nearest":
+        return None
+    theirs, total = beside(dataset, study.name), 0.0
+    for row, weight in weights.items():
+        number = quoted(study.name, study.rows[row].labels, column.metric, theirs)
+        if number is None:
+            return None
+        total += weight * float(number.mean)
+    return round(-total if column.best == "min" else total, 12)
