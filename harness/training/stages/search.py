@@ -16,9 +16,10 @@ from harness.components.search import Found, Search, counted_settings
 from harness.components.space import Architecture
 from harness.seeds import make_rng
 from harness.study.configuration import RunConfig
+from harness.study.judging import Predictions
 from harness.training.cost import Meter
 from harness.training.stages.rank import Found as SoFar
-from harness.training.stages.rank import Predictions, RankingImages, predict
+from harness.training.stages.rank import RankingImages, predict
 from harness.training.stages.train import Supernets
 
 WHOLE = 0
