@@ -14,6 +14,8 @@ import numpy.typing as npt
 from harness.errors import InvalidConfiguration
 
 Values = Sequence[float] | npt.NDArray[np.float64]
+Rows = npt.NDArray[np.float64]
+"""One ranking per row."""
 
 SPARSE_STEP = 0.1
 """Points of accuracy within which sparse τ does not distinguish architectures."""
@@ -21,8 +23,8 @@ SPARSE_STEP = 0.1
 SPARSE = ("truth", "prediction", "both")
 """What sparse τ makes coarser: three definitions are in use."""
 
-PAIRWISE = 2000
-"""The most architectures whose pairs are held in memory at once."""
+PAIRWISE = 600
+"""The most architectures for which comparing all pairs at once is faster than sorting."""
 
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
@@ -149,20 +151,17 @@ def at_k_by_chance(truth: Values, k: int) -> AtK:
     return at_k(np.zeros(len(truth)), truth, k)
 
 
+def kendall_taus(predicted: Rows, truth: Rows) -> list[float]:
+    """Kendall's τ-b of each row of predictions and the same row of accuracies: fast for many short rows."""
+    return [_pairwise_tau(ours, theirs) for ours, theirs in zip(predicted, truth, strict=True)]
+
+
 def bootstrap_error(predicted: Values, truth: Values, rng: np.random.Generator, samples: int = 200) -> float:
     """The standard deviation of Kendall's τ-b over random samples, with replacement, of the architectures."""
-    guess, true = np.asarray(predicted, dtype=np.float64), np.asarray(truth, dtype=np.float64)
-    drawn = (rng.random((samples, len(guess))) * len(guess)).astype(np.int64)
-    if len(guess) > PAIRWISE:
-        return _deviation([kendall_tau(guess[rows], true[rows]) for rows in drawn])
-    # How often each occurs in a sample: sums over pairs are products with the matrices of all pairs.
-    times = np.stack([np.bincount(rows, minlength=len(guess)) for rows in drawn]).astype(np.float64)
-    ours, theirs = (np.sign(values[:, None] - values[None, :]) for values in (guess, true))
-    agreement, ordered, truly = (
-        ((times @ pairs) * times).sum(1) for pairs in (ours * theirs, np.abs(ours), np.abs(theirs))
-    )
-    with np.errstate(invalid="ignore"):  # a sample of equals has no τ
-        return _deviation((agreement / np.sqrt(ordered * truly)).tolist())
+    drawn = (rng.random((samples, len(truth))) * len(truth)).astype(np.int64)
+    taus = kendall_taus(np.asarray(predicted)[drawn], np.asarray(truth)[drawn])
+    known = [tau for tau in taus if not math.isnan(tau)]  # a sample of equals has none
+    return statistics.stdev(known) if len(known) > 1 else float("nan")
 
 
 def ceiling(truth: Values, errors: Values, rng: np.random.Generator, samples: int = 50) -> float:
@@ -170,9 +169,8 @@ def ceiling(truth: Values, errors: Values, rng: np.random.Generator, samples: in
 
     About what a predictor reaches against a noisy table if it knows what the table would hold without noise.
     """
-    true = np.asarray(truth, dtype=np.float64)
-    noise = rng.standard_normal((samples, len(true))) * np.asarray(errors, dtype=np.float64)
-    return math.fsum(kendall_tau(true, true + one) for one in noise) / samples
+    true = np.tile(np.asarray(truth, dtype=np.float64), (samples, 1))
+    return statistics.fmean(kendall_taus(true, true + rng.standard_normal(true.shape) * np.asarray(errors)))
 
 
 def tie_breaks(
@@ -195,6 +193,15 @@ def tie_breaks(
 
 def _dense_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
     return np.unique(values, return_inverse=True)[1].astype(np.int32)
+
+
+def _pairwise_tau(predicted: npt.NDArray[np.float64], truth: npt.NDArray[np.float64]) -> float:
+    if len(truth) > PAIRWISE:
+        return kendall_tau(predicted, truth)
+    ours, theirs = (values[:, None] < values[None, :] for values in (predicted, truth))
+    agreement = int(np.count_nonzero(ours & theirs)) - int(np.count_nonzero(ours & theirs.T))
+    untied = int(np.count_nonzero(ours)) * int(np.count_nonzero(theirs))
+    return agreement / math.sqrt(untied) if untied else float("nan")
 
 
 def _first(values: npt.NDArray[np.float64], k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
@@ -223,9 +230,3 @@ def _doubled_ranks(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (2 * last - counts + 1)[inverse].astype(np.int64)
-
-
-def _deviation(values: Sequence[float]) -> float:
-    """The sample standard deviation of those that are numbers; NaN for fewer than two."""
-    known = [value for value in values if not math.isnan(value)]
-    return statistics.stdev(known) if len(known) > 1 else float("nan")

@@ -65,9 +65,11 @@ def _columns(kind: Any) -> Iterator[tuple[str, type, str]]:
         plain, meaning, *notes = get_args(hint)
         choices = [one for one in _choices(plain) if one is not NoneType]
         if is_typeddict(choices[0]):
-            if len(choices) < len(_choices(plain)):
+            optional = len(choices) < len(_choices(plain))
+            if optional:
                 yield key, bool, meaning
-            yield from ((f"{key}_{inner}", shown, text) for inner, shown, text in _columns(choices[0]))
+            for inner, own, text in _columns(choices[0]):
+                yield f"{key}_{inner}", own, text if optional else f"{meaning}: {text}"
         elif get_origin(choices[0]) is not dict:
             shown = next((note.kind for note in notes if isinstance(note, Shown)), None)
             yield key, shown or (choices[0] if choices[0] in (float, int, str, bool) else object), meaning

@@ -18,7 +18,7 @@ from harness.errors import DataError, InvalidConfiguration, UnknownName, UserErr
 from harness.stores import collector
 from harness.stores.schema import OBSERVED, PredictionsDocument, ReferenceDocument, Searched
 from harness.stores.shapes import problem, require
-from harness.stores.stored import Problem, Status, StoredRun
+from harness.stores.stored import Problem, Status, StoredRun, agree
 
 LISTED = 20
 """Maximum number of runs that a message lists."""
@@ -90,7 +90,7 @@ class Store(ABC):
         """The keys of those that the place holds. Raises `DataError` if it holds another result of one of them."""
         there, _ = self.references() if references else ({}, [])
         for key in sorted(references.keys() & there.keys()):
-            if there[key] != references[key]:
+            if not same_reference(there[key], references[key]):
                 raise DataError(f"{self.name} holds another result of reference {key}; nothing was added")
         return references.keys() & there.keys()
 
@@ -191,6 +191,12 @@ class Store(ABC):
         return document
 
 
+def same_reference(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two documents of one reference do not contradict each other."""
+    rest, others = ({key: value for key, value in own.items() if key != "result"} for own in (one, other))
+    return rest == others and agree(one.get("result"), other.get("result"))
+
+
 def supersede(runs: Collection[StoredRun], problems: list[Problem]) -> list[StoredRun]:
     """The runs in order. A done run with a newer done one is marked superseded, and the two are compared."""
     ordered = sorted(runs, key=lambda run: run.order)
@@ -215,7 +221,7 @@ def _differences(one: StoredRun, other: StoredRun) -> list[str]:
     found = [
         f"ranking {key} gave {json.dumps(mine[key])} and {json.dumps(its[key])}"
         for key in sorted(mine.keys() & its.keys())
-        if mine[key] != its[key]
+        if not agree(mine[key], its[key])
     ]
     if one.own_ranking == other.own_ranking and one.result and other.result:
         ours, theirs = (run.result.get(OBSERVED, {}) for run in (one, other) if run.result)

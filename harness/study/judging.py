@@ -21,9 +21,10 @@ from harness.components.space import Architecture, Space
 from harness.documents import finite
 from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
 from harness.seeds import derive
-from harness.stores.schema import UNRANKED
+from harness.stores.schema import PANEL, UNRANKED
 from harness.stores.shapes import needing
 from harness.study.configuration import Ranking, RunConfig
+from harness.study.panel import panel
 
 Predictions = dict[Architecture, float]
 """Predicted accuracy in percent."""
@@ -152,6 +153,24 @@ def judge(
     return replace(judgement, top1=winner, top1_accuracy=float(truth[space.index(winner)]))
 
 
+def lacks(config: RunConfig, result: Mapping[str, Any] | None) -> bool:
+    """Whether a ranking is not stored (None), or was stored by a version that made no panel."""
+    if result is None:
+        return True
+    return config.benchmark is not None and result["diverged"] is None and PANEL not in result
+
+
+def completed(
+    config: RunConfig, result: Mapping[str, Any], known: Mapping[int, float], benchmark: Benchmark
+) -> dict[str, Any] | None:
+    """A stored result with its panel. `known` are predictions by number; None if these are not all."""
+    space, wanted = benchmark.space, ranked_architectures(config, benchmark)
+    predictions = {one: known[number] for one in wanted if (number := space.index(one)) in known}
+    if len(predictions) < len(wanted):
+        return None
+    return {**result, PANEL: panel(predictions, benchmark, config.dataset, config.rank)}
+
+
 def result_of(
     config: RunConfig, predictions: Predictions, benchmark: Benchmark | None, supernets: Parts
 ) -> dict[str, Any]:
@@ -166,6 +185,7 @@ def result_of(
         "ranked": len(predictions),
         **_fairness(judgement),
         **{name: finite(value) for name, value in judgement.own.items()},
+        **({} if benchmark is None else {PANEL: panel(predictions, benchmark, config.dataset, config.rank)}),
     }
 
 

@@ -22,6 +22,7 @@ from harness.stores.directory.reading import Damaged, read_small
 from harness.stores.directory.run_directory import ABSENT, INVALID, PREDICTIONS, RANKINGS, WEIGHTS
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.schema import ReferenceDocument
+from harness.stores.stored import agree
 from harness.stores.upkeep.archive import Manifest, reference_file, unpack
 from harness.stores.upkeep.checking import examine
 
@@ -112,7 +113,7 @@ def additions(ours: Path, theirs: Path) -> list[str]:
             raise DataError(f"run {ours.name} already exists, but with a different {name}; nothing was imported")
     new = {_ranking(name) for name in its - mine if _is_record(name)}
     for name in filter(_is_record, mine & its):
-        if _result(ours / name) != _result(theirs / name):
+        if not agree(_result(ours / name), _result(theirs / name)):
             raise DataError(f"run {ours.name} already exists, but {name} gave a different result; nothing was imported")
     added = {name for name in its if name.startswith(f"{RANKINGS}/") and _ranking(name) in new}
     added |= {name for name in (WEIGHTS, INVALID) if name in its - mine}
