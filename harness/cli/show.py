@@ -32,7 +32,7 @@ def command(run: str, store: Places) -> None:
         f"run {found.id}": _heading(found, opened.name),
         "configuration": _flat(found.trial["config"]),
         "result": _flat(_plain(found.result or {})),
-        "panel": _sections((found.result or {}).get(PANEL, {})),
+        "panel": sections((found.result or {}).get(PANEL, {})),
         "further rankings": _rankings(found),
         "cost": _flat(found.cost or {}),
         "metrics": _metrics(opened.metrics(found)),
@@ -74,7 +74,7 @@ def _plain(result: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in without_curves(result).items() if key != PANEL}
 
 
-def _sections(panel: Mapping[str, Any]) -> dict[str, str]:
+def sections(panel: Mapping[str, Any]) -> dict[str, str]:
     """One line per section of the panel."""
     sections = {name: inner for name, inner in panel.items() if isinstance(inner, Mapping)}
     numbers = _flat({name: value for name, value in panel.items() if name not in sections})

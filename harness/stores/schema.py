@@ -338,6 +338,17 @@ class ReferenceDocument(TypedDict):
     result: Annotated[Ranked, "what its ranking gave"]
 
 
+class ImportedDocument(TypedDict):
+    """Predictions from elsewhere, beside the references: judged when they are shown."""
+
+    imported: Annotated[str, "the name that they were given"]
+    space: Annotated[str, "the space of the architectures"]
+    dataset: Annotated[str, "the data set that they are about"]
+    source: Annotated[str, "the name of the file that they were read from"]
+    sha256: Annotated[str, "the SHA-256 of that file"]
+    accuracies: Annotated[dict[str, float], "the predicted accuracy by the architecture's number"]
+
+
 @dataclass(frozen=True)
 class Curve:
     """A curve that a run may observe, and the setting that asks for it."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
 from harness.stores import collector
-from harness.stores.schema import OBSERVED, PredictionsDocument, ReferenceDocument, Searched
+from harness.stores.schema import OBSERVED, ImportedDocument, PredictionsDocument, ReferenceDocument, Searched
 from harness.stores.shapes import problem, require
 from harness.stores.stored import Problem, Status, StoredRun, agree
 
@@ -72,14 +72,21 @@ class Store(ABC):
         """Cache a document that can be recomputed at any time. A place that is not writable keeps nothing."""
 
     @abstractmethod
+    def forget(self, key: str) -> None:
+        """Remove the document remembered under that key. Raises `UserError` if that is not possible."""
+
+    @abstractmethod
     def remembered(self) -> dict[str, dict[str, Any] | None]:
         """All remembered documents by key; None for one that is unreadable."""
 
     def references(self) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
-        """The references that the place holds, by key, and those that are damaged: `run` makes these again."""
+        """The references and imported predictions that the place holds, by key, and those that are damaged.
+
+        `run` makes references again.
+        """
         found, damaged = {}, []
         for key, document in sorted(self.remembered().items()):
-            wrong = "is unreadable" if document is None else problem(ReferenceDocument, document)
+            wrong = "is unreadable" if document is None else problem(kind_of(document), document)
             if wrong is None and document is not None:
                 found[key] = document
             else:
@@ -189,6 +196,11 @@ class Store(ABC):
             raise DataError(f"{what}: {error}") from error
         require(PredictionsDocument, document, what)
         return document
+
+
+def kind_of(document: Mapping[str, Any]) -> type:
+    """The type of a remembered document: a reference, or predictions from elsewhere."""
+    return ImportedDocument if "imported" in document else ReferenceDocument
 
 
 def same_reference(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -172,10 +172,14 @@ def completed(
 
 
 def result_of(
-    config: RunConfig, predictions: Predictions, benchmark: Benchmark | None, supernets: Parts
+    predictions: Mapping[Architecture, float],
+    supernets: Parts,
+    benchmark: Benchmark | None,
+    dataset: str,
+    ranking: Ranking,
 ) -> dict[str, Any]:
     """What is stored of a ranking (`harness.stores.schema.Ranked`)."""
-    judgement = judge(predictions, supernets, benchmark, config.dataset, config.rank)
+    judgement = judge(predictions, supernets, benchmark, dataset, ranking)
     return {
         **UNRANKED,  # for the order of its keys
         "kendall_tau": None if judgement.kendall_tau is None else finite(judgement.kendall_tau),
@@ -185,7 +189,7 @@ def result_of(
         "ranked": len(predictions),
         **_fairness(judgement),
         **{name: finite(value) for name, value in judgement.own.items()},
-        **({} if benchmark is None else {PANEL: panel(predictions, benchmark, config.dataset, config.rank)}),
+        **({} if benchmark is None else {PANEL: panel(predictions, benchmark, dataset, ranking)}),
     }
 
 

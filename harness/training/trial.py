@@ -104,7 +104,8 @@ def run_trial(
     except Diverged as error:
         meter.stage("train")
         return Outcome(_diverged(error) | {OBSERVED: observer.points}, meter.json(), {}, None)
-    result = result_of(config, predictions, benchmark, supernets) | found | {OBSERVED: observer.points}
+    judged = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
+    result = judged | found | {OBSERVED: observer.points}
     return _outcome(result, meter, predictions, supernets, scorer)
 
 
@@ -203,7 +204,7 @@ def rank_again(
         if state:
             scorer.scores, scorer.keep = state.scores, state.evaluated
         searched = {} if config.search is None else _found(scorer)
-    result = result_of(config, predictions, benchmark, supernets) | searched
+    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank) | searched
     if config.search is None and found:
         result["found"] = [dict(one) for one in found]
     return _outcome(result, meter, predictions, supernets, scorer)
@@ -224,7 +225,8 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
     else:
         rng = make_rng(config.seed, "random reference")
         predictions = {architecture: rng.random() for architecture in ranked}
-    return Outcome(result_of(config, predictions, benchmark, supernets), meter.json(), predictions, supernets)
+    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
+    return Outcome(result, meter.json(), predictions, supernets)
 
 
 def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark | None]:

@@ -18,10 +18,11 @@ from typing import IO, Any
 
 from harness.errors import DataError, UserError
 from harness.files import make_durable, write
+from harness.stores import shapes
 from harness.stores.directory.reading import Damaged, read_small
 from harness.stores.directory.run_directory import ABSENT, INVALID, PREDICTIONS, RANKINGS, WEIGHTS
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.schema import ReferenceDocument
+from harness.stores.store import kind_of
 from harness.stores.stored import agree
 from harness.stores.upkeep.archive import Manifest, reference_file, unpack
 from harness.stores.upkeep.checking import examine
@@ -154,7 +155,11 @@ def _verify(archive: Path, folder: Path, manifest: Manifest) -> dict[str, dict[s
             place = Path(problem.place).relative_to(folder)
             raise DataError(f"{archive}: {place}: {problem.reason}; nothing was imported")
     try:
-        return {key: read_small(folder / reference_file(key), ReferenceDocument) for key in manifest.references}
+        documents = {key: read_small(folder / reference_file(key)) for key in manifest.references}
+        for key, document in documents.items():
+            if (wrong := shapes.problem(kind_of(document), document)) is not None:
+                raise Damaged(folder / reference_file(key), wrong)
+        return documents
     except Damaged as error:
         raise DataError(f"{archive}: {error.path.relative_to(folder)}: {error.reason}; nothing was imported") from error
 
