@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +14,19 @@ import numpy.typing as npt
 from harness.errors import InvalidConfiguration
 
 Values = Sequence[float] | npt.NDArray[np.float64]
+Rows = npt.NDArray[np.float64]
+"""One ranking per row."""
+
+SPARSE_STEP = 0.1
+"""Points of accuracy within which sparse τ does not distinguish architectures."""
+
+SPARSE = ("truth", "prediction", "both")
+"""What sparse τ makes coarser: three definitions are in use."""
+
+PAIRWISE = 600
+"""The most architectures for which comparing all pairs at once is faster than sorting."""
+
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 
 def kendall_tau(predicted: Values, truth: Values) -> float:
@@ -61,5 +78,155 @@ def complexity_convergence(predicted: Values, truth: Values, complexity: Values)
     return kendall_tau(complexity, ratio)
 
 
+def spearman_rho(predicted: Values, truth: Values) -> float:
+    """Spearman's ρ: Pearson's correlation of the ranks; ties share their mean rank. NaN as for `kendall_tau`."""
+    # Twice the ranks, centred: whole numbers, so that no sum depends on its order.
+    ours, theirs = (_doubled_ranks(np.asarray(values)) - (len(values) + 1) for values in (predicted, truth))
+    spread = float(ours @ ours) * float(theirs @ theirs)
+    return float(ours @ theirs) / math.sqrt(spread) if spread else float("nan")
+
+
+def weighted_tau(predicted: Values, truth: Values) -> float:
+    """Kendall's τ in which exchanges near the top weigh more (scipy's `weightedtau`, hyperbolic weights)."""
+    from scipy.stats import weightedtau
+
+    if len(set(predicted)) < 2 or len(set(truth)) < 2:  # scipy warns of a division by zero
+        return float("nan")
+    return float(weightedtau(predicted, truth).statistic)
+
+
+def sparse_tau(predicted: Values, truth: Values, coarse: str, step: float = SPARSE_STEP) -> float:
+    """Kendall's τ-b with the truth cut down to multiples of a step, the prediction rounded to them, or both."""
+    if coarse not in SPARSE:
+        raise InvalidConfiguration(f"sparse τ cannot make {coarse!r} coarser; allowed: {', '.join(SPARSE)}")
+    ours, theirs = np.asarray(predicted, dtype=np.float64) / step, np.asarray(truth, dtype=np.float64) / step
+    # 0.3 / 0.1 is a little less than 3: what differs in the ninth digit is the same multiple.
+    return kendall_tau(
+        ours if coarse == "truth" else np.rint(np.round(ours, 9)),
+        theirs if coarse == "prediction" else np.floor(np.round(theirs, 9)),
+    )
+
+
+@dataclass(frozen=True)
+class AtK:
+    """What one gets who takes the k architectures that are ranked first. Ranks count from 1, equals share the best.
+
+    Where predictions tie, each order of the equals is as likely: the numbers are means over all of them. A constant
+    prediction is thus exactly a random order.
+    """
+
+    precision: float
+    """The share of the k that is among the k best by truth."""
+    best_rank: float
+    """The best true rank of the k."""
+    worst_rank: float
+    """The worst true rank of the k."""
+    regret: float
+    """How much the best of the k is worse than the best of all, in points."""
+
+
+def at_k(predicted: Values, truth: Values, k: int) -> AtK:
+    """The measures of the k architectures that are ranked first. Raises `InvalidConfiguration` for an impossible k."""
+    guess, true = np.asarray(predicted, dtype=np.float64), np.asarray(truth, dtype=np.float64)
+    if not 1 <= k <= len(true) or len(guess) != len(true):
+        raise InvalidConfiguration(f"the first {k} of {len(guess)} predictions and {len(true)} accuracies do not exist")
+    sure, tied, open_places = _first(guess, k)
+    # The number of strictly better ones.
+    standing = np.searchsorted(np.sort(-true), -true, side="left")
+    certain, among, places = _first(true, k)
+    membership = np.zeros(len(true))
+    membership[certain] = 1.0
+    membership[among] = places / len(among)
+    hits = math.fsum(membership[sure]) + math.fsum(membership[tied]) * open_places / len(tied)
+    return AtK(
+        hits / k,
+        1 - _expected_best(-standing[sure], -standing[tied], open_places),
+        1 + _expected_best(standing[sure], standing[tied], open_places),
+        float(true.max()) - _expected_best(true[sure], true[tied], open_places),
+    )
+
+
+def at_k_by_chance(truth: Values, k: int) -> AtK:
+    """The expected measures of a random order, in closed form."""
+    return at_k(np.zeros(len(truth)), truth, k)
+
+
+def kendall_taus(predicted: Rows, truth: Rows) -> list[float]:
+    """Kendall's τ-b of each row of predictions and the same row of accuracies: fast for many short rows."""
+    return [_pairwise_tau(ours, theirs) for ours, theirs in zip(predicted, truth, strict=True)]
+
+
+def bootstrap_error(predicted: Values, truth: Values, rng: np.random.Generator, samples: int = 200) -> float:
+    """The standard deviation of Kendall's τ-b over random samples, with replacement, of the architectures."""
+    drawn = (rng.random((samples, len(truth))) * len(truth)).astype(np.int64)
+    taus = kendall_taus(np.asarray(predicted)[drawn], np.asarray(truth)[drawn])
+    known = [tau for tau in taus if not math.isnan(tau)]  # a sample of equals has none
+    return statistics.stdev(known) if len(known) > 1 else float("nan")
+
+
+def ceiling(truth: Values, errors: Values, rng: np.random.Generator, samples: int = 50) -> float:
+    """The mean τ-b between the true accuracies and the same with random errors of these standard deviations.
+
+    About what a predictor reaches against a noisy table if it knows what the table would hold without noise.
+    """
+    true = np.tile(np.asarray(truth, dtype=np.float64), (samples, 1))
+    return statistics.fmean(kendall_taus(true, true + rng.standard_normal(true.shape) * np.asarray(errors)))
+
+
+def tie_breaks(
+    truth: npt.NDArray[np.float64], chosen: npt.NDArray[np.int64], rng: np.random.Generator, breaks: int = 200
+) -> npt.NDArray[np.int64]:
+    """As many selections that are as good as the chosen one: equally accurate architectures take each other's place.
+
+    Each row holds as many places of `truth` as `chosen` does, with the same accuracies in the same order.
+    """
+    made = np.tile(chosen, (breaks, 1))
+    order = np.argsort(truth, kind="stable")
+    for value in np.unique(truth[chosen]).tolist():
+        start, end = (int(np.searchsorted(truth, value, side=side, sorter=order)) for side in SIDES)
+        places = np.flatnonzero(truth[chosen] == value)
+        if end - start > len(places):
+            draws = rng.random((breaks, end - start))
+            made[:, places] = order[start:end][np.argsort(draws, axis=1, kind="stable")[:, : len(places)]]
+    return made
+
+
 def _dense_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
     return np.unique(values, return_inverse=True)[1].astype(np.int32)
+
+
+def _pairwise_tau(predicted: npt.NDArray[np.float64], truth: npt.NDArray[np.float64]) -> float:
+    if len(truth) > PAIRWISE:
+        return kendall_tau(predicted, truth)
+    ours, theirs = (values[:, None] < values[None, :] for values in (predicted, truth))
+    agreement = int(np.count_nonzero(ours & theirs)) - int(np.count_nonzero(ours & theirs.T))
+    untied = int(np.count_nonzero(ours)) * int(np.count_nonzero(theirs))
+    return agreement / math.sqrt(untied) if untied else float("nan")
+
+
+def _first(values: npt.NDArray[np.float64], k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    """Those that are among the k highest for sure, those that tie for the last places, and how many places are left."""
+    edge = np.partition(values, len(values) - k)[len(values) - k]
+    sure, tied = np.flatnonzero(values > edge), np.flatnonzero(values == edge)
+    return sure, tied, k - len(sure)
+
+
+def _expected_best(sure: npt.NDArray[Any], tied: npt.NDArray[Any], places: int) -> float:
+    """The mean of the highest of `sure` and of so many of `tied`, over all ways to draw these.
+
+    Of n in ascending order, the i-th is the highest of k drawn with probability C(i-1, k-1) / C(n, k).
+    """
+    count = len(tied)
+    floor = float(sure.max()) if len(sure) else -math.inf
+    others = np.arange(count, places, -1)
+    # From one to the next lower: C(i-2, k-1) / C(i-1, k-1).
+    weights = places / count * np.cumprod(np.r_[1.0, (others - places) / (others - 1)])
+    highest = np.maximum(np.sort(tied)[::-1][: len(weights)], floor)
+    return math.fsum((weights * highest).tolist())
+
+
+def _doubled_ranks(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Twice the ranks, from 1 on; equals share the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (2 * last - counts + 1)[inverse].astype(np.int64)

@@ -11,6 +11,7 @@ from harness.stores.schema import OBSERVED
 from harness.stores.shapes import is_judged
 from harness.study.expansion import expand_stored
 from harness.study.metrics import SUPERNET
+from harness.study.predictions import Imported, stored
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
 
@@ -58,6 +59,8 @@ class Findings:
     """Entries of these trials in the store that cannot be used."""
     unshown: Sequence[str] = ()
     """What the store holds of the study besides, and how to ask for it."""
+    imported: Sequence[Imported] = ()
+    """Predictions from elsewhere for the study's space."""
 
 
 def find(
@@ -84,7 +87,8 @@ def find(
         unshown += other_scales(study, store)
     left_out = len(found) - len(matching)
     asked = (study, preset, seeds, dict(overrides or {}), where, requests)
-    return Findings(*asked, found, best_retrained(matching), left_out, store.name, problems, unshown)
+    imported = stored(store, {trial.config.space for trial in trials})
+    return Findings(*asked, found, best_retrained(matching), left_out, store.name, problems, unshown, imported)
 
 
 def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evidence]:

@@ -18,6 +18,7 @@ from harness.study.study import Study
 
 from .emphasis import block, emboldened, references, tied_note
 from .evidence import Evidence, Findings, find
+from .imported import imported_rows
 from .notes import column_notes, damage, elsewhere, invalidated, notes, scale, title, unequal_passes
 from .quoted import given_row, remarks
 from .values import Label, Measurement, Table, TableRow, Value, ValueColumn, row_name
@@ -73,6 +74,8 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
 
         added, lacking = reference_rows(findings, referred, columns, len(labels), group or 0)
         blocks += [tuple(added)] if added else []
+    given, told = imported_rows(findings, columns, len(labels), group or 0)
+    blocks += [tuple(given)] if given else []
     damaged = damage(findings)
     warnings = (*unequal_passes(findings), *findings.unshown)
     return Table(
@@ -90,6 +93,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
             *column_notes(study.columns, columns, counted),
             *remarks(study, rows),
             *tied_note(marked),
+            *told,
             *notes(findings, columns),
             *elsewhere(findings),
             *invalidated(findings.found),

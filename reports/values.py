@@ -118,7 +118,7 @@ class ValueColumn:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row; `name` is a reference's name, None for a row of the study."""
+    """A row; `name` is that of a reference or of imported predictions, None for a row of the study."""
 
     labels: tuple[Label, ...]
     values: tuple[Value, ...]
@@ -126,12 +126,12 @@ class TableRow:
     name: str | None = None
     shaded: bool = False
     source: str = "runs"
-    """One of `harness.study.layout.SOURCES`, or "reference"."""
+    """One of `harness.study.layout.SOURCES`, "reference", or "imported"."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A whole table. Blocks are the rows between two rules, references are the last block, if there are any."""
+    """A whole table. Blocks are the rows between two rules; references and imported predictions come last."""
 
     study: str
     preset: str

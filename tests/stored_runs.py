@@ -103,6 +103,17 @@ def forge(run: Path) -> None:
     """Give a done run another result, and a completion record that agrees."""
     document = json.loads((run / "result.json").read_text())
     document["result"]["selected"] += 1
+    _rewrite(run, document)
+
+
+def forget_panel(run: Path) -> None:
+    """Make a done run as older versions stored it: without a panel."""
+    document = json.loads((run / "result.json").read_text())
+    del document["result"]["panel"]
+    _rewrite(run, document)
+
+
+def _rewrite(run: Path, document: Mapping[str, Any]) -> None:
     text = json.dumps(document)
     (run / "result.json").write_text(text)
     record = json.loads((run / "completion.json").read_text())

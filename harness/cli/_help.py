@@ -13,7 +13,7 @@ import click
 COMMANDS = {
     "Work": ("run", "plan", "status", "show", "query", "report", "diff", "rerun"),
     "Parts of your own, and what is known": ("check", "new", "list", "explain", "doctor"),
-    "Upkeep": ("store", "data", "benchmark", "weights", "mongo"),
+    "Upkeep": ("store", "predictions", "data", "benchmark", "weights", "mongo"),
 }
 """The commands in the order of work, by heading."""
 

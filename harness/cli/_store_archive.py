@@ -124,9 +124,10 @@ def import_command(file: Path, mirror_weights_max: float, store: Places) -> None
 def _references(
     studies: Sequence[Study], preset: str, store: Store, seeds: int | None, overrides: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """The stored references of the studies, by key."""
+    """The stored references of the studies, and imported predictions of their spaces, by key."""
     from harness.components.preset import get_preset
     from harness.errors import DataError
+    from harness.study.predictions import stored
     from harness.study.references import references_of, stored_document
 
     found = {}
@@ -135,6 +136,7 @@ def _references(
             with contextlib.suppress(DataError):  # the table of truth is not here
                 if (document := stored_document(store, one)) is not None:
                     found[one.key] = document
+        found |= {one.key: one.document() for one in stored(store, [study.about])}
     return found
 
 

@@ -11,6 +11,7 @@ from harness.cli._completion import runs
 from harness.cli._help import Command
 from harness.cli._store_option import store_option
 from harness.stores.places import Places
+from harness.stores.schema import PANEL
 from harness.stores.stored import without_curves
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def command(run: str, store: Places) -> None:
     for heading, lines in {
         f"run {found.id}": _heading(found, opened.name),
         "configuration": _flat(found.trial["config"]),
-        "result": _flat(without_curves(found.result or {})),
+        "result": _flat(_plain(found.result or {})),
+        "panel": sections((found.result or {}).get(PANEL, {})),
         "further rankings": _rankings(found),
         "cost": _flat(found.cost or {}),
         "metrics": _metrics(opened.metrics(found)),
@@ -67,10 +69,23 @@ def _flat(document: Mapping[str, Any]) -> dict[str, str]:
     return {key: "null" if value is None else str(value) for key, value in flatten(document).items()}
 
 
+def _plain(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result without curves and panel."""
+    return {key: value for key, value in without_curves(result).items() if key != PANEL}
+
+
+def sections(panel: Mapping[str, Any]) -> dict[str, str]:
+    """One line per section of the panel."""
+    sections = {name: inner for name, inner in panel.items() if isinstance(inner, Mapping)}
+    numbers = _flat({name: value for name, value in panel.items() if name not in sections})
+    lines = {name: ", ".join(map(" ".join, _flat(own).items())) for name, own in sections.items()}
+    return lines | numbers
+
+
 def _rankings(run: StoredRun) -> dict[str, str]:
     """The rankings of the run's weights, except its own."""
     return {
-        key: ", ".join(f"{name} {text}" for name, text in _flat(result).items())
+        key: ", ".join(f"{name} {text}" for name, text in _flat(_plain(result)).items())
         for key, result in run.rankings.items()
         if key != run.own_ranking
     }

@@ -37,6 +37,10 @@ class Benchmark(ABC):
     def accuracies(self, dataset: str, split: str = "test") -> npt.NDArray[np.float64]:
         """The accuracies of all architectures, in the order of their numbers. Raises `UnknownName`."""
 
+    def standard_errors(self, dataset: str, split: str = "test") -> npt.NDArray[np.float64] | None:
+        """The standard errors of these accuracies over repeated trainings; None where they are unknown."""
+        return None
+
     def accuracy(self, architecture: Architecture, dataset: str, split: str = "test") -> float:
         """The accuracy of one architecture."""
         return float(self.accuracies(dataset, split)[self.space.index(architecture)])

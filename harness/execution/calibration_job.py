@@ -21,12 +21,12 @@ from harness.components.space import Architecture
 from harness.documents import one_line
 from harness.execution.executors.executor import Answered
 from harness.study.configuration import RunConfig
+from harness.study.judging import ranked_architectures
 from harness.training.allocator import keep_freed_memory
 from harness.training.cost import Meter
 from harness.training.stages.rank import predict
 from harness.training.stages.retrain import retrain
 from harness.training.stages.train import Supernets, build_supernets, train
-from harness.training.trial import ranked_architectures
 
 Timed = Callable[[int], tuple[float, int]]
 """Does so much work; gives the seconds that it took and the units that were done."""

@@ -23,9 +23,9 @@ from harness.interruption import held_back
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.stores.sacred import SETTINGS, Experiment, RunObserver
+from harness.study.judging import Predictions
 from harness.study.trial import Trial
 from harness.training.profiling import during
-from harness.training.stages.rank import Predictions
 from harness.training.stages.search import SearchProgress
 from harness.training.stages.train import Progress
 from harness.training.trial import Outcome, Watch, retrain_trial, run_trial

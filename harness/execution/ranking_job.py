@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from harness.components.benchmark import benchmark_for
 from harness.data.randomness import seed_globals
 from harness.documents import without_nan
 from harness.errors import DataError, HarnessError, UnknownName
@@ -21,9 +22,10 @@ from harness.interruption import LOST, asked_first, interrupt_main
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.claims.lease import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
-from harness.stores.directory.run_directory import RANKINGS, WEIGHTS, write_ranking
+from harness.stores.directory.run_directory import RANKINGS, WEIGHTS, complete_ranking, write_ranking
 from harness.stores.opened import Opened
 from harness.stores.stored import StoredRun
+from harness.study.judging import completed, lacks
 from harness.training.trial import Watch, rank_again
 
 
@@ -39,11 +41,11 @@ def rank(task: Task) -> dict[str, Any]:
             place = opened.reader.name
             raise DataError(f"no done run of trial {trial.key[:16]} in {place} whose weights could be ranked")
         task.progress({"event": "start", "run_id": run.id})
-        if trial.ranking_key in run.rankings and not task.assignment.again:
+        if not lacks(trial.config, run.rankings.get(trial.ranking_key)) and not task.assignment.again:
             done = {"status": Answered.DONE, "already": True}
             return done | {"run_id": run.id, "result": run.rankings[trial.ranking_key], "cost": {}}
         folder = _at_hand(run, opened)
-        reply = {"run_id": run.id} | _rank(task, run, folder, lease)
+        reply = {"run_id": run.id} | (_add_panel(task, run, folder, lease) or _rank(task, run, folder, lease))
         if opened.has_database and reply["status"] == Answered.DONE:
             from harness.stores.mongo.projection import project
 
@@ -63,6 +65,24 @@ def _at_hand(run: StoredRun, opened: Opened) -> Path:
         with contextlib.suppress(UnknownName):  # only the directory has it: there is nothing to fetch
             opened.mirrored.fetch(run.id, opened.directory.path)
     return folder
+
+
+def _add_panel(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, Any] | None:
+    """Add the panel to a ranking that an older version stored without; None if there is more to do."""
+    trial, config = task.trial, task.trial.config
+    stored = run.rankings.get(trial.ranking_key)
+    if stored is None or config.benchmark is None or task.assignment.again:
+        return None
+    known = task.opened.directory.predictions(run, config.json()["rank"])
+    result = completed(config, stored, known, benchmark_for(config.benchmark, config.space))
+    if result is None:
+        return None
+    try:
+        lease.confirm()
+    except ClaimLost as error:
+        return {"status": Answered.ELSEWHERE, "error": str(error)}
+    complete_ranking(folder, trial.ranking_key, config.json(), result)
+    return {"status": Answered.DONE, "result": result, "cost": {}, "already": False}
 
 
 def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, Any]:

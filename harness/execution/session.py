@@ -21,6 +21,7 @@ from harness.execution.states import Kind, State, Work, stand
 from harness.execution.workplace import Workplace
 from harness.stores.directory.crash import record_crash
 from harness.stores.stored import StoredRun
+from harness.study.judging import lacks
 from harness.study.study import Request
 from harness.study.trial import Trial
 
@@ -198,17 +199,21 @@ def repeating(
 
 
 def rankings(plan: Plan, again: bool) -> list[Work]:
-    """One piece of work per ranking of a plan that can be computed without training.
+    """One piece of work per ranking of a plan that can be computed without training: missing, or without its panel.
 
     Raises `DataError` when images or ground truth are missing.
     """
-    found = []
+    found, ranked = [], []
     for work in plan.work:
         if work.run is None or work.state not in (State.RANK, State.DONE) or work.trial.start is not None:
             continue  # a retrained trial has no ranking
         stored = work.run.rankings
-        found += [replace(work, trial=trial) for key, trial in work.rankings.items() if again or key not in stored]
-    require_inputs(work.trial for work in found)
+        for key, trial in work.rankings.items():
+            if again or lacks(trial.config, stored.get(key)):
+                found.append(replace(work, trial=trial))
+                # A panel alone needs no images.
+                ranked += [trial] if again or key not in stored else []
+    require_inputs(ranked)
     return found
 
 

@@ -46,6 +46,10 @@ class MergedStore(Store):
     def remember(self, key: str, document: Mapping[str, Any]) -> None:
         self.directory.remember(key, document)
 
+    def forget(self, key: str) -> None:
+        self.directory.forget(key)
+        self.database.forget(key)
+
     def remembered(self) -> dict[str, dict[str, Any] | None]:
         return self.database.remembered() | self.directory.remembered()
 

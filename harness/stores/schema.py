@@ -19,6 +19,9 @@ SCHEMA = 2
 1: run ids without the suffix that distinguishes the attempts of two machines. 2: with it.
 """
 
+PANEL = "panel"
+"""The key of a ranking's result that holds its panel."""
+
 OBSERVED = "observed"
 """The key of a result that holds the curves; they are no columns (`harness.results.metrics` reads curves)."""
 
@@ -60,6 +63,63 @@ class Judgement(TypedDict):
     diverged: Annotated[Divergence | None, "whether training diverged; there is no ranking then"]
 
 
+class RankedSet(TypedDict):
+    """Kendall's τ-b over those of a set of architectures that were predicted."""
+
+    tau: Annotated[float | None, "Kendall's τ over those that were predicted; missing below 20 or without an order"]
+    count: Annotated[int, "how many these are"]
+
+
+class SelectedSet(RankedSet):
+    """The same over selected architectures, and how much it depends on which they are."""
+
+    tied: Annotated[int, "how many of these have an equal in the table that the rule left out"]
+    varied: Annotated[int, "how many of these have such an equal that was predicted"]
+    lowest: Annotated[float | None, "the lowest τ over 200 tie-breaks that take equals at random"]
+    highest: Annotated[float | None, "the highest τ over these tie-breaks"]
+    error: Annotated[float | None, "τ's standard deviation over 200 bootstrap samples of the architectures"]
+    ceiling: Annotated[float | None, "τ of a predictor that knows the truth without its noise, where that is known"]
+
+
+class RankedFirst(TypedDict):
+    """The k architectures that are ranked first, and the same for a random order."""
+
+    count: Annotated[int, "k"]
+    precision: Annotated[float, "the share of these that is among the k best by truth"]
+    precision_random: Annotated[float, "the same for a random order"]
+    best_rank: Annotated[float, "the best true rank of these, from 1 on"]
+    best_rank_random: Annotated[float, "the same for a random order"]
+    worst_rank: Annotated[float, "the worst true rank of these"]
+    worst_rank_random: Annotated[float, "the same for a random order"]
+    regret: Annotated[float, "how much the best of these is below the best of all that were predicted, in points"]
+    regret_random: Annotated[float, "the same for a random order"]
+
+
+class Panel(TypedDict, total=False):
+    """Many measures of one ranking (`harness.study.panel`), to six decimals. What cannot be computed is left out."""
+
+    all: Annotated[RankedSet, "all architectures"]
+    selected: Annotated[SelectedSet, "the run's own selection"]
+    equal_width: Annotated[SelectedSet, "the best of each equal-width bin of the accuracies that judge"]
+    equal_count: Annotated[SelectedSet, "the best of each equal-count chunk of the accuracies that judge"]
+    best_1_percent: Annotated[RankedSet, "the true best 1 %"]
+    best_5_percent: Annotated[RankedSet, "the true best 5 %"]
+    best_10_percent: Annotated[RankedSet, "the true best 10 %"]
+    best_30_percent: Annotated[RankedSet, "the true best 30 %"]
+    spearman: Annotated[float | None, "Spearman's ρ over all that were predicted"]
+    weighted_tau: Annotated[float | None, "weighted τ (scipy, hyperbolic) over all that were predicted"]
+    sparse_tau_truth: Annotated[float | None, "sparse τ: the truth cut down to 0.1 points"]
+    sparse_tau_prediction: Annotated[float | None, "sparse τ: the prediction rounded to 0.1 points"]
+    sparse_tau_both: Annotated[float | None, "sparse τ: the truth cut down and the prediction rounded to 0.1 points"]
+    at_1: Annotated[RankedFirst, "the one that is ranked first"]
+    at_10: Annotated[RankedFirst, "the 10 ranked first"]
+    at_100: Annotated[RankedFirst, "the 100 ranked first"]
+    at_1_percent: Annotated[RankedFirst, "the 1 % ranked first"]
+    at_5_percent: Annotated[RankedFirst, "the 5 % ranked first"]
+    at_10_percent: Annotated[RankedFirst, "the 10 % ranked first"]
+    at_30_percent: Annotated[RankedFirst, "the 30 % ranked first"]
+
+
 class Ranked(Judgement, total=False):
     """The result of one ranking of a run's weights."""
 
@@ -77,6 +137,7 @@ class Ranked(Judgement, total=False):
     found_accuracy: Annotated[float, "the test accuracy of the best found, with its supernet's weights, in %"]
     found_parameters: Annotated[int, "the parameters of that architecture's network, where the space counts them"]
     found_flops: Annotated[int, "its multiply-adds for one image, where the space counts them"]
+    panel: Annotated[Panel, "panel"]
 
 
 class Result(Ranked, total=False):
@@ -278,6 +339,17 @@ class ReferenceDocument(TypedDict):
     reference: Annotated[str, "which predictor"]
     cell: Annotated[TrialText, "the trial whose ranking it stands beside"]
     result: Annotated[Ranked, "what its ranking gave"]
+
+
+class ImportedDocument(TypedDict):
+    """Predictions from elsewhere, beside the references: judged when they are shown."""
+
+    imported: Annotated[str, "the name that they were given"]
+    space: Annotated[str, "the space of the architectures"]
+    dataset: Annotated[str, "the data set that they are about"]
+    source: Annotated[str, "the name of the file that they were read from"]
+    sha256: Annotated[str, "the SHA-256 of that file"]
+    accuracies: Annotated[dict[str, float], "the predicted accuracy by the architecture's number"]
 
 
 @dataclass(frozen=True)

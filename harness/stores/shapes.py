@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from harness.errors import DataError
-from harness.stores.schema import CURVES, OBSERVED, Cost, Curve, Needs, Result, Shown
+from harness.stores.schema import CURVES, OBSERVED, PANEL, Cost, Curve, Needs, Result, Shown
 
 Check = Callable[[Any], Sequence[tuple[str, str]]]
 """Returns what is wrong with a value: dotted places within it (empty for itself) and reasons."""
@@ -59,18 +59,21 @@ def column_meanings(kind: Any) -> dict[str, str]:
     return found | {f"{key}_*": text for key, text in described(kind).items() if key in open_sections()}
 
 
-def _columns(kind: Any) -> Iterator[tuple[str, type, str]]:
-    """Name, type and meaning of every column."""
+def _columns(kind: Any, about: str = "") -> Iterator[tuple[str, type, str]]:
+    """Name, type and meaning of every column; the meanings begin with what the document is about."""
+    before = f"{about}: " if about else ""
     for key, hint in _keys(kind):
         plain, meaning, *notes = get_args(hint)
         choices = [one for one in _choices(plain) if one is not NoneType]
         if is_typeddict(choices[0]):
-            if len(choices) < len(_choices(plain)):
+            optional = len(choices) < len(_choices(plain))
+            if optional:
                 yield key, bool, meaning
-            yield from ((f"{key}_{inner}", shown, text) for inner, shown, text in _columns(choices[0]))
+            inside = _columns(choices[0], "" if optional else meaning)
+            yield from ((f"{key}_{inner}", own, text) for inner, own, text in inside)
         elif get_origin(choices[0]) is not dict:
             shown = next((note.kind for note in notes if isinstance(note, Shown)), None)
-            yield key, shown or (choices[0] if choices[0] in (float, int, str, bool) else object), meaning
+            yield key, shown or (choices[0] if choices[0] in (float, int, str, bool) else object), before + meaning
 
 
 def flat(kind: Any, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,6 +107,11 @@ def left_out(rank: Any) -> tuple[str, ...]:
 def numbers() -> list[str]:
     """The keys of result and cost that hold one number, as a study's columns name them: dots between nested keys."""
     return [key for kind in (Result, Cost) for key in _numbers(kind)]
+
+
+def few_numbers() -> list[str]:
+    """The same, with one name for all of the panel: a list for readers."""
+    return list(dict.fromkeys(f"{PANEL}.…" if name.startswith(f"{PANEL}.") else name for name in numbers()))
 
 
 def _numbers(kind: Any) -> Iterator[str]:

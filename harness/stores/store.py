@@ -16,9 +16,9 @@ from typing import Any, cast
 
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
 from harness.stores import collector
-from harness.stores.schema import OBSERVED, PredictionsDocument, ReferenceDocument, Searched
+from harness.stores.schema import OBSERVED, ImportedDocument, PredictionsDocument, ReferenceDocument, Searched
 from harness.stores.shapes import problem, require
-from harness.stores.stored import Problem, Status, StoredRun
+from harness.stores.stored import Problem, Status, StoredRun, agree
 
 LISTED = 20
 """Maximum number of runs that a message lists."""
@@ -72,14 +72,21 @@ class Store(ABC):
         """Cache a document that can be recomputed at any time. A place that is not writable keeps nothing."""
 
     @abstractmethod
+    def forget(self, key: str) -> None:
+        """Remove the document remembered under that key. Raises `UserError` if that is not possible."""
+
+    @abstractmethod
     def remembered(self) -> dict[str, dict[str, Any] | None]:
         """All remembered documents by key; None for one that is unreadable."""
 
     def references(self) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
-        """The references that the place holds, by key, and those that are damaged: `run` makes these again."""
+        """The references and imported predictions that the place holds, by key, and those that are damaged.
+
+        `run` makes references again.
+        """
         found, damaged = {}, []
         for key, document in sorted(self.remembered().items()):
-            wrong = "is unreadable" if document is None else problem(ReferenceDocument, document)
+            wrong = "is unreadable" if document is None else problem(kind_of(document), document)
             if wrong is None and document is not None:
                 found[key] = document
             else:
@@ -90,7 +97,7 @@ class Store(ABC):
         """The keys of those that the place holds. Raises `DataError` if it holds another result of one of them."""
         there, _ = self.references() if references else ({}, [])
         for key in sorted(references.keys() & there.keys()):
-            if there[key] != references[key]:
+            if not same_reference(there[key], references[key]):
                 raise DataError(f"{self.name} holds another result of reference {key}; nothing was added")
         return references.keys() & there.keys()
 
@@ -191,6 +198,17 @@ class Store(ABC):
         return document
 
 
+def kind_of(document: Mapping[str, Any]) -> type:
+    """The type of a remembered document: a reference, or predictions from elsewhere."""
+    return ImportedDocument if "imported" in document else ReferenceDocument
+
+
+def same_reference(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two documents of one reference do not contradict each other."""
+    rest, others = ({key: value for key, value in own.items() if key != "result"} for own in (one, other))
+    return rest == others and agree(one.get("result"), other.get("result"))
+
+
 def supersede(runs: Collection[StoredRun], problems: list[Problem]) -> list[StoredRun]:
     """The runs in order. A done run with a newer done one is marked superseded, and the two are compared."""
     ordered = sorted(runs, key=lambda run: run.order)
@@ -215,7 +233,7 @@ def _differences(one: StoredRun, other: StoredRun) -> list[str]:
     found = [
         f"ranking {key} gave {json.dumps(mine[key])} and {json.dumps(its[key])}"
         for key in sorted(mine.keys() & its.keys())
-        if mine[key] != its[key]
+        if not agree(mine[key], its[key])
     ]
     if one.own_ranking == other.own_ranking and one.result and other.result:
         ours, theirs = (run.result.get(OBSERVED, {}) for run in (one, other) if run.result)

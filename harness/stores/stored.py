@@ -119,6 +119,13 @@ def newest_result(summary: Mapping[str, Any]) -> dict[str, Any] | None:
     return result if result is None or own is None else {**result, **summary["rankings"][own]}
 
 
+def agree(one: Any, other: Any) -> bool:
+    """Whether two results are equal in all that both hold: a newer version of the harness measures more."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return all(agree(one[key], other[key]) for key in one.keys() & other.keys())
+    return bool(one == other)
+
+
 def without_curves(result: Mapping[str, Any]) -> dict[str, Any]:
     """A run's result in the form of a ranking's result: without what was observed during training."""
     return {key: value for key, value in result.items() if key != OBSERVED}

@@ -31,7 +31,7 @@ from harness.components.registry import Registry
 from harness.components.space import short
 from harness.errors import UserError
 from harness.stores import shapes
-from harness.stores.schema import CURVES, Cost, Result
+from harness.stores.schema import CURVES, PANEL, Cost, Result
 from harness.study.configuration import COMPONENTS, NAMES, Ranking, Retraining, RunConfig
 from harness.study.expansion import dotted
 from harness.study.reader import Component, hints
@@ -74,13 +74,16 @@ def known() -> set[str]:
     every = keys()
     names = {*every, *(key.rpartition(".")[2] for key in every), *(key.partition(".")[0] for key in every)}
     components = {name for registry in REGISTRIES.values() if registry is not PRESETS for name in registry.names()}
-    return (names | components | set(columns()) | {curve.name for curve in CURVES}) - {"name"}
+    measured = {*columns(), *shapes.numbers(), PANEL, *(curve.name for curve in CURVES)}
+    return (names | components | measured) - {"name"}
 
 
 def numbers() -> dict[str, str]:
     """The metrics that every run may have, with their meanings; a star stands for keys that differ from run to run."""
     meanings = columns()
-    found = {name: meanings[name.replace(".", "_")] for name in shapes.numbers()}
+    every = {name: meanings[name.replace(".", "_")] for name in shapes.numbers()}
+    found = {name: text for name, text in every.items() if not name.startswith(f"{PANEL}.")}
+    found |= {f"{PANEL}.*": f"many measures of the ranking; `harness explain {PANEL}` lists them"}
     return found | {f"{name}.*": meanings[f"{name}_*"] for name in shapes.open_sections()}
 
 
@@ -250,6 +253,11 @@ def _takes_value(key: str) -> bool:
 def _metrics(name: str) -> Iterator[Explained]:
     column = name.replace(".", "_")
     meanings = columns()
+    inside = [one for one in shapes.numbers() if one.startswith(f"{name}.") and name.partition(".")[0] == PANEL]
+    if inside:
+        text = "Measures of the ranking, each over those that were predicted."
+        listed = [Explained(one, meanings[one.replace(".", "_")]) for one in inside]
+        yield Explained(f"{name} (metrics)", text, {"more": "docs/measures.md"}, listed)
     if column not in meanings:
         section = next((key for key in shapes.open_sections() if column.startswith(f"{key}_")), None)
         column = f"{section}_*" if section else column

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.stores import shapes
-from harness.stores.schema import OBSERVED, Cost, Result
+from harness.stores.schema import OBSERVED, PANEL, Cost, Result
 from harness.study.columns import RUN, configured
 from harness.study.configuration import with_names
 
@@ -21,8 +21,9 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
     """One run as flat columns, with the metrics of the given ranking, or of the run's own."""
     result = run.result or {}
     if ranking_key is not None:
-        judged = {key: None for key in result if key not in ("diverged", OBSERVED)}
-        result = {**result, **judged, **run.rankings.get(ranking_key, {})}
+        trained = {key: result[key] for key in ("diverged", OBSERVED) if key in result}
+        judged = dict.fromkeys(key for key in result if key not in trained and key != PANEL)
+        result = {**judged, **trained, **run.rankings.get(ranking_key, {})}
     columns = {
         "run_id": run.id,
         "key": run.key,

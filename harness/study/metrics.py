@@ -15,6 +15,7 @@ from harness.components.discovery import why_missing
 from harness.components.registries import METRICS, OBSERVATIONS
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.stores import shapes
+from harness.stores.schema import PANEL
 from harness.study.configuration import Observe, RunConfig
 from harness.study.expansion import dotted
 from harness.study.layout import Bars, Column, Curves, Line, Row, Scatter
@@ -83,7 +84,8 @@ def _require(name: str, where: str, asked: Mapping[str, Any], numbers: Iterable[
     if curve is not None:
         unseen = f"{row} does not observe {name!r}" if row else f"no row observes {name!r}"
         raise UnknownName(f"{where}: {unseen}; set {curve.setting} in {row or 'a row'}'s settings or points")
-    known = {*numbers, *(f"{one}.…" for one in shapes.open_sections() if numbers), *shapes.curve_names()}
+    shown = numbers if name.startswith(PANEL) else shapes.few_numbers() if numbers else ()
+    known = {*shown, *(f"{one}.…" for one in shapes.open_sections() if numbers), *shapes.curve_names()}
     own = {*(METRICS.names() if numbers else ()), *OBSERVATIONS.names()}
     # An observation names its curves when it is made: by its own name as a rule, but that is its own affair.
     named = any(_plain(name) == one or _plain(name).startswith(f"{one}_") for one in map(_plain, OBSERVATIONS.names()))

@@ -19,9 +19,10 @@ import torch
 from harness.documents import utc_text
 from harness.errors import DataError
 from harness.stores.checkpoints import Checkpoint
+from harness.study.judging import Predictions
 from harness.training.cost import Meter
 from harness.training.profiling import phase
-from harness.training.stages.rank import Found, Predictions
+from harness.training.stages.rank import Found
 from harness.training.stages.train import Resumable
 
 

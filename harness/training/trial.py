@@ -17,28 +17,19 @@ import torch
 
 from harness.components.benchmark import Benchmark, benchmark_for
 from harness.components.dataset import DataSet
-from harness.components.registries import DATASETS, SPACES
+from harness.components.registries import DATASETS
 from harness.components.space import Architecture, Space
-from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
 from harness.seeds import make_rng
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.schema import OBSERVED, UNRANKED
-from harness.stores.shapes import needing
 from harness.study.configuration import COMPONENTS, RunConfig
+from harness.study.judging import Predictions, ranked_architectures, result_of
 from harness.study.references import REFERENCES
 from harness.training.cost import Meter
 from harness.training.observers.curves import Observers
 from harness.training.profiling import phase
-from harness.training.stages.rank import (
-    Judgement,
-    Predictions,
-    candidate_architectures,
-    judge,
-    predict,
-    selected_architectures,
-    top_architectures,
-)
+from harness.training.stages.rank import predict
 from harness.training.stages.retrain import retrain
 from harness.training.stages.search import (
     WHOLE,
@@ -122,7 +113,8 @@ def run_trial(
     except Diverged as error:
         meter.stage("train")
         return Outcome(_diverged(error) | {OBSERVED: observer.points}, meter.json(), {}, None)
-    result = _result(config, predictions, supernets, benchmark) | found | {OBSERVED: observer.points}
+    judged = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
+    result = judged | found | {OBSERVED: observer.points}
     return _outcome(result, meter, predictions, supernets, scorer)
 
 
@@ -221,7 +213,7 @@ def rank_again(
         if state:
             scorer.scores, scorer.keep = state.scores, state.evaluated
         searched = {} if config.search is None else _found(scorer)
-    result = _result(config, predictions, supernets, benchmark) | searched
+    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank) | searched
     if config.search is None and found:
         result["found"] = [dict(one) for one in found]
     return _outcome(result, meter, predictions, supernets, scorer)
@@ -242,28 +234,14 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
     else:
         rng = make_rng(config.seed, "random reference")
         predictions = {architecture: rng.random() for architecture in ranked}
-    return Outcome(_result(config, predictions, supernets, benchmark), meter.json(), predictions, supernets)
+    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
+    return Outcome(result, meter.json(), predictions, supernets)
 
 
 def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark | None]:
     with phase("data"):
         dataset = DATASETS.get(config.dataset)()
     return dataset, None if config.benchmark is None else benchmark_for(config.benchmark, config.space)
-
-
-def ranked_architectures(config: RunConfig, benchmark: Benchmark | None) -> list[Architecture]:
-    """Selected and candidate architectures, each once, by number. Without a table of truth none is selected."""
-    if benchmark is None and config.rank.candidates is None and not config.rank.top1:
-        return []  # nobody asks for a ranking: a search follows
-    if benchmark is None:
-        return candidate_architectures(SPACES.get(config.space)(), config.rank)
-    space = benchmark.space
-    wanted = {
-        *selected_architectures(benchmark, config.dataset, config.rank),
-        *candidate_architectures(space, config.rank),
-        *top_architectures(benchmark, config.dataset, config.rank),
-    }
-    return sorted(wanted, key=space.index)
 
 
 def _found(scorer: Scorer) -> dict[str, Any]:
@@ -283,29 +261,6 @@ def _outcome(
     rough = {cost: scores for cost, scores in scorer.asked.items() if cost != WHOLE}
     searched = None if scorer.config.search is None else history_document(scorer)
     return Outcome(result, meter.json(), predictions | scorer.asked.get(WHOLE, {}), supernets, rough, searched)
-
-
-def _result(
-    config: RunConfig, predictions: Predictions, supernets: Supernets, benchmark: Benchmark | None
-) -> dict[str, Any]:
-    judgement = judge(predictions, supernets, benchmark, config.dataset, config.rank)
-    return {
-        **UNRANKED,  # for the order of its keys
-        "kendall_tau": None if judgement.kendall_tau is None else finite(judgement.kendall_tau),
-        "selected": judgement.selected,
-        "top1": judgement.top1 and list(judgement.top1),
-        "top1_accuracy": judgement.top1_accuracy,
-        "ranked": len(predictions),
-        **_fairness(judgement),
-        **{name: finite(value) for name, value in judgement.own.items()},
-    }
-
-
-def _fairness(judgement: Judgement) -> dict[str, float | None]:
-    """CB and C³, if requested."""
-    if judgement.neutral_complexity_bias is None:
-        return {}
-    return {name: finite(getattr(judgement, name)) for name in needing("top_share")}
 
 
 def _diverged(error: Diverged) -> dict[str, Any]:

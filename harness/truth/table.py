@@ -7,6 +7,7 @@ were made, on what, and their checksum. Whole counts, so that nothing is lost by
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,11 @@ class TableBenchmark(Benchmark):
         """Architectures × seeds."""
         self._check(dataset, split)
         return self._seeds[split]
+
+    def standard_errors(self, dataset: str, split: str = "test") -> npt.NDArray[np.float64] | None:
+        seeds = self.by_seed(dataset, split)
+        count = seeds.shape[1]
+        return seeds.std(1, ddof=1) / math.sqrt(count) if count > 1 else None
 
     def _check(self, dataset: str, split: str) -> None:
         if dataset not in self.datasets:

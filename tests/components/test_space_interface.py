@@ -14,8 +14,8 @@ from harness.components.space import NetworkSettings, network_settings
 from harness.errors import InvalidConfiguration
 from harness.study.catalogue import find_studies
 from harness.study.configuration import Ranking, RunConfig
+from harness.study.judging import candidate_architectures
 from harness.training.observers.curves import observed_subnets
-from harness.training.stages.rank import candidate_architectures
 from studies._words import decay_ratios
 from tests.huge import FILES
 from tests.toy import user_folder

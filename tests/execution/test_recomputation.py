@@ -18,8 +18,9 @@ from harness.stores.directory.run_directory import (
     write_ranking,
 )
 from harness.stores.directory.store import DirectoryStore, StoredRun
+from harness.stores.schema import PANEL
 from harness.study.trial import Trial
-from tests.stored_runs import judged
+from tests.stored_runs import forget_panel, judged
 from tests.toy import toy_config
 
 RANK = {"images": 50, "candidates": 4, "bins": 3}
@@ -60,10 +61,11 @@ def test_a_metric_whose_computation_changed_is_computed_anew_only_when_asked(sto
     before = only_run(store)
     assert before.own_ranking and before.result
     # As an older version judged it: wrongly.
-    judge(store, before, judged(-1.0))
-    assert only_run(store).rankings[before.own_ranking] == judged(-1.0)
+    wrong = judged(-1.0) | {PANEL: {}}
+    judge(store, before, wrong)
+    assert only_run(store).rankings[before.own_ranking] == wrong
     assert do(trial(), store, "rank")["already"] is True
-    assert only_run(store).rankings[before.own_ranking] == judged(-1.0)
+    assert only_run(store).rankings[before.own_ranking] == wrong
     answer = do(trial(), store, "rank", again=True)
     assert (answer["status"], answer["already"]) == ("done", False)
     after = only_run(store)
@@ -79,6 +81,24 @@ def test_predictions_are_enough_where_all_are_stored(store: Path) -> None:
     answer = do(trial(), store, "rank", again=True)
     assert (answer["status"], answer["already"]) == ("done", False)
     assert only_run(store).rankings == before.rankings
+
+
+def test_an_older_run_gets_its_panel_from_its_predictions_alone(store: Path) -> None:
+    before = only_run(store)
+    assert before.own_ranking and before.result
+    made = before.result[PANEL]
+    assert made["all"]["count"] == before.result["ranked"]
+    # As an older version left it: without a panel; and copied without its weights.
+    leave_out_weights(store / before.id)
+    forget_panel(store / before.id)
+    older = only_run(store)
+    assert older.result and PANEL not in older.result
+    answer = do(trial(), store, "rank")
+    assert (answer["status"], answer["already"]) == ("done", False)
+    after = only_run(store)
+    assert after.result == before.result and after.rankings == before.rankings
+    assert [path.name for path in (store / after.id / "rankings").iterdir()] == [f"{before.own_ranking}.json"]
+    assert do(trial(), store, "rank")["already"] is True
 
 
 def test_what_needs_weights_that_were_left_out_says_so(store: Path) -> None:

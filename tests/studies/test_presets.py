@@ -29,9 +29,9 @@ from harness.stores.directory.store import DirectoryStore
 from harness.stores.schema import UNRANKED
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.expansion import expand
+from harness.study.judging import Judgement, judge, selected_architectures
 from harness.study.layout import Column, Row
 from harness.study.study import Request, Study
-from harness.training.stages.rank import Judgement, judge, selected_architectures
 from harness.training.stages.train import Supernets, build_supernets, prepare
 from harness.training.supernet import SupernetTraining
 from harness.truth.imported import AccuracyTable, ImportedBenchmark

@@ -16,10 +16,10 @@ from harness.components.registries import BENCHMARKS
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.execution.plan import make_plan
 from harness.study.configuration import Observe
+from harness.study.judging import selected_architectures
 from harness.study.layout import Column, Row
 from harness.study.study import Study
 from harness.study.trial import Trial
-from harness.training.stages.rank import selected_architectures
 from harness.training.trial import run_trial
 from tests.stores.test_checkpoints import Stop, checkpoint, seed_globals
 from tests.test_documents import example_files

@@ -22,11 +22,11 @@ from typing import Any
 from harness.files import write
 from harness.stores import schema, shapes
 from harness.stores.directory import reading
-from harness.stores.stored import Problem
+from harness.stores.stored import Problem, own_ranking, without_curves
 
 INDEX = "index"
 
-VERSION = 1
+VERSION = 2
 """Changes with the format of the shards."""
 
 DEPTH = 2
@@ -121,11 +121,24 @@ def _read(shard: Path) -> dict[str, dict[str, Any]]:
     if (content[:start], content[-end:]) != (before, behind):
         return {}
     entries: dict[str, dict[str, Any]] = json.loads(text)
+    for entry in entries.values():
+        summary = entry["summary"]
+        if (own := own_ranking(summary)) is not None and summary["rankings"][own] is None:
+            summary["rankings"][own] = without_curves(summary["result"])
     return entries
 
 
+def _packed(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entry with null for the run's own ranking where that is the run's result: half of what is read."""
+    summary = entry["summary"]
+    own = own_ranking(summary)
+    if own is None or summary["rankings"][own] != without_curves(summary["result"]):
+        return entry
+    return {**entry, "summary": {**summary, "rankings": {**summary["rankings"], own: None}}}
+
+
 def _write(shard: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
-    text = json.dumps(entries).encode()
+    text = json.dumps({name: _packed(entry) for name, entry in entries.items()}).encode()
     before, behind = _frame(hashlib.sha256(text).hexdigest())
     # A store that is not writable is read in full every time.
     with contextlib.suppress(OSError):

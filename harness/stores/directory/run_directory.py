@@ -145,7 +145,7 @@ def write_ranking(
     write_json(own, predictions)
     document = {
         "schema": SCHEMA,
-        "ranking": {key: config[key] for key in ("rank", "benchmark", "search") if key in config},
+        "ranking": _ranking_text(config),
         "recomputed": (folder / f"{key}.json").exists(),
         "result": result,
         "cost": cost,
@@ -153,6 +153,19 @@ def write_ranking(
     }
     write_json(folder / f"{key}.json", document)
     make_durable(folder)
+
+
+def complete_ranking(run: Path, key: str, config: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+    """Replace the result of a stored ranking by one that holds more. The predictions stay where they are."""
+    path = run / RANKINGS / f"{key}.json"
+    path.parent.mkdir(exist_ok=True)
+    before = json.loads(path.read_bytes()) if path.exists() else {"recomputed": False, "cost": {}, "files": {}}
+    write_json(path, {"schema": SCHEMA, "ranking": _ranking_text(config), **before, "result": result})
+    make_durable(path.parent)
+
+
+def _ranking_text(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: config[key] for key in ("rank", "benchmark", "search") if key in config}
 
 
 def declare_invalid(run: Path, reason: str) -> None:

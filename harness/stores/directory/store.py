@@ -86,6 +86,12 @@ class DirectoryStore(Store):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, document)
 
+    def forget(self, key: str) -> None:
+        try:
+            (self.path / REFERENCES / f"{key}.json").unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write to the store {self.path}: {error.strerror or error}") from error
+
     def remembered(self) -> dict[str, dict[str, Any] | None]:
         files = (self.path / REFERENCES).glob("*.json")
         return {file.stem: self.recall(file.stem) for file in files if REFERENCE.fullmatch(file.stem)}

@@ -105,6 +105,10 @@ class MongoStore(Store):
             found = self.database[REFERENCES].find_one({"_id": key})
         return None if found is None else _remembered(found)
 
+    def forget(self, key: str) -> None:
+        with translated():
+            self.database[REFERENCES].delete_one({"_id": key})
+
     def remembered(self) -> dict[str, dict[str, Any] | None]:
         with translated():
             found = list(self.database[REFERENCES].find())

@@ -22,6 +22,7 @@ from harness.stores.mongo.fetching import add
 from harness.stores.mongo.projection import project
 from harness.stores.mongo.snapshot import COMPLETE, WEIGHTS_MAX, State, additions, look
 from harness.stores.mongo.store import MongoStore
+from harness.stores.store import same_reference
 
 Document = dict[str, Any]
 
@@ -80,9 +81,9 @@ def sync(
 def _copy_references(store: DirectoryStore, mirror: MongoStore, failed: dict[str, str]) -> int:
     """Copy the references that the database lacks; returns how many. Reasons why others were not go into `failed`."""
     here, damaged = store.references()
-    failed |= {one.place: f"{one.reason}; `harness run` makes it again" for one in damaged}
+    failed |= {one.place: f"{one.reason}; `harness run` makes it again, unless it was imported" for one in damaged}
     there, _ = mirror.references() if here else ({}, [])
-    other = {key for key in here.keys() & there.keys() if here[key] != there[key]}
+    other = {key for key in here.keys() & there.keys() if not same_reference(here[key], there[key])}
     failed |= {f"reference {key}": "the database holds another result of it" for key in sorted(other)}
     return len(mirror.add_references({key: document for key, document in here.items() if key not in other}))
 

@@ -65,7 +65,8 @@ def check_directory(
     for problem in store.references()[1]:
         key = problem.place.rpartition(" ")[2]
         again = partial(_recalled, store, key, backup) if backup is not None else None
-        yield Finding("damaged", problem.place, f"{problem.reason}; `harness run` makes it again", again)
+        reason = f"{problem.reason}; `harness run` makes it again, unless it was imported"
+        yield Finding("damaged", problem.place, reason, again)
 
 
 def _recalled(store: DirectoryStore, key: str, backup: MongoStore) -> str | None:

@@ -15,8 +15,9 @@ from typing import Any
 from harness.documents import flatten
 from harness.errors import DataError
 from harness.stores.directory.run_directory import COMPLETION, RUN, WEIGHTS
+from harness.stores.schema import PANEL
 from harness.stores.store import Store
-from harness.stores.stored import Status, StoredRun, without_curves
+from harness.stores.stored import Status, StoredRun, agree, without_curves
 
 OUTCOME = ("result", "rankings", "metrics", "predictions", "weights")
 """The sections that are deterministic: equal trials are equal in them."""
@@ -94,19 +95,21 @@ def _result(one: StoredRun, other: StoredRun) -> list[Difference]:
     """A run that has no result differs from one that has."""
     if one.result is None or other.result is None:
         return [] if one.result is other.result else [Difference("result", one.status.value, other.status.value)]
-    ours, theirs = (without_curves(run.result) for run in (one, other) if run.result)
-    return [
-        Difference(key, _text(ours, key), _text(theirs, key))
-        for key in dict.fromkeys([*ours, *theirs])
-        if ours.get(key, ABSENT) != theirs.get(key, ABSENT)
-    ]
+    return _values(*(_flat(without_curves(run.result)) for run in (one, other) if run.result))
+
+
+def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result with the measures of its panel one by one."""
+    rest = {key: value for key, value in result.items() if key != PANEL}
+    return rest | flatten({PANEL: result.get(PANEL, {})})
 
 
 def _rankings(one: StoredRun, other: StoredRun) -> list[Difference]:
     """Differences of the further rankings: the runs' own rankings are their results."""
     own = {one.own_ranking, other.own_ranking}
     ours, theirs = ({k: v for k, v in run.rankings.items() if k not in own} for run in (one, other))
-    return _values(ours, theirs)
+    same = {key for key in ours.keys() & theirs.keys() if agree(ours[key], theirs[key])}
+    return _values(*({k: v for k, v in own.items() if k not in same} for own in (ours, theirs)))
 
 
 def _metrics(one: Side, other: Side) -> list[Difference]:

@@ -18,10 +18,12 @@ from typing import IO, Any
 
 from harness.errors import DataError, UserError
 from harness.files import make_durable, write
+from harness.stores import shapes
 from harness.stores.directory.reading import Damaged, read_small
 from harness.stores.directory.run_directory import ABSENT, INVALID, PREDICTIONS, RANKINGS, WEIGHTS
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.schema import ReferenceDocument
+from harness.stores.store import kind_of
+from harness.stores.stored import agree
 from harness.stores.upkeep.archive import Manifest, reference_file, unpack
 from harness.stores.upkeep.checking import examine
 
@@ -112,7 +114,7 @@ def additions(ours: Path, theirs: Path) -> list[str]:
             raise DataError(f"run {ours.name} already exists, but with a different {name}; nothing was imported")
     new = {_ranking(name) for name in its - mine if _is_record(name)}
     for name in filter(_is_record, mine & its):
-        if _result(ours / name) != _result(theirs / name):
+        if not agree(_result(ours / name), _result(theirs / name)):
             raise DataError(f"run {ours.name} already exists, but {name} gave a different result; nothing was imported")
     added = {name for name in its if name.startswith(f"{RANKINGS}/") and _ranking(name) in new}
     added |= {name for name in (WEIGHTS, INVALID) if name in its - mine}
@@ -153,7 +155,11 @@ def _verify(archive: Path, folder: Path, manifest: Manifest) -> dict[str, dict[s
             place = Path(problem.place).relative_to(folder)
             raise DataError(f"{archive}: {place}: {problem.reason}; nothing was imported")
     try:
-        return {key: read_small(folder / reference_file(key), ReferenceDocument) for key in manifest.references}
+        documents = {key: read_small(folder / reference_file(key)) for key in manifest.references}
+        for key, document in documents.items():
+            if (wrong := shapes.problem(kind_of(document), document)) is not None:
+                raise Damaged(folder / reference_file(key), wrong)
+        return documents
     except Damaged as error:
         raise DataError(f"{archive}: {error.path.relative_to(folder)}: {error.reason}; nothing was imported") from error
 

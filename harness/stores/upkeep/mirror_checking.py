@@ -26,6 +26,7 @@ from harness.stores.mongo.sacred_document import metric_document
 from harness.stores.mongo.snapshot import WEIGHTS_MAX, take
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import unsynced
+from harness.stores.store import same_reference
 from harness.stores.stored import Status, StoredRun
 from harness.stores.upkeep.checking import Finding, Progress
 
@@ -67,7 +68,7 @@ def check_mirror(
 def _references(store: DirectoryStore, mirror: MongoStore) -> Iterator[Finding]:
     """References that the database lacks, or has with another result."""
     here, there = store.references()[0], mirror.references()[0]
-    for key in sorted(key for key, document in here.items() if there.get(key) != document):
+    for key in sorted(key for key, document in here.items() if not same_reference(there.get(key, {}), document)):
 
         def copied(key: str = key) -> str | None:
             mirror.remember(key, here[key])

@@ -28,8 +28,9 @@ from harness.metrics import kendall_tau
 from harness.seeds import derive
 from harness.stores.schema import SIZES
 from harness.study.configuration import RunConfig
+from harness.study.judging import Predictions, selected_architectures
 from harness.training.cost import Meter
-from harness.training.stages.rank import Predictions, predict, selected_architectures
+from harness.training.stages.rank import predict
 from harness.training.stages.train import Progress, Supernets
 from harness.training.state import TrialState, packed, unpacked
 

@@ -19,10 +19,11 @@ from harness.components.space import Architecture
 from harness.data.loading import evaluation_batches
 from harness.seeds import make_rng
 from harness.study.configuration import RunConfig
+from harness.study.judging import Predictions
 from harness.training.calibration import calibrated
 from harness.training.cost import Meter
 from harness.training.stages.rank import Found as SoFar
-from harness.training.stages.rank import Predictions, RankingImages, predict
+from harness.training.stages.rank import RankingImages, predict
 from harness.training.stages.train import Supernets
 
 FOUND = ("parameters", "flops")

@@ -88,6 +88,35 @@ def test_an_archive_carries_them_from_and_to_both_kinds_of_store(
     assert export(DirectoryStore(other), tmp_path / "c.tar") == whole
 
 
+def test_imported_predictions_go_the_same_ways(store: DirectoryStore, tmp_path: Path, mongo_database: Mongo) -> None:
+    own = {"imported": "Mine", "space": "toy", "dataset": "toy", "source": "a.csv", "sha256": "0" * 64}
+    document = {**own, "accuracies": {"0": 1.5, "3": 2.0}}
+    store.add_references({KEYS[0]: document})
+    sync(store, mongo_database)
+    assert MongoStore(mongo_database).recall(KEYS[0]) == document
+    export(store, tmp_path / "a.tar")
+    other = DirectoryStore(tmp_path / "other")
+    assert import_into_directory(tmp_path / "a.tar", other.path).references == [KEYS[0]]
+    assert other.references() == ({KEYS[0]: document}, []) and not list(check_directory(other))
+    with pytest.raises(DataError, match="holds another result"):
+        other.add_references({KEYS[0]: {**document, "accuracies": {"0": 1.5}}})
+    spoil(other, KEYS[0], json.dumps(own))
+    (finding,) = check_directory(other)
+    assert "accuracies is missing" in finding.reason and "unless it was imported" in finding.reason
+    for place in (store, MongoStore(mongo_database)):
+        place.forget(KEYS[0])
+        assert place.references() == ({}, [])
+
+
+def test_a_newer_version_may_have_measured_more(filled: DirectoryStore, tmp_path: Path) -> None:
+    export(filled, tmp_path / "a.tar")
+    more = reference() | {"result": {**reference()["result"], "panel": {"all": {"tau": 0.5, "count": 30}}}}
+    other = DirectoryStore(tmp_path / "other")
+    other.remember(KEYS[0], more)
+    assert import_into_directory(tmp_path / "a.tar", other.path).references == [KEYS[1]]
+    assert other.recall(KEYS[0]) == more
+
+
 def test_an_archive_without_any_is_as_it_was_before_there_were_any(filled: DirectoryStore, tmp_path: Path) -> None:
     shutil.rmtree(filled.path / "references")
     content = export(filled, tmp_path / "a.tar")

@@ -17,16 +17,15 @@ from harness.components.space import Architecture
 from harness.data.loader import in_order
 from harness.errors import UnknownName
 from harness.study.configuration import Ranking, RunConfig
-from harness.training.cost import Meter
-from harness.training.stages.rank import (
-    Found,
+from harness.study.judging import (
     Predictions,
     candidate_architectures,
     judge,
-    predict,
     selected_architectures,
     top_architectures,
 )
+from harness.training.cost import Meter
+from harness.training.stages.rank import Found, predict
 from harness.training.stages.train import Supernets, train
 from harness.truth.table import Table, TableBenchmark
 from tests.toy import toy_config
