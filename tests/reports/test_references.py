@@ -211,19 +211,13 @@ def kept(store: Path) -> Mapping[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted((store / "references").iterdir())}
 
 
-@pytest.mark.parametrize(
-    ("how", "more"), [(signal.SIGKILL, []), (signal.SIGINT, []), (signal.SIGINT, ["--references-only"])]
-)
-def test_a_run_stopped_while_it_makes_them_goes_on(
-    how: signal.Signals, more: list[str], mine: Path, tmp_path: Path
-) -> None:
-    store = tmp_path / "store"
-    command = [sys.executable, "-m", "harness", *RUN, "--jobs", "1", *more]
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+def stop_after_one_more(how: signal.Signals, more: list[str], folder: Path, store: Path) -> str:
+    """Start `run`, stop it that way once it has stored another reference, and return what it said."""
+    before = len(list(store.glob("references/*.json")))
     process = subprocess.Popen(
-        command,
-        cwd=mine,
-        env=environment,
+        [sys.executable, "-m", "harness", *RUN[:-1], "4", "--jobs", "1", *more],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -231,21 +225,28 @@ def test_a_run_stopped_while_it_makes_them_goes_on(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     until = time.monotonic() + 60
-    while not list(store.glob("references/*.json")) and process.poll() is None and time.monotonic() < until:
+    while len(list(store.glob("references/*.json"))) == before and process.poll() is None and time.monotonic() < until:
         time.sleep(0.005)
     os.killpg(process.pid, how)
     _, said = process.communicate()
-    assert process.returncode in (-how, 128 + how)
-    if how is signal.SIGINT:
+    assert process.returncode in (-how, 128 + how) and len(kept(store)) > before
+    return said
+
+
+def test_a_run_stopped_while_it_makes_them_goes_on(mine: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    stop_after_one_more(signal.SIGKILL, [], mine, store)
+    for more in ([], ["--references-only"]):
+        said = stop_after_one_more(signal.SIGINT, more, mine, store)
         assert "stopping: references that are made are stored" in said and "running trials" not in said
         assert ("stopped; the same command makes the references that are missing" in said) == bool(more)
     early = kept(store)
-    assert early
-    assert main(RUN) == 0
+    assert 3 <= len(early) < 12
+    assert main([*RUN[:-1], "4"]) == 0
     whole = kept(store)
-    assert len(whole) == 6 and early.items() <= whole.items()
+    assert len(whole) == 12 and early.items() <= whole.items()
     # Those of a run that was not killed are the same bytes.
-    missing = missing_references(find_studies("mine.py"), "tiny", DirectoryStore(tmp_path / "other"), 2)
+    missing = missing_references(find_studies("mine.py"), "tiny", DirectoryStore(tmp_path / "other"), 4)
     for job in missing.jobs(tmp_path / "other", None):
         run_job(dict(job.document), lambda report: None)
     assert kept(tmp_path / "other") == whole
