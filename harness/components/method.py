@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from harness.components.clustering import Clustering, one_cluster
 from harness.components.conformity import place
 from harness.components.sampler import PathSource, Sampler, draw_together, informed
+from harness.components.schedule import Schedule
 from harness.components.space import Architecture, Fixed, Space
 from harness.errors import InvalidConfiguration
 
@@ -108,6 +109,9 @@ class Method:
 
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
         """Raise an error with the reason for a combination that cannot be trained. Called before anything runs."""
+
+    def check_schedule(self, schedule: Schedule) -> None:
+        """The same for a learning-rate schedule, with its options."""
 
     def paths_per_step(self, space: Space) -> int:
         """How many paths one step trains: the cost of a step in forward-backward passes."""

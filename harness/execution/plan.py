@@ -243,6 +243,7 @@ class _Checks:
         rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
         sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
         schedule.bind(space)
+        method.check_schedule(schedule)
         for part in method.parts(space, make_rng(config.seed, "split")):
             clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
             method.check(space, clustering, sampler)

@@ -53,10 +53,10 @@ class Judgement(TypedDict):
     """The keys of every result."""
 
     kendall_tau: Annotated[float | None, "Kendall's τ between prediction and truth over the selected architectures"]
-    top1_accuracy: Annotated[float | None, "the true accuracy of the architecture ranked first, in %", Needs("top1")]
+    top1_accuracy: Annotated[float | None, "the true accuracy of what is ranked or found first, in %", Needs("top1")]
     selected: Annotated[int, "the number of architectures that τ is taken over"]
     ranked: Annotated[int, "the number of architectures that were ranked"]
-    top1: Annotated[list[int] | None, "the architecture ranked first, one number per decision", Needs("top1")]
+    top1: Annotated[list[int] | None, "the architecture ranked or found first, one number per decision", Needs("top1")]
     diverged: Annotated[Divergence | None, "whether training diverged; there is no ranking then"]
 
 

@@ -62,6 +62,7 @@ def make_training(
     factor = warmed(schedule.bind(space), warmup, config.train.least_rate)
     clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
     method.check(space, clustering, sampler)
+    method.check_schedule(schedule)
     momentum = SeparatedMomentum(space.parameter_groups(network), optimiser)
     parameters = momentum.parameters
     momentum.spread = Spread(parameters) if config.observe.spread else None

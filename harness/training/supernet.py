@@ -23,6 +23,7 @@ from harness.components.method import Part
 from harness.components.sampler import PathSource, Within, draw_together, informed, learner
 from harness.components.schedule import Factor
 from harness.components.space import Architecture, Space
+from harness.components.supernet import Gated, Mixture, offered
 from harness.data.loader import Batch, Loader
 from harness.errors import InvalidConfiguration
 from harness.training.first_step import check_path, check_paths, is_discrete
@@ -166,6 +167,21 @@ class SupernetTraining:
             target = batch.labels if target is None else target
             return functional.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
 
+    def mixed_loss(self, batch: Batch, weights: Sequence[Tensor]) -> Tensor:
+        """The training loss of the mixture of all choices; `weights` as for `Mixture.forward_mixed`."""
+        network = offered(self.network, Mixture, "a mixture of all choices")
+        with phase("forward"), autocast(self.precision, batch.images.device):
+            logits = network.forward_mixed(batch.images, weights)
+            return functional.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
+
+    def gated_loss(self, batch: Batch, path: Architecture, gates: Sequence[Tensor]) -> Tensor:
+        """The training loss of one path whose choices are weighted; `gates` as for `Gated.forward_gated`."""
+        self._check(path)
+        network = offered(self.network, Gated, "a path with weighted choices")
+        with phase("forward"), autocast(self.precision, batch.images.device):
+            logits = network.forward_gated(batch.images, path, gates)
+            return functional.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
+
     def clear_gradients(self) -> None:
         """Begin a step: no gradients, and the network in training mode."""
         if not self.network.training:  # train() visits every module, hundreds of them
@@ -195,6 +211,13 @@ class SupernetTraining:
             else:
                 mean = sum(factors) / len(factors)
                 self.momentum.step(cluster, settings.learning_rate, settings.weight_decay * mean)
+
+    def update_mixture(self, step: int) -> None:
+        """Update the weights at the schedule's rate, after a step that has trained a mixture and no single path."""
+        if self.factor_depends_on_path or self.clustering.count > 1:
+            raise InvalidConfiguration("a mixture of all choices has no path: no rate and no momentum of its own")
+        with phase("update"):
+            self.momentum.step(0, self.momentum.settings.learning_rate * self.rate_factors([()], step)[0])
 
     def update_own(self, name: str, clip: float | None = None, clip_value: float | None = None) -> None:
         """The same for an optimiser of the method's own, by its name in `modules`; its gradients are then cleared."""

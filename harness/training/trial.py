@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -180,6 +180,8 @@ def rank_again(
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
     supernets = build_supernets(config, dataset, meter.device)
+    if config.search is None:
+        supernets = replace(supernets, found=tuple(tuple(one["architecture"]) for one in found))
     space = supernets.space
     ranked = ranked_architectures(config, benchmark)
     missing = [architecture for architecture in ranked if space.index(architecture) not in known]

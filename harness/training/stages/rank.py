@@ -231,11 +231,12 @@ def judge(
 
     Top-1: the best-ranked of each supernet's candidates (ties to the lowest number), of these the one
     with the best looked-up accuracy, as the paper does for several sub-supernets. Without a table of truth, it is the
-    one with the best predicted accuracy.
+    one with the best predicted accuracy. A method that finds architectures itself has that of each supernet instead.
     """
     if benchmark is None:
         best = _winners(predictions, supernets, ranking) if ranking.top1 else []
-        return Judgement(None, 0, max(best, key=lambda one: predictions[one]) if best else None, None)
+        # What a method has found itself need not be among those that are ranked.
+        return Judgement(None, 0, max(best, key=lambda one: predictions.get(one, 0.0)) if best else None, None)
     space = benchmark.space
     selected = selected_architectures(benchmark, dataset, ranking)
     truth = benchmark.accuracies(ranking.truth_of(dataset))
@@ -275,8 +276,12 @@ def _measured(
 def _winners(
     predictions: Mapping[Architecture, float], supernets: Supernets, ranking: Ranking
 ) -> list[Architecture]:
-    """The best-ranked of each supernet's candidates; ties go to the lowest number."""
+    """What the method has found with each supernet, else the best-ranked candidates; ties go to the lowest number."""
     winners: dict[int, Architecture] = {}
+    for architecture in supernets.found:
+        winners.setdefault(supernets.part_of(architecture), architecture)
+    if winners:
+        return list(winners.values())
     for architecture in candidate_architectures(supernets.space, ranking):
         part = supernets.part_of(architecture)
         if part not in winners or predictions[architecture] > predictions[winners[part]]:

@@ -283,7 +283,8 @@ def train(
                 course.split(parts, course.part, course.step)
                 break
         else:
-            course.found += map(supernets.space.check, method.found(training))
+            if config.search is None:
+                course.found += map(supernets.space.check, method.found(training))
             course.end_part()
         loader.close()
         training.ranks.barrier()
