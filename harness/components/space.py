@@ -162,6 +162,22 @@ class Space(ABC):
         """
         return tuple((decision,) for decision in range(len(self.choices)))
 
+    @cached_property
+    def operation_decisions(self) -> tuple[int, ...]:
+        """The decisions for which differentiable methods learn architecture parameters: by default all."""
+        return tuple(range(len(self.choices)))
+
+    def constant_weight(self, decision: int) -> float:
+        """The weight in a mixture of each choice of a decision that has no architecture parameters."""
+        return 1 / self.choices[decision]
+
+    def strongest(self, weights: Sequence[Sequence[float]]) -> Architecture:
+        """The architecture that a differentiable method derives from weights of choices, one sequence per decision.
+
+        By default the choice with the largest weight of each decision, of equal ones the first.
+        """
+        return tuple(max(range(len(own)), key=lambda choice: own[choice]) for own in weights)
+
     def check(self, architecture: Architecture) -> Architecture:
         """The architecture itself, if it belongs to this space. Otherwise raises `InvalidConfiguration`."""
         if len(architecture) != len(self.choices):

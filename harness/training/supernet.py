@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import random
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -167,11 +167,20 @@ class SupernetTraining:
             target = batch.labels if target is None else target
             return functional.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
 
-    def mixed_loss(self, batch: Batch, weights: Sequence[Tensor]) -> Tensor:
-        """The training loss of the mixture of all choices; `weights` as for `Mixture.forward_mixed`."""
+    def mixed_loss(
+        self, batch: Batch, weights: Sequence[Tensor], parameters: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """The training loss of the mixture of all choices; `weights` as for `Mixture.forward_mixed`.
+
+        `parameters` are others than the network's own, by their names there.
+        """
         network = offered(self.network, Mixture, "a mixture of all choices")
         with phase("forward"), autocast(self.precision, batch.images.device):
-            logits = network.forward_mixed(batch.images, weights)
+            if parameters is None:
+                logits = network.forward_mixed(batch.images, weights)
+            else:
+                others = {f"network.{name}": value for name, value in parameters.items()}
+                logits = torch.func.functional_call(_Mixed(self.network), others, (batch.images, weights))
             return functional.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
 
     def gated_loss(self, batch: Batch, path: Architecture, gates: Sequence[Tensor]) -> Tensor:
@@ -189,11 +198,14 @@ class SupernetTraining:
         with phase("update"):
             self.momentum.clear_gradients()
 
-    def backward(self, loss: Tensor) -> None:
-        """Add the gradients of a loss. An update must follow before the gradients of another one are due."""
+    def backward(self, loss: Tensor, inputs: Sequence[Tensor] | None = None) -> None:
+        """Add the gradients of a loss: to all parameters, or to `inputs` alone.
+
+        An update must follow before the gradients of another loss are due.
+        """
         if loss.requires_grad:  # a path that is zero throughout may train nothing
             with phase("backward"):
-                self.momentum.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+                self.momentum.scaler.scale(loss).backward(inputs=inputs)  # type: ignore[no-untyped-call]
 
     def update(self, paths: Sequence[Architecture], step: int, factors: Sequence[float] | None = None) -> None:
         """Update the weights and the state of the paths' cluster, at the rates that the schedule gives these paths."""
@@ -297,6 +309,17 @@ class SupernetTraining:
     def restore_modules(self, state: dict[str, Any]) -> None:
         for name, own in self.modules.items():
             own.load_state_dict(copy.deepcopy(state[name]))  # optimisers keep the tensors that they are given
+
+
+class _Mixed(torch.nn.Module):
+    """The mixture as the forward of a module: only modules can be called with other parameters."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        return self.network.forward_mixed(images, weights)  # type: ignore[operator, no-any-return]
 
 
 def moved(value: Any, device: torch.device) -> Any:
