@@ -13,10 +13,9 @@ import torch
 from harness.components.clustering import ClusterRule
 from harness.components.dataset import DataSet
 from harness.components.loader import Loader
-from harness.components.method import Method, Part
+from harness.components.method import Method, Part, sampler_of
 from harness.components.optimiser import Optimiser
 from harness.components.registries import DATASETS
-from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule, warmed
 from harness.components.space import Space
 from harness.data.loading import loader_for
@@ -55,7 +54,7 @@ def make_training(
     """The training of one supernet."""
     schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
     rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
-    sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
+    sampler = sampler_of(method, space, config.sampler.build(COMPONENTS["sampler"], "sampler"))
     optimiser: Optimiser = config.optimiser.build(COMPONENTS["optimiser"], "optimiser")
     steps = config.train.epochs * steps_per_epoch
     warmup = (config.train.warmup_epochs * steps_per_epoch + config.train.warmup_steps) / steps
@@ -78,6 +77,8 @@ def make_training(
         factor_depends_on_path=schedule.depends_on_path,
         rng=make_rng(config.seed, "paths", number),
         total_steps=steps,
+        steps_per_epoch=steps_per_epoch,
+        samples=0 if dataset is None else len(dataset.train),
         first_step=config.train.first_step,
         weighting=config.train.weighting,
         label_smoothing=config.train.label_smoothing,

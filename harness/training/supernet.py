@@ -54,6 +54,9 @@ class SupernetTraining:
     rng: random.Random
     """Draws the paths."""
     total_steps: int
+    steps_per_epoch: int = 1
+    samples: int = 0
+    """How many training images there are."""
     first_step: int = 1
     """The value of t at the first step: 1 in the paper's algorithms, 0 in the released code."""
     weighting: str = "algorithm-2"
