@@ -115,6 +115,10 @@ class Method:
         """
         return None
 
+    def own_sampler(self) -> Sampler | None:
+        """The sampler that the method brings; None for the configured one."""
+        return None
+
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
         """Raise an error with the reason for a combination that cannot be trained. Called before anything runs."""
 
@@ -161,6 +165,17 @@ class Method:
         The signature `data_order(self, epoch)` of earlier versions works, too.
         """
         return None
+
+
+def sampler_of(method: Method, space: Space, configured: Sampler) -> Sampler:
+    """The method's own sampler, or the configured one. Raises `InvalidConfiguration` if both would choose paths."""
+    own = method.own_sampler()
+    if own is not None and not configured.bind(space, {}).uniform:
+        raise InvalidConfiguration(
+            f"{type(method).__name__} samples paths in its own way, which {type(configured).__name__} would replace; "
+            "use sampler.name=uniform"
+        )
+    return own or configured
 
 
 def data_order_of(method: Method, training: SupernetTraining, epoch: int) -> Sequence[int] | None:

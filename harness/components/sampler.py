@@ -54,6 +54,13 @@ class PathSource(ABC):
 class Sampler(ABC):
     """How single paths are drawn."""
 
+    def held_out(self) -> int:
+        """How many training images are set aside for it, at most a tenth of them: `training.held_out` has them.
+
+        No step trains on them, and no ranking uses them.
+        """
+        return 0
+
     @abstractmethod
     def bind(self, space: Space, fixed: Fixed) -> PathSource:
         """A source of paths for the part of the space that `fixed` leaves open."""

@@ -25,6 +25,7 @@ from harness.components.sampler import PathSource, Within, draw_together, inform
 from harness.components.schedule import Factor
 from harness.components.space import Architecture, Space
 from harness.data.loader import Batch, Loader
+from harness.data.loading import EvaluationBatches
 from harness.errors import InvalidConfiguration
 from harness.training.cost import Sampling
 from harness.training.first_step import check_path, check_paths, is_discrete
@@ -56,6 +57,9 @@ class SupernetTraining:
     rng: random.Random
     """Draws the paths."""
     total_steps: int
+    steps_per_epoch: int = 1
+    samples: int = 0
+    """How many training images there are."""
     first_step: int = 1
     """The value of t at the first step: 1 in the paper's algorithms, 0 in the released code."""
     weighting: str = "algorithm-2"
@@ -68,6 +72,9 @@ class SupernetTraining:
     modules: dict[str, torch.nn.Module | torch.optim.Optimizer] = field(default_factory=dict)
     """Modules and optimisers of the method's own, made in `Method.begin`."""
     make_validation: Callable[[], Loader] | None = None
+    make_held_out: Callable[[], EvaluationBatches] | None = None
+    left_out: tuple[int, ...] = ()
+    """The numbers of the training images that are set aside for the sampler."""
     number: int = 0
     """The number of this supernet among all that the trial has had: part of the names of its seeds."""
     start: int = 0
@@ -117,6 +124,13 @@ class SupernetTraining:
         if self.make_validation is None:
             raise InvalidConfiguration("this training was made without validation images")
         return self.make_validation()
+
+    @cached_property
+    def held_out(self) -> EvaluationBatches:
+        """Batches (images, labels) of the training images that are set aside for the sampler, without augmentation."""
+        if self.make_held_out is None:
+            raise InvalidConfiguration("this training was made without held-out images: see Sampler.held_out")
+        return self.make_held_out()
 
     def draw(self, count: int = 1) -> list[Architecture]:
         """Paths of one cluster from the sampler: the first decides which cluster."""
@@ -172,8 +186,11 @@ class SupernetTraining:
         self._check(path)
         with phase("forward"), autocast(self.precision, batch.images.device):
             logits = self.network(batch.images, path)
-            target = batch.labels if target is None else target
-            return functional.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
+            return self.loss_of(logits, batch.labels if target is None else target)
+
+    def loss_of(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The training loss of logits that are at hand."""
+        return functional.cross_entropy(logits.float(), target, label_smoothing=self.label_smoothing)
 
     def clear_gradients(self) -> None:
         """Begin a step: no gradients, and the network in training mode."""

@@ -252,6 +252,7 @@ def train(
             own_order=course.data_order,
             order=None if config.train.order == SHUFFLED else config.train.order.build(ORDERS, "train.order"),
             augment=[one.build(AUGMENTATIONS, "train.augment") for one in config.train.augment],
+            without=training.left_out,
         )
         randomness = step_randomness(training.network, derive(config.seed, "network", training.number), meter.device)
         for epoch in range((course.step - len(course.losses)) // steps_per_epoch, config.train.epochs):
