@@ -8,6 +8,7 @@ no decorator of its own); they get to know the space when they are bound to it.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import random
@@ -43,6 +44,14 @@ class Step:
     """Forward-backward passes."""
     images: int
     """Images processed by these passes."""
+    forward_passes: int = 0
+    """Forward passes that training needs without a backward one: those of a teacher."""
+    forward_images: int = 0
+    """Images processed by these."""
+    sampling_passes: int = 0
+    """Forward passes made only to choose paths or data. Those told to `training.sampling` are counted already."""
+    sampling_images: int = 0
+    """Images processed by these."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +199,9 @@ class _Drawing:
 
     def draw(self, count: int = 1) -> list[Architecture]:
         return draw_together(self.source, self.clustering, self.rng, count)
+
+    def sampling(self, passes: int = 0, images: int = 0) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
 
 def check_clusters(

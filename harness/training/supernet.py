@@ -10,6 +10,7 @@ import copy
 import random
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -26,6 +27,7 @@ from harness.components.space import Architecture, Space
 from harness.data.loader import Batch, Loader
 from harness.data.loading import EvaluationBatches
 from harness.errors import InvalidConfiguration
+from harness.training.cost import Sampling
 from harness.training.first_step import check_path, check_paths, is_discrete
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Spread
@@ -79,6 +81,8 @@ class SupernetTraining:
     """The step at which it begins: above 0 for a supernet that came from another one's split."""
     step: int = 0
     """The present step, counted from 0."""
+    sampled: Sampling = field(default_factory=Sampling)
+    """What the choice of paths and data has cost since the last step."""
     trained: list[Architecture] = field(default_factory=list)
     """The paths whose weights the present step has updated."""
     checking: bool | None = None
@@ -131,6 +135,11 @@ class SupernetTraining:
     def draw(self, count: int = 1) -> list[Architecture]:
         """Paths of one cluster from the sampler: the first decides which cluster."""
         return draw_together(self.source, self.clustering, self.rng, count)
+
+    def sampling(self, passes: int = 0, images: int = 0) -> AbstractContextManager[None]:
+        """Context for choosing paths or data: its time, and the forward passes over so many images that it makes only
+        to choose, count as the cost of sampling."""
+        return self.sampled.counting(self.device, passes, images)
 
     def descend(self, batch: Batch, paths: Sequence[Architecture], step: int, target: Tensor | None = None) -> Tensor:
         """Train all paths on the batch and update once; returns their losses.
@@ -231,7 +240,8 @@ class SupernetTraining:
     def end_step(self, losses: Tensor) -> None:
         """Let the sampler learn from the step. Its gradients are still there."""
         if self._learn is not None:
-            self._learn(self, list(self.trained), losses)
+            with self.sampling():
+                self._learn(self, list(self.trained), losses)
 
     def _check(self, path: Any) -> None:
         if self.checking and is_discrete(path):

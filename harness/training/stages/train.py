@@ -91,7 +91,9 @@ class Course:
     def data_order(self, epoch: int) -> Sequence[int] | None:
         """The method's data order of the epoch. Requested once per epoch: a second random draw would differ."""
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, self.source(self.trainings[self.part], epoch)
+            training = self.trainings[self.part]
+            with training.sampling():
+                self._order = epoch, self.source(training, epoch)
         return self._order[1]
 
     def end_part(self) -> None:
@@ -265,8 +267,7 @@ def train(
                 step_done()
                 course.losses.append(done.losses)
                 course.step = step + 1
-                meter.passes += done.passes
-                meter.images += done.images
+                meter.count(done, training.sampled)
                 if keeper is not None:
                     keeper.between_steps()
             mean = training.ranks.mean(check_finite(course.losses, epoch * steps_per_epoch))
