@@ -16,7 +16,6 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.components.method import Method
 from harness.components.registries import METHODS, SAMPLERS
 from harness.components.sampler import PathSource, Sampler
 from harness.components.space import Architecture, Fixed, Space
@@ -87,7 +86,7 @@ class Filtered(PathSource):
 
     def candidates(self, rng: random.Random, progress: float) -> list[Architecture]:
         """Different paths, as far as there are any, from the pool or from the whole space."""
-        known, found = list(self.pool), dict.fromkeys([])
+        known, found = list(self.pool), dict[Architecture, None]()
         for _ in range(10 * self.settings.candidates):
             if known and rng.random() < self.settings.exploitation * progress:
                 found[rng.choice(known)] = None
@@ -106,22 +105,30 @@ class Filtered(PathSource):
 
 
 def held_out_losses(training: SupernetTraining, paths: list[Architecture]) -> list[float]:
-    """The mean loss of each path on the held-out images, with the present weights."""
+    """The mean loss of each path on the held-out images, with the present weights.
+
+    Running statistics of batch normalisation fit no single path: where a supernet tracks them, each path first gets
+    those of the held-out images. That is a second pass.
+    """
     import torch
     from torch.nn import functional
 
+    from harness.training.calibration import calibrated
     from harness.training.stages.rank import evaluation
 
-    batches, network = training.held_out, training.network
+    batches, network, training_mode = training.held_out, training.network, training.network.training
+    tracked = any(getattr(module, "running_mean", None) is not None for module in network.modules())
     images = sum(map(len, batches.labels))
-    with training.sampling(passes=len(paths) * len(batches), images=len(paths) * images), torch.no_grad():
+    times = len(paths) * (2 if tracked else 1)
+    sums = []
+    with training.sampling(passes=times * len(batches), images=times * images), torch.no_grad():
         network.eval()
-        logits = evaluation(network, batches.images)
-        sums = [
-            functional.cross_entropy(logits(number, path).float(), labels, reduction="sum")
-            for path in paths
-            for number, labels in enumerate(batches.labels)
-        ]
+        logits = evaluation(network, batches.images, shared=not tracked)
+        for path in paths:
+            with calibrated(network, path, batches.images if tracked else ()):
+                for number, labels in enumerate(batches.labels):
+                    sums.append(functional.cross_entropy(logits(number, path).float(), labels, reduction="sum"))
+        network.train(training_mode)
         losses: list[float] = (torch.stack(sums).view(len(paths), -1).sum(1) / images).tolist()
     return losses
 

@@ -1,4 +1,4 @@
-"""PA&DA (Lu et al., 2023): paths and images with large gradients are drawn more often, to lower the gradients' variance.
+"""PA&DA (Lu et al., 2023): paths and images with large gradients more often, to lower the gradients' variance.
 
 τ is the share of training that is done when an epoch begins. The epoch draws
 
@@ -85,9 +85,8 @@ class ByGradient(PathSource):
         return {"norms": self.norms, "probabilities": self.probabilities, "measured": self.measured}
 
     def restore(self, state: Any) -> None:
-        self.norms, self.probabilities, self.measured = (
-            state[name] for name in ("norms", "probabilities", "measured")
-        )
+        self.norms = {kind: list(norms) for kind, norms in state["norms"].items()}
+        self.probabilities, self.measured = state["probabilities"], state["measured"]
 
 
 def new_norms(space: Space, owned: Any, paths: Sequence[Architecture]) -> dict[tuple[int, int], float]:

@@ -22,7 +22,6 @@ from harness.errors import InvalidConfiguration, require
 from .fairnas import FairNAS
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from harness.data.loader import Batch
@@ -80,7 +79,7 @@ class SUMNAS(FairNAS):
 
         paths = self.paths(training)
         factors = training.rate_factors(paths, step)
-        total: dict[torch.nn.Parameter, Tensor] = {}
+        total: dict[Tensor, Tensor] = {}
         losses: list[Tensor] = []
         for path, factor in zip(paths, factors, strict=True):
             weight = factor if training.factor_depends_on_path else 1.0
@@ -96,20 +95,20 @@ class SUMNAS(FairNAS):
 
     def displacement(
         self, training: SupernetTraining, batch: Batch, path: Architecture, losses: list[Tensor]
-    ) -> dict[torch.nn.Parameter, Tensor]:
+    ) -> dict[Tensor, Tensor]:
         """w0 − w_k of the parameters that the path trains; the weights are w0 again afterwards."""
         import torch
 
         from harness.training.separation import clip_norm
 
-        before: dict[torch.nn.Parameter, Tensor] = {}
-        momenta: dict[torch.nn.Parameter, Tensor] = {}
+        before: dict[Tensor, Tensor] = {}
+        momenta: dict[Tensor, Tensor] = {}
         for _ in range(self.inner_steps):
             training.clear_gradients()
             loss = training.loss(batch, path)
             losses.append(loss.detach())
             training.backward(loss)
-            active = [one for one in training.momentum.parameters if one.grad is not None]
+            active: list[Tensor] = [one for one in training.momentum.parameters if one.grad is not None]
             if not active:  # a path that is zero throughout may train nothing
                 continue
             gradients = [one.grad for one in active if one.grad is not None]
