@@ -145,6 +145,7 @@ class Empty(Method):
 
 CURIOUS = '''
 from dataclasses import dataclass
+import torch
 from harness.components.registries import SAMPLERS
 from harness.components.sampler import PathSource, Sampler
 
@@ -174,6 +175,23 @@ class CuriousSource(PathSource):
 
     def restore(self, state):
         self.norms = dict(state)
+
+@SAMPLERS.register("asking")
+class Asking(Sampler):
+    """The better of two paths by its loss on validation images: two forward passes to choose."""
+
+    def bind(self, space, fixed):
+        return AskingSource(space, fixed)
+
+class AskingSource(PathSource):
+    def __init__(self, space, fixed):
+        self.space, self.fixed = space, fixed
+
+    def draw(self, rng, training):
+        batch = training.validation.batch(training.step)
+        with training.sampling(passes=2, images=2 * len(batch.labels)), torch.no_grad():
+            paths = [self.space.sample(rng, self.fixed) for _ in range(2)]
+            return min(paths, key=lambda path: training.loss(batch, path))
 '''
 
 STUDY = """

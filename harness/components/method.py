@@ -8,6 +8,7 @@ no decorator of its own); they get to know the space when they are bound to it.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import random
@@ -44,6 +45,14 @@ class Step:
     """Forward-backward passes."""
     images: int
     """Images processed by these passes."""
+    forward_passes: int = 0
+    """Forward passes that training needs without a backward one: those of a teacher."""
+    forward_images: int = 0
+    """Images processed by these."""
+    sampling_passes: int = 0
+    """Forward passes made only to choose paths or data. Those told to `training.sampling` are counted already."""
+    sampling_images: int = 0
+    """Images processed by these."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,10 @@ class Method:
         """
         return None
 
+    def own_sampler(self) -> Sampler | None:
+        """The sampler that the method brings; None for the configured one."""
+        return None
+
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
         """Raise an error with the reason for a combination that cannot be trained. Called before anything runs."""
 
@@ -158,6 +171,17 @@ class Method:
         return None
 
 
+def sampler_of(method: Method, space: Space, configured: Sampler) -> Sampler:
+    """The method's own sampler, or the configured one. Raises `InvalidConfiguration` if both would choose paths."""
+    own = method.own_sampler()
+    if own is not None and not configured.bind(space, {}).uniform:
+        raise InvalidConfiguration(
+            f"{type(method).__name__} samples paths in its own way, which {type(configured).__name__} would replace; "
+            "use sampler.name=uniform"
+        )
+    return own or configured
+
+
 def data_order_of(method: Method, training: SupernetTraining, epoch: int) -> Sequence[int] | None:
     """The method's data order, whichever signature it has."""
     if len(inspect.signature(method.data_order).parameters) == 1:
@@ -179,6 +203,9 @@ class _Drawing:
 
     def draw(self, count: int = 1) -> list[Architecture]:
         return draw_together(self.source, self.clustering, self.rng, count)
+
+    def sampling(self, passes: int = 0, images: int = 0) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
 
 def check_clusters(

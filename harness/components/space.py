@@ -387,6 +387,11 @@ class Space(ABC):
         """
         return [{"params": list(network.parameters())}]
 
+    def operation_parameters(self, network: Any) -> Mapping[tuple[int, int], Sequence[torch.Tensor]]:
+        """By decision and choice, the supernet's parameters that only paths with that choice use. Methods that
+        measure operations refuse a space that does not define this; choices without parameters are left out."""
+        return {}
+
     @abstractmethod
     def supernet(self, settings: Any) -> torch.nn.Module:
         """The supernet: a module whose `forward(images, architecture)` returns logits.

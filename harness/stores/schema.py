@@ -97,6 +97,11 @@ class Cost(Measured, total=False):
 
     passes: Annotated[int, "forward-backward passes of single paths"]
     images: Annotated[int, "images in these passes"]
+    forward_passes: Annotated[int, "forward passes of training without a backward one, as those of a teacher"]
+    forward_images: Annotated[int, "images in these"]
+    sampling_passes: Annotated[int, "forward passes made only to choose paths or data"]
+    sampling_images: Annotated[int, "images in these"]
+    sampling_seconds: Annotated[float, "seconds of choosing paths and data; the stage train includes them"]
     evaluations: Annotated[int, "architectures evaluated"]
     peak_memory_bytes: Annotated[int, "the most memory in use"]
     stage_seconds: Annotated[dict[str, float], "seconds of each stage: train, observe, rank, retrain"]

@@ -10,6 +10,7 @@ import copy
 import random
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,7 +26,9 @@ from harness.components.schedule import Factor
 from harness.components.space import Architecture, Space
 from harness.components.supernet import Gated, Mixture, offered
 from harness.data.loader import Batch, Loader
+from harness.data.loading import EvaluationBatches
 from harness.errors import InvalidConfiguration
+from harness.training.cost import Sampling
 from harness.training.first_step import check_path, check_paths, is_discrete
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Spread
@@ -55,6 +58,9 @@ class SupernetTraining:
     rng: random.Random
     """Draws the paths."""
     total_steps: int
+    steps_per_epoch: int = 1
+    samples: int = 0
+    """How many training images there are."""
     first_step: int = 1
     """The value of t at the first step: 1 in the paper's algorithms, 0 in the released code."""
     weighting: str = "algorithm-2"
@@ -67,12 +73,17 @@ class SupernetTraining:
     modules: dict[str, torch.nn.Module | torch.optim.Optimizer] = field(default_factory=dict)
     """Modules and optimisers of the method's own, made in `Method.begin`."""
     make_validation: Callable[[], Loader] | None = None
+    make_held_out: Callable[[], EvaluationBatches] | None = None
+    left_out: tuple[int, ...] = ()
+    """The numbers of the training images that are set aside for the sampler."""
     number: int = 0
     """The number of this supernet among all that the trial has had: part of the names of its seeds."""
     start: int = 0
     """The step at which it begins: above 0 for a supernet that came from another one's split."""
     step: int = 0
     """The present step, counted from 0."""
+    sampled: Sampling = field(default_factory=Sampling)
+    """What the choice of paths and data has cost since the last step."""
     trained: list[Architecture] = field(default_factory=list)
     """The paths whose weights the present step has updated."""
     checking: bool | None = None
@@ -115,9 +126,21 @@ class SupernetTraining:
             raise InvalidConfiguration("this training was made without validation images")
         return self.make_validation()
 
+    @cached_property
+    def held_out(self) -> EvaluationBatches:
+        """Batches (images, labels) of the training images that are set aside for the sampler, without augmentation."""
+        if self.make_held_out is None:
+            raise InvalidConfiguration("this training was made without held-out images: see Sampler.held_out")
+        return self.make_held_out()
+
     def draw(self, count: int = 1) -> list[Architecture]:
         """Paths of one cluster from the sampler: the first decides which cluster."""
         return draw_together(self.source, self.clustering, self.rng, count)
+
+    def sampling(self, passes: int = 0, images: int = 0) -> AbstractContextManager[None]:
+        """Context for choosing paths or data: its time, and the forward passes over so many images that it makes only
+        to choose, count as the cost of sampling."""
+        return self.sampled.counting(self.device, passes, images)
 
     def descend(self, batch: Batch, paths: Sequence[Architecture], step: int, target: Tensor | None = None) -> Tensor:
         """Train all paths on the batch and update once; returns their losses.
@@ -164,8 +187,12 @@ class SupernetTraining:
         self._check(path)
         with phase("forward"), autocast(self.precision, batch.images.device):
             logits = self.network(batch.images, path)
-            target = batch.labels if target is None else target
-            return functional.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
+            return self.loss_of(logits, batch.labels if target is None else target)
+
+    def loss_of(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The training loss of logits that are at hand."""
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # half precision is too coarse here
+        return functional.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
 
     def mixed_loss(
         self, batch: Batch, weights: Sequence[Tensor], parameters: Mapping[str, Tensor] | None = None
@@ -181,7 +208,7 @@ class SupernetTraining:
             else:
                 others = {f"network.{name}": value for name, value in parameters.items()}
                 logits = torch.func.functional_call(_Mixed(self.network), others, (batch.images, weights))
-            return functional.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
+            return self.loss_of(logits, batch.labels)
 
     def gated_loss(self, batch: Batch, path: Architecture, gates: Sequence[Tensor]) -> Tensor:
         """The training loss of one path whose choices are weighted; `gates` as for `Gated.forward_gated`."""
@@ -189,7 +216,7 @@ class SupernetTraining:
         network = offered(self.network, Gated, "a path with weighted choices")
         with phase("forward"), autocast(self.precision, batch.images.device):
             logits = network.forward_gated(batch.images, path, gates)
-            return functional.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
+            return self.loss_of(logits, batch.labels)
 
     def clear_gradients(self) -> None:
         """Begin a step: no gradients, and the network in training mode."""
@@ -249,7 +276,8 @@ class SupernetTraining:
     def end_step(self, losses: Tensor) -> None:
         """Let the sampler learn from the step. Its gradients are still there."""
         if self._learn is not None:
-            self._learn(self, list(self.trained), losses)
+            with self.sampling():
+                self._learn(self, list(self.trained), losses)
 
     def _check(self, path: Any) -> None:
         if self.checking and is_discrete(path):

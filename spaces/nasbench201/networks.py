@@ -173,6 +173,16 @@ class Supernet(Network):
             return self.engine.logits(x, architecture)
         return self.run(x, architecture)
 
+    def operation_parameters(self) -> dict[tuple[int, int], list[Tensor]]:
+        """By edge and operation, the parameters of all cells."""
+        found: dict[tuple[int, int], list[Tensor]] = {}
+        for block in self.blocks:
+            if isinstance(block, Cell):
+                for name, convolution in block.convolutions.items():
+                    edge, operation = map(int, name.split("_"))
+                    found.setdefault((edge, operation), []).extend(convolution.parameters())
+        return found
+
     def compile_operations(self) -> None:
         """Compile the modules of the plain network; the engine has nothing that a compiler could fuse."""
         for module in self.modules():

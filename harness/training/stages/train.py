@@ -91,7 +91,9 @@ class Course:
     def data_order(self, epoch: int) -> Sequence[int] | None:
         """The method's data order of the epoch. Requested once per epoch: a second random draw would differ."""
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, self.source(self.trainings[self.part], epoch)
+            training = self.trainings[self.part]
+            with training.sampling():
+                self._order = epoch, self.source(training, epoch)
         return self._order[1]
 
     def end_part(self) -> None:
@@ -250,6 +252,7 @@ def train(
             own_order=course.data_order,
             order=None if config.train.order == SHUFFLED else config.train.order.build(ORDERS, "train.order"),
             augment=[one.build(AUGMENTATIONS, "train.augment") for one in config.train.augment],
+            without=training.left_out,
         )
         randomness = step_randomness(training.network, derive(config.seed, "network", training.number), meter.device)
         for epoch in range((course.step - len(course.losses)) // steps_per_epoch, config.train.epochs):
@@ -264,8 +267,7 @@ def train(
                 step_done()
                 course.losses.append(done.losses)
                 course.step = step + 1
-                meter.passes += done.passes
-                meter.images += done.images
+                meter.count(done, training.sampled)
                 if keeper is not None:
                     keeper.between_steps()
             mean = training.ranks.mean(check_finite(course.losses, epoch * steps_per_epoch))
