@@ -112,9 +112,21 @@ class Method:
         """The parts into which a supernet splits after so many epochs; None to go on as it is.
 
         The parts must partition the supernet's own part. Each gets a copy of its weights, an optimiser without state
-        and a sampler of its own, and trains for the epochs that are left.
+        and a sampler of its own, and trains for the epochs that are left. Passes that only choose the parts are made
+        `with training.sampling(passes, images):`.
         """
         return None
+
+    def restarts(self, part: Part) -> bool:
+        """Whether the supernet of a part that comes from a split begins with initial weights, and its schedule anew."""
+        return False
+
+    def supernets_per_epoch(self, parts: int) -> float:
+        """How many supernets train per epoch, on average: as many as there are parts, and more if these split.
+
+        Presets of equal passes divide the epochs by it.
+        """
+        return parts
 
     def own_sampler(self) -> Sampler | None:
         """The sampler that the method brings; None for the configured one."""

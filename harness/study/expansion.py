@@ -292,11 +292,15 @@ def _share(config: RunConfig) -> int:
     return max(1, round(config.train.epochs / passes_per_step(config)))
 
 
-def passes_per_step(config: RunConfig) -> int:
-    """Passes of single paths that all supernets of the configuration's method make together, each in one step."""
+def passes_per_step(config: RunConfig) -> float:
+    """Passes of single paths that all supernets of the configuration's method make together, each in one step.
+
+    On average over the epochs, where supernets split.
+    """
     method: Method = config.method.build(COMPONENTS["method"], "method")
     space = SPACES.get(config.space)()
-    return len(method.parts(space, make_rng(config.seed, "split"))) * method.paths_per_step(space)
+    parts = len(method.parts(space, make_rng(config.seed, "split")))
+    return method.supernets_per_epoch(parts) * method.paths_per_step(space)
 
 
 def _for_space(document: dict[str, Any], space: str) -> None:

@@ -115,8 +115,14 @@ class Meter:
         self.images += done.images
         self.forward_passes += done.forward_passes
         self.forward_images += done.forward_images
-        self.sampling_passes += done.sampling_passes + sampling.passes
-        self.sampling_images += done.sampling_images + sampling.images
+        self.sampling_passes += done.sampling_passes
+        self.sampling_images += done.sampling_images
+        self.count_sampling(sampling)
+
+    def count_sampling(self, sampling: Sampling) -> None:
+        """Add what choosing has cost; that is then forgotten."""
+        self.sampling_passes += sampling.passes
+        self.sampling_images += sampling.images
         self.sampling_seconds += sampling.seconds
         sampling.clear()
 

@@ -88,7 +88,8 @@ def make_training(
         label_smoothing=config.train.label_smoothing,
         precision=config.train.precision,
         similarity=GradientSimilarity(parameters[0], steps - steps_per_epoch) if alike else None,
-        make_validation=partial(_validation, config, dataset, number, parameters[0].device),
+        make_validation=partial(_loader, config, dataset, "valid", "validation", number, parameters[0].device),
+        make_unaugmented=partial(_loader, config, dataset, "train", "unaugmented", number, parameters[0].device),
         make_held_out=partial(_held_out, config, dataset, left_out, parameters[0].device) if left_out else None,
         left_out=left_out,
         number=number,
@@ -117,7 +118,9 @@ def _held_out(
     return EvaluationBatches(dataset, dataset.train.chosen(numbers), config.train.batch_size, device)
 
 
-def _validation(config: RunConfig, dataset: DataSet | None, number: int, device: torch.device) -> Loader:
+def _loader(
+    config: RunConfig, dataset: DataSet | None, split: str, order: str, number: int, device: torch.device
+) -> Loader:
+    """Batches of a split without augmentation; `order` names the seed of their order."""
     dataset = dataset or DATASETS.get(config.dataset)()
-    seed = derive(config.seed, "validation", number)
-    return loader_for(dataset, "valid", config.train.batch_size, seed, device)
+    return loader_for(dataset, split, config.train.batch_size, derive(config.seed, order, number), device)

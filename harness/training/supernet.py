@@ -73,6 +73,7 @@ class SupernetTraining:
     modules: dict[str, torch.nn.Module | torch.optim.Optimizer] = field(default_factory=dict)
     """Modules and optimisers of the method's own, made in `Method.begin`."""
     make_validation: Callable[[], Loader] | None = None
+    make_unaugmented: Callable[[], Loader] | None = None
     make_held_out: Callable[[], EvaluationBatches] | None = None
     left_out: tuple[int, ...] = ()
     """The numbers of the training images that are set aside for the sampler."""
@@ -80,6 +81,8 @@ class SupernetTraining:
     """The number of this supernet among all that the trial has had: part of the names of its seeds."""
     start: int = 0
     """The step at which it begins: above 0 for a supernet that came from another one's split."""
+    restarted: bool = False
+    """Whether it began there with initial weights, and its schedule with it (`Method.restarts`)."""
     step: int = 0
     """The present step, counted from 0."""
     sampled: Sampling = field(default_factory=Sampling)
@@ -112,7 +115,8 @@ class SupernetTraining:
 
     def rate_factors(self, paths: Sequence[Architecture], step: int) -> list[float]:
         """Each path's learning rate at that step (counted from 0), relative to the initial one (Eq. 3)."""
-        progress = (step + self.first_step) / self.total_steps
+        begun = self.start if self.restarted else 0
+        progress = (step - begun + self.first_step) / (self.total_steps - begun)
         return [self.factor(path, progress) for path in paths]
 
     @property
@@ -125,6 +129,13 @@ class SupernetTraining:
         if self.make_validation is None:
             raise InvalidConfiguration("this training was made without validation images")
         return self.make_validation()
+
+    @cached_property
+    def unaugmented(self) -> Loader:
+        """Batches of the training images without augmentation, in an order of their own: for measurements."""
+        if self.make_unaugmented is None:
+            raise InvalidConfiguration("this training was made without training images")
+        return self.make_unaugmented()
 
     @cached_property
     def held_out(self) -> EvaluationBatches:

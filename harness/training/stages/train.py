@@ -201,12 +201,37 @@ def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | 
     space = SPACES.get(config.space)().at(settings)
     method: Method = config.method.build(COMPONENTS["method"], "method")
     parts = method.parts(space, make_rng(config.seed, "split"))
-    networks = []
-    for number in range(len(parts)):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(config.seed, "weights", number))
-            networks.append(compile_if_wanted(space.supernet(settings).to(device)))
+    networks = [_new_network(config, space, settings, number, device) for number in range(len(parts))]
     return Supernets(space, parts, tuple(networks))
+
+
+def _new_network(
+    config: RunConfig, space: Space, settings: Any, number: int, device: torch.device | str
+) -> torch.nn.Module:
+    """The network of a supernet with its initial weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(config.seed, "weights", number))
+        return compile_if_wanted(space.supernet(settings).to(device))
+
+
+def _make_part(
+    config: RunConfig,
+    method: Method,
+    space: Space,
+    steps_per_epoch: int,
+    dataset: DataSet,
+    part: Part,
+    network: torch.nn.Module,
+    number: int,
+) -> SupernetTraining:
+    """The training of a supernet that comes from a split, with that network or, if it restarts, with a new one."""
+    if restarted := method.restarts(part):
+        device = next(network.parameters()).device
+        settings = network_settings(config.network, **dataset.inputs)
+        network = _new_network(config, space, settings, number, device)
+    training = make_training(config, method, space, steps_per_epoch, dataset, part, network, number)
+    training.restarted = restarted
+    return training
 
 
 def make_step(method: Method, training: SupernetTraining, batch: Batch, step: int) -> Step:
@@ -235,7 +260,7 @@ def train(
     supernets = build_supernets(config, dataset, meter.device)
     steps_per_epoch = -(-len(dataset.train) // config.train.batch_size)
     method, trainings = prepare(config, supernets, steps_per_epoch, dataset)
-    make = partial(make_training, config, method, supernets.space, steps_per_epoch, dataset)
+    make = partial(_make_part, config, method, supernets.space, steps_per_epoch, dataset)
     course = Course(supernets, trainings, partial(data_order_of, method), make)
     if has_own_score(method):
         course.supernets = replace(supernets, own_score=lambda one: method.score(course.trainings, one))
@@ -280,10 +305,14 @@ def train(
                 observe(course.supernets, progress)
             report(progress)
             course.losses = []
-            if epoch + 1 < config.train.epochs and (parts := method.divide(training, epoch + 1)):
-                check_partition(supernets.space, training.part, parts)
-                course.split(parts, course.part, course.step)
-                break
+            if epoch + 1 < config.train.epochs:
+                with randomness(course.step):
+                    parts = method.divide(training, epoch + 1)
+                meter.count_sampling(training.sampled)
+                if parts:
+                    check_partition(supernets.space, training.part, parts)
+                    course.split(parts, course.part, course.step)
+                    break
         else:
             if config.search is None:
                 course.found += map(supernets.space.check, method.found(training))
