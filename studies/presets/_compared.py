@@ -26,6 +26,16 @@ COMPARED: dict[str, dict[str, Any]] = {
         "optimiser.nesterov": False,
         "optimiser.weight_decay": 2.5e-4,
     },
+    # The rate falls from 0.025 to 0.001.
+    "darts": {"train.epochs": 50, "schedule.final": 0.04},
+    "gdas": {"train.epochs": 250, "schedule.final": 0.04},
+    # Splits after 20 and 40 epochs, then 50 more.
+    "gm-nas": {
+        "train.epochs": 90,
+        "train.batch_size": 48,
+        "optimiser.weight_decay": 1e-4,
+        "schedule.final": 0.04,
+    },
     # Nothing is published for NAS-Bench-201: the settings of SPOS.
     "greedynas": {"train.epochs": 250},
     "shiftnas-reading": {"train.epochs": 250},

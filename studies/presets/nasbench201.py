@@ -126,7 +126,7 @@ PAPER = register(
         },
         # The benchmark trains its networks on all 50,000 images of CIFAR-10, the halves of the supernet's split.
         by_dataset={"cifar10": {"retrain.with_valid": True}},
-        by_method={"fairnas": {"train.epochs": 200}, "fsnas": {"train.epochs": 300, "method.split": None}} | COMPARED,
+        by_method={"fairnas": {"train.epochs": 200}, "fsnas": {"train.epochs": 300, "method.split": None}, **COMPARED},
         benchmark="nasbench201",
     )
 )
