@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.components.clustering import Clustering
@@ -16,6 +17,8 @@ from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
 from harness.components.space import Architecture, Space
 from harness.errors import InvalidConfiguration, require
+
+from .optimisers import _holder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -73,10 +76,10 @@ class Differentiable(Method):
         sizes = [training.space.choices[decision] for decision in training.space.operation_decisions]
         alphas = torch.nn.ParameterList(SPREAD * torch.randn(size) for size in sizes).to(training.device)
         training.modules["alphas"] = alphas
-        training.modules["optimiser"] = torch.optim.Adam(
+        training.modules["optimiser"] = adam()(
             alphas.parameters(),
             lr=self.architecture_rate,
-            betas=(self.architecture_betas[0], self.architecture_betas[1]),
+            betas=self.architecture_betas,
             weight_decay=self.architecture_decay,
         )
 
@@ -90,6 +93,30 @@ class Differentiable(Method):
     def found(self, training: SupernetTraining) -> list[Architecture]:
         weights = every_decision(training, [alpha.detach().softmax(0) for alpha in alphas_of(training)])
         return [training.space.strongest([own.tolist() for own in weights])]
+
+
+@cache
+def adam() -> Any:
+    """Torch's Adam with a step of its own, which does not import torch's compiler."""
+    import torch
+
+    class Adam(_holder("Adam")):  # type: ignore[misc]
+        @torch.no_grad()
+        def step(self, closure: None = None) -> None:
+            for group in self.param_groups:
+                (one, two), rate = group["betas"], group["lr"]
+                for parameter in (one for one in group["params"] if one.grad is not None):
+                    state = self.state[parameter]
+                    gradient = parameter.grad.add(parameter, alpha=group["weight_decay"])
+                    mean = state.setdefault("exp_avg", torch.zeros_like(parameter))
+                    square = state.setdefault("exp_avg_sq", torch.zeros_like(parameter))
+                    state["step"] = done = state.get("step", 0) + 1
+                    mean.lerp_(gradient, 1 - one)
+                    square.mul_(two).addcmul_(gradient, gradient, value=1 - two)
+                    divisor = (square.sqrt() / (1 - two**done) ** 0.5).add_(group["eps"])
+                    parameter.addcdiv_(mean, divisor, value=-rate / (1 - one**done))
+
+    return Adam
 
 
 def alphas_of(training: SupernetTraining) -> list[Tensor]:

@@ -92,7 +92,7 @@ def unrolled_gradient(training: SupernetTraining, batch: Batch, valid: Batch, st
         found = torch.autograd.grad(loss, [*alphas, *stepped], materialize_grads=True)
         direct, along = found[: len(alphas)], found[len(alphas) :]
         pull = [rate * gradient for rate, gradient in zip(rates, along, strict=True)]
-        through = torch.autograd.grad(gradients, alphas, pull)
+        through = torch.autograd.grad(gradients, alphas, pull, materialize_grads=True)
     return [one - other for one, other in zip(direct, through, strict=True)]
 
 

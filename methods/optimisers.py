@@ -30,7 +30,7 @@ class SGD(Optimiser):
         require(0 <= self.momentum < 1, f"optimiser.momentum must be in [0, 1), not {self.momentum}")
 
     def make(self, groups: Groups) -> torch.optim.Optimizer:
-        return _sgd()(
+        made: torch.optim.Optimizer = _holder("SGD")(
             [dict(group) for group in groups],
             lr=self.learning_rate,
             momentum=self.momentum,
@@ -39,6 +39,7 @@ class SGD(Optimiser):
             weight_decay=self.weight_decay,
             foreach=True,
         )
+        return made
 
     def update(self, optimiser: torch.optim.Optimizer, active: list[Tensor], gradients: list[Tensor]) -> None:
         """The same operations in the same order as torch's own step, over the parameters that have a gradient.
@@ -56,8 +57,8 @@ class SGD(Optimiser):
 
 
 @cache
-def _sgd() -> type[torch.optim.SGD]:
-    """Torch's SGD as the holder of buffers and settings.
+def _holder(name: str) -> Any:
+    """Torch's optimiser of that name as the holder of buffers and settings.
 
     Torch decorates these three methods so that its compiler skips them. For that, their first call imports the
     compiler: two seconds before the first step.
@@ -67,12 +68,9 @@ def _sgd() -> type[torch.optim.SGD]:
     def undecorated(method: Any) -> Any:
         return getattr(method, "__wrapped__", method)
 
-    class Buffers(torch.optim.SGD):
-        add_param_group = undecorated(torch.optim.Optimizer.add_param_group)
-        state_dict = undecorated(torch.optim.Optimizer.state_dict)
-        load_state_dict = undecorated(torch.optim.Optimizer.load_state_dict)
-
-    return Buffers
+    names = ("add_param_group", "state_dict", "load_state_dict")
+    own = {one: undecorated(getattr(torch.optim.Optimizer, one)) for one in names}
+    return type(name, (getattr(torch.optim, name),), own)
 
 
 def _descend(state: Any, group: dict[str, Any], active: list[Tensor], gradients: list[Tensor]) -> None:
