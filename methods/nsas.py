@@ -57,10 +57,13 @@ class NSAS(Method):
             raise InvalidConfiguration(f"method.constraints is {self.constraints!r}; allowed: {', '.join(CONSTRAINTS)}")
         if not 0 <= self.weight < 1:
             raise InvalidConfiguration(f"method.weight must be from 0 to below 1, not {self.weight}")
-        if not (1 <= self.size <= self.candidates and 1 <= self.neighbours < self.candidates):
+        if self.candidates < 2:
+            raise InvalidConfiguration(f"method.candidates must be at least 2, not {self.candidates}")
+        if not 1 <= self.size <= self.candidates:
+            raise InvalidConfiguration(f"method.size must be 1 to method.candidates, not {self.size}")
+        if not 1 <= self.neighbours < self.candidates:
             raise InvalidConfiguration(
-                f"method.size must be 1 to method.candidates ({self.candidates}) and method.neighbours less than that, "
-                f"not {self.size} and {self.neighbours}"
+                f"method.neighbours must be at least 1 and less than method.candidates, not {self.neighbours}"
             )
 
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
