@@ -44,7 +44,7 @@ class FairNAS(Method):
         if not training.source.uniform:
             # Every fair step holds all operations once, so all fair steps have the same complexity and a preference
             # would have no effect. The paper (Table G) does not say what it did instead: here, as many paths.
-            return training.draw(self.paths_per_step(training.space))
+            return training.draw(max(training.space.choices))
         held = dict(training.part.fixed)
         for decision in training.clustering.decisions or ():
             held[decision] = training.rng.randrange(training.space.choices[decision])
