@@ -1,5 +1,7 @@
 """A user's optimisers, methods, samplers and schedules that use the hooks of the training step; a study of them all.
 
+Methods of ours with state of their own are rows of it, too.
+
 One row per toy. Every row's schedule kills its own process half way while a file says so.
 """
 
@@ -215,6 +217,13 @@ rows = {
 }
 able = {key: value for key, value in toy.items() if key != "network.width"}
 able |= {"space": "able", "benchmark": None, "rank.calibration": 1}
+compared = {
+    "sumnas": {"method.name": "sumnas", "method.paths_renewed": "epoch"},
+    "pa-da": {"method.name": "pa-da"},
+    "greedynas": {"method.name": "greedynas", "method.candidates": 4, "method.kept": 3},
+    "shiftnas": {"method.name": "shiftnas-reading", "method.groups": 3},
+}
+rows |= {name: own | {"clusters.name": "operation"} for name, own in compared.items()}
 rows = {name: toy | own for name, own in rows.items()}
 rows |= {"mixing": able | {"method.name": "mixing"}, "mixing twice": able | {"method.name": "mixing-twice"}}
 study = Study("steps", "Steps", [Row({"Toy": name}, own) for name, own in rows.items()],
@@ -224,6 +233,7 @@ study = Study("steps", "Steps", [Row({"Toy": name}, own) for name, own in rows.i
 ROWS = (
     *("sign", "adamw", "learnt", "distilling", "resampling", "dividing"),
     *("curious", "half", "warm", "measuring", "searching", "mixing", "mixing twice"),
+    *("sumnas", "pa-da", "greedynas", "shiftnas"),
 )
 FILES = {
     "spaces/toy.py": TOY,
