@@ -219,6 +219,13 @@ rows |= {
     "cream": {"method.name": "cream", "method.board": 2, "method.meta_every": 2},
     "sandwich": {"method.name": "sandwich", "optimiser.clip_value": 1.0},
 }
+separated = {
+    "sumnas": {"method.name": "sumnas", "method.paths_renewed": "epoch"},
+    "pa-da": {"method.name": "pa-da"},
+    "greedynas": {"method.name": "greedynas", "method.candidates": 4, "method.kept": 3},
+    "shiftnas": {"method.name": "shiftnas-reading", "method.groups": 3},
+}
+rows |= {name: own | {"clusters.name": "operation"} for name, own in separated.items()}
 able = {key: value for key, value in toy.items() if key != "network.width"}
 able |= {"space": "able", "benchmark": None, "rank.calibration": 1}
 rows = {name: toy | own for name, own in rows.items()}
@@ -230,6 +237,7 @@ study = Study("steps", "Steps", [Row({"Toy": name}, own) for name, own in rows.i
 ROWS = (
     *("sign", "adamw", "learnt", "distilling", "resampling", "dividing"),
     *("curious", "half", "warm", "measuring", "searching", "nsas", "cream", "sandwich", "mixing", "mixing twice"),
+    *("sumnas", "pa-da", "greedynas", "shiftnas"),
 )
 FILES = {
     "spaces/toy.py": TOY,
