@@ -33,8 +33,8 @@ class FairNAS(Method):
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
         if clustering.decisions is None:
             raise InvalidConfiguration(
-                "FairNAS cannot use these clusters: the paths of one step differ in every decision, and no decision "
-                "can be held constant to keep them in one cluster; use clusters by operation"
+                f"{type(self).__name__} cannot use these clusters: the paths of one step differ in every decision, "
+                "and no decision can be held constant to keep them in one cluster; use clusters by operation"
             )
 
     def paths_per_step(self, space: Space) -> int:

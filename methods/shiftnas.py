@@ -17,6 +17,7 @@ Tables show it as `ShiftNAS (reading)`.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
     from harness.training.supernet import SupernetTraining
 
-PATIENCE = 50
-"""Changes that are tried per decision before the walk ends where it is: a group may hold no path at all."""
+WALKS, PATIENCE = 5, 20
+"""How many walks are tried, and how many changes per decision in each: a group may hold no path at all."""
 
 
 @dataclass(frozen=True)
@@ -106,19 +107,27 @@ class Grouped(PathSource):
 
     def path_of(self, group: int, rng: random.Random) -> Architecture:
         """A path of that group, or one near it if the group has none."""
-        wanted = self.least + self.width * (group + rng.random())
-        path = self.space.sample(rng, self.fixed)
         free = [d for d, count in enumerate(self.space.choices) if count > 1 and d not in self.fixed]
-        distance = abs(self.space.complexity(path, self.settings.complexity) - wanted)
-        for _ in range(PATIENCE * len(free)):
-            if self.group(path) == group:
-                break
-            decision = rng.choice(free)
-            other = (*path[:decision], rng.randrange(self.space.choices[decision]), *path[decision + 1 :])
-            farther = abs(self.space.complexity(other, self.settings.complexity) - wanted)
-            if farther <= distance:
-                path, distance = other, farther
-        return path
+        nearest: tuple[float, Architecture] = (math.inf, ())
+        for _ in range(WALKS):
+            path = self.space.sample(rng, self.fixed)
+            away = self.away(path, group)
+            for _ in range(PATIENCE * len(free)):
+                if not away:
+                    return path
+                decision = rng.choice(free)
+                other = (*path[:decision], rng.randrange(self.space.choices[decision]), *path[decision + 1 :])
+                if (then := self.away(other, group)) <= away:
+                    path, away = other, then
+            nearest = min(nearest, (away, path))
+        return nearest[1]
+
+    def away(self, path: Architecture, group: int) -> float:
+        """How far the path's complexity is from the group's interval."""
+        if self.group(path) == group:
+            return 0.0
+        above = self.space.complexity(path, self.settings.complexity) - self.least - group * self.width
+        return max(-above, above - self.width, 1e-9)
 
     def learn(self, training: SupernetTraining, paths: Sequence[Architecture], losses: torch.Tensor) -> None:
         self.losses += zip(map(self.group, paths), losses.tolist(), strict=False)

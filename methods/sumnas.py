@@ -81,11 +81,9 @@ class SUMNAS(FairNAS):
         factors = training.rate_factors(paths, step)
         total: dict[Tensor, Tensor] = {}
         losses: list[Tensor] = []
-        for path, factor in zip(paths, factors, strict=True):
-            weight = factor if training.factor_depends_on_path else 1.0
-            own = self.displacement(training, batch, path, losses)
-            for parameter, displacement in own.items():
-                share = displacement.mul_(weight / len(paths))
+        for path, scale in zip(paths, training.scales(factors), strict=True):
+            for parameter, displacement in self.displacement(training, batch, path, losses).items():
+                share = displacement.mul_(scale / len(paths))
                 total[parameter] = total[parameter].add_(share) if parameter in total else share
         training.clear_gradients()
         for parameter, mean in total.items():

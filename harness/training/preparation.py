@@ -83,6 +83,7 @@ def make_training(
         total_steps=steps,
         steps_per_epoch=steps_per_epoch,
         samples=0 if dataset is None else len(dataset.train),
+        classes=0 if dataset is None else dataset.classes,
         first_step=config.train.first_step,
         weighting=config.train.weighting,
         label_smoothing=config.train.label_smoothing,

@@ -61,6 +61,8 @@ class SupernetTraining:
     steps_per_epoch: int = 1
     samples: int = 0
     """How many training images there are."""
+    classes: int = 0
+    """How many classes they have."""
     first_step: int = 1
     """The value of t at the first step: 1 in the paper's algorithms, 0 in the released code."""
     weighting: str = "algorithm-2"
@@ -153,7 +155,19 @@ class SupernetTraining:
         to choose, count as the cost of sampling."""
         return self.sampled.counting(self.device, passes, images)
 
-    def descend(self, batch: Batch, paths: Sequence[Architecture], step: int, target: Tensor | None = None) -> Tensor:
+    def scales(self, factors: Sequence[float]) -> list[float]:
+        """What the losses of a step's paths are multiplied by, for `rate_factors` of them: 1, or the factors if a step
+        trains several paths and the schedule depends on the path (Algorithm 2)."""
+        return list(factors) if len(factors) > 1 and self.factor_depends_on_path else [1.0] * len(factors)
+
+    def descend(
+        self,
+        batch: Batch,
+        paths: Sequence[Architecture],
+        step: int,
+        target: Tensor | None = None,
+        weights: Sequence[float] | None = None,
+    ) -> Tensor:
         """Train all paths on the batch and update once; returns their losses.
 
         One path: its own learning rate. Several paths: their gradients are summed. If the schedule
@@ -161,21 +175,25 @@ class SupernetTraining:
         rate η⁰ is constant, "g·η_k into the momentum, W ← W − μ" equals weights η_k/η⁰ with a constant
         rate η⁰; in this form, the norm is clipped on the scale of gradients. Weight decay is then
         weighted, too: its weight is the mean of the paths' weights.
+
+        `weights` are those of the losses in their sum, 1 each by default; the losses are returned without them.
         """
         if self.checking:
             check_paths(self.space, self.part, paths)
         factors = self.rate_factors(paths, step)
-        weighted = len(paths) > 1 and self.factor_depends_on_path
+        scales = self.scales(factors)
+        if weights is not None:
+            scales = [scale * weight for scale, weight in zip(scales, weights, strict=True)]
         similarity = self.similarity if self.similarity and step >= self.similarity.first_step else None
         one_cluster(self.clustering, paths)  # refused before anything changes
         self.clear_gradients()
         if similarity is not None:
             similarity.begin()
         losses = []
-        for path, factor in zip(paths, factors, strict=True):
+        for path, scale in zip(paths, scales, strict=True):
             loss = self.loss(batch, path, target)
             losses.append(loss.detach())
-            self.backward(loss * factor if weighted else loss)
+            self.backward(loss if scale == 1 else loss * scale)
             if similarity is not None:
                 similarity.path_done()
         if similarity is not None:
