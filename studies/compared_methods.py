@@ -2,12 +2,12 @@
 
 from harness.study import Column, Row, Study
 
-from ._compared import COMPARED, PASSES, REMARKS, SAMPLING, Compared, settings_of
+from ._compared import PASSES, REMARKS, SAMPLING, SAMPLING_BASED, Compared, settings_of
 from ._words import METHODS, TAU
 
 ALL = (
     *(Compared(label, method) for method, label in METHODS),
-    *COMPARED,
+    *SAMPLING_BASED,
     Compared("NSAS, archive", "nsas", separable=False),
 )
 

@@ -104,7 +104,7 @@ class Cost(Measured, total=False):
     images: Annotated[int, "images in these passes"]
     forward_passes: Annotated[int, "forward passes of training without a backward one, as those of a teacher"]
     forward_images: Annotated[int, "images in these"]
-    sampling_passes: Annotated[int, "forward passes made only to choose paths or data"]
+    sampling_passes: Annotated[int, "passes made only to choose paths, data or splits"]
     sampling_images: Annotated[int, "images in these"]
     sampling_seconds: Annotated[float, "seconds of choosing paths and data; the stage train includes them"]
     evaluations: Annotated[int, "architectures evaluated"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from harness.components.preset import Preset, register
 
-from ._compared import COMPARED, EVERYWHERE
+from ._compared import COMPARED, EVERYWHERE, SHORT
 from ._paper_and_code import DIFFERENCES
 
 SPACE = "nasbench201"
@@ -34,7 +34,7 @@ TINY = register(
             "retrain.epochs": 1,
             "retrain.batch_size": 512,
         },
-        by_method=EVERYWHERE,
+        by_method=SHORT,
         equal_passes=True,
     )
 )
@@ -59,7 +59,7 @@ DEMO = register(
             "retrain.epochs": 2,
             "retrain.batch_size": 64,
         },
-        by_method=EVERYWHERE,
+        by_method=SHORT,
         equal_passes=True,
     )
 )
