@@ -25,7 +25,10 @@ class NoClusters(ClusterRule):
 @CLUSTER_RULES.register("operation")
 @dataclass(frozen=True)
 class ByOperation(ClusterRule):
-    """By the operation at one edge, or at several (in NAS-Bench-201: 5, 25, 125, 625 clusters)."""
+    """By the operation at one edge, or at several (in NAS-Bench-201: 5, 25, 125, 625 clusters).
+
+    An edge that a path may lack has one cluster more, for the paths without it.
+    """
 
     edges: int = 1
     """Number of edges, drawn once per run from those that are not fixed."""
@@ -43,9 +46,10 @@ class ByOperation(ClusterRule):
             if len(set(self.at)) != len(self.at) or not self.at:
                 raise InvalidConfiguration(f"clusters.at must name different decisions, not {list(self.at)}")
             return _by_decisions(space, self.at)
-        if not 1 <= self.edges <= len(free):
-            raise InvalidConfiguration(f"clusters.edges must be 1 to {len(free)} in {space.name}, not {self.edges}")
-        return _by_decisions(space, tuple(sorted(rng.sample(free, self.edges))))
+        edges = [decision for decision in free if decision in set(space.operation_decisions)]
+        if not 1 <= self.edges <= len(edges):
+            raise InvalidConfiguration(f"clusters.edges must be 1 to {len(edges)} in {space.name}, not {self.edges}")
+        return _by_decisions(space, tuple(sorted(rng.sample(edges, self.edges))))
 
 
 @CLUSTER_RULES.register("first-layer")
@@ -102,12 +106,19 @@ def _open_layers(space: Space, fixed: Fixed) -> list[tuple[int, ...]]:
 
 
 def _by_decisions(space: Space, decisions: tuple[int, ...]) -> Clustering:
-    """One cluster per combination of choices at the decisions, numbered in mixed radix."""
+    """One cluster per combination of choices at the decisions, numbered in mixed radix.
+
+    A decision that does not matter in every path has one more choice, the last, for where it does not.
+    """
+    conditions = space.conditions
+    counts = [space.choices[decision] + (decision in conditions) for decision in decisions]
 
     def of(path: Architecture) -> int:
         number = 0
-        for decision in decisions:
-            number = number * space.choices[decision] + path[decision]
+        for decision, count in zip(decisions, counts, strict=True):
+            absent = decision in conditions and not space.matters(path, decision)
+            number = number * count + (count - 1 if absent else path[decision])
         return number
 
-    return Clustering(prod(space.choices[d] for d in decisions), of, decisions)
+    all_that_decide = {*decisions, *(one for decision in decisions for one in conditions.get(decision, ()))}
+    return Clustering(prod(counts), of, decisions if not conditions else tuple(sorted(all_that_decide)))

@@ -180,10 +180,12 @@ class _Making:
         return panels
 
     def drawn(self, name: str, space: Space, architecture: Architecture) -> list[Panel]:
-        """A drawing of the architecture, if its space has one; its text becomes a note."""
+        """The drawings of the architecture, if its space has any; its text becomes a note."""
         wiring = space.wiring(architecture)
         no_drawing = "" if wiring else f" ({space.name} has no drawing)"
         self.notes.append(f"{name}: {space.format(architecture)}{no_drawing}")
+        if isinstance(wiring, Mapping):
+            return [GraphPanel(f"{name}, {part}", drawing) for part, drawing in wiring.items()]
         return [] if wiring is None else [GraphPanel(name, wiring)]
 
     def search(self, panel: layout.SearchPlot) -> list[Panel]:

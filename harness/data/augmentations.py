@@ -122,6 +122,31 @@ class Erasing(Transform):
 
 
 @dataclass(frozen=True)
+class Cutout(BatchAugmentation):
+    """A square of the mean colour at a random place of every image; it may reach over the border."""
+
+    length: int = 16
+    """Its side, in pixels."""
+
+    def __post_init__(self) -> None:
+        _within("cutout.length", self.length, 1, 1000)
+
+    def bind(self, dataset: DataSet) -> BatchTransform:
+        import torch
+
+        def cut(images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            inside = []
+            for side in images.shape[2:]:
+                centre = torch.randint(side, (len(images), 1), device=images.device)
+                place = torch.arange(side, device=images.device) - centre + self.length // 2
+                inside.append((place >= 0) & (place < self.length))
+            hole = inside[0][:, None, :, None] & inside[1][:, None, None, :]
+            return images.masked_fill(hole, 0.0), labels  # normalised: zero is the mean
+
+        return cut
+
+
+@dataclass(frozen=True)
 class AutoAugment(Transform):
     """A learned policy of operations on geometry and colour. Images need 1 or 3 channels."""
 

@@ -69,7 +69,7 @@ class Retraining:
     learning_rate: float = 0.1
     """The initial learning rate."""
     momentum: float = 0.9
-    """Nesterov's momentum; 0 for none."""
+    """The factor of momentum; 0 for none."""
     weight_decay: float = 5e-4
     """The factor of the weights in their decay."""
     with_valid: bool = False
@@ -92,6 +92,14 @@ class Retraining:
     """The decay of a moving average of the weights, which is then evaluated and kept; null for none."""
     teacher: Teacher | None = added(None)
     """A network whose answers and features are learned too; null for none."""
+    nesterov: bool = added(True)
+    """Whether momentum is Nesterov's."""
+    clip: float | None = added(None)
+    """The largest norm of all gradients together; null for no limit."""
+    auxiliary: float = added(0.0)
+    """The weight of the auxiliary head's loss, for networks that have one (`auxiliary`); 0 for none."""
+    drop_path: float = added(0.0)
+    """The probability of drop-path at the end of training, for networks that offer it; it rises linearly by epochs."""
 
     def __post_init__(self) -> None:
         named = self.schedule if self.schedule.name else replace(self.schedule, name=default_name("schedule.name"))
@@ -109,3 +117,6 @@ class Retraining:
         require(0 <= smoothing < 1, f"retrain.label_smoothing must be in [0, 1), not {smoothing}")
         require_precision(self.precision, "retrain.precision")
         require(self.ema is None or 0 <= self.ema < 1, f"retrain.ema must be in [0, 1), or null, not {self.ema}")
+        require(self.clip is None or self.clip > 0, f"retrain.clip must be above 0, or null, not {self.clip}")
+        require(self.auxiliary >= 0, f"retrain.auxiliary must not be negative, not {self.auxiliary}")
+        require(0 <= self.drop_path < 1, f"retrain.drop_path must be in [0, 1), not {self.drop_path}")

@@ -1,5 +1,8 @@
 """What retraining may add to the stand-alone steps: smoothed labels, half precision, averaged weights, a teacher.
 
+An auxiliary head is a submodule `auxiliary` of the network that gives logits in training. Drop-path is an attribute
+`drop_path` of the network, the present probability; such a network says by `stochastic` that it draws random numbers.
+
 The averaged weights are timm's `ModelEmaV3`; the teacher is a model of timm. timm comes with the extra `[imagenet]`.
 Distillation of features is ours: the student's last feature map of a stride is projected by a 1×1 convolution to the
 teacher's channels and compared by the smooth L1 distance.
@@ -19,6 +22,7 @@ from torch.nn import functional
 
 from harness.components.dataset import DataSet
 from harness.data.places import data_folder
+from harness.data.randomness import step_randomness
 from harness.errors import DataError, InvalidConfiguration
 from harness.seeds import derive
 from harness.study.retraining import Retraining, Teacher
@@ -44,6 +48,12 @@ class RecipeTraining(StandaloneTraining):
     def equip(self, settings: Retraining, seed: int) -> None:
         """Add what the settings ask for. Called once, before the first step."""
         self.smoothing, self.precision = settings.label_smoothing, settings.precision
+        self.clip, self.auxiliary, self.drop_path = settings.clip, settings.auxiliary, settings.drop_path
+        if self.auxiliary:
+            self.side = Tap(self.network, _offered(self.network, "auxiliary", "a second classifier"))
+        if self.drop_path:
+            setattr(self.network, _offered(self.network, "drop_path", "a probability"), self.drop_path)
+            self.randomness = step_randomness(self.network, derive(seed, "standalone network"), self.device)
         self.scaler = make_scaler(settings.precision, self.device)
         self.average: Any = None
         self.lesson: Lesson | None = None
@@ -56,6 +66,15 @@ class RecipeTraining(StandaloneTraining):
             self.lesson = Lesson(self.network, settings.teacher, self.dataset, seed, self.device)
             if own := list(self.lesson.parameters()):
                 self.optimiser.add_param_group({"params": own})
+        for group in self.optimiser.param_groups:
+            group["nesterov"] = settings.nesterov and group["momentum"] > 0
+
+    def advance(self) -> torch.Tensor:
+        if self.drop_path:
+            epoch = self.step // self.steps_per_epoch
+            network: Any = self.network
+            network.drop_path = self.drop_path * epoch / self.recipe.epochs
+        return super().advance()
 
     @property
     def judged(self) -> torch.nn.Module:
@@ -64,6 +83,9 @@ class RecipeTraining(StandaloneTraining):
 
     def loss(self, logits: torch.Tensor, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         loss = functional.cross_entropy(logits, labels, label_smoothing=self.smoothing)
+        if self.auxiliary:
+            own = functional.cross_entropy(self.side.output, labels, label_smoothing=self.smoothing)
+            loss = loss + self.auxiliary * own
         return loss if self.lesson is None else loss + self.lesson(logits, images)
 
     def passes(self) -> AbstractContextManager[Any]:
@@ -71,6 +93,10 @@ class RecipeTraining(StandaloneTraining):
 
     def descend(self, loss: torch.Tensor) -> None:
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        if self.clip is not None:
+            self.scaler.unscale_(self.optimiser)
+            trained = (one for group in self.optimiser.param_groups for one in group["params"])
+            torch.nn.utils.clip_grad_norm_(trained, self.clip)
         self.scaler.step(self.optimiser)
         self.scaler.update()
         if self.average is not None:
@@ -92,6 +118,16 @@ class RecipeTraining(StandaloneTraining):
             self.average.module.load_state_dict(state["average"])
         if self.lesson is not None:
             self.lesson.load_state_dict(state["lesson"])
+
+
+def _offered(network: torch.nn.Module, name: str, what: str) -> str:
+    """The name of something that the network must have. Raises `InvalidConfiguration` where it has none."""
+    if getattr(network, name, None) is None:
+        raise InvalidConfiguration(
+            f"retrain.{name} needs a network with the attribute `{name}` ({what}); {type(network).__name__} has none. "
+            f"See `harness explain retrain.network` for what the space can add, or leave retrain.{name} out"
+        )
+    return name
 
 
 class Lesson(torch.nn.Module):
