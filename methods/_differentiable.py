@@ -84,11 +84,14 @@ class Differentiable(Method):
         )
 
     def score(self, trainings: Sequence[SupernetTraining], architecture: Architecture) -> float:
-        """The logarithm of the architecture's probability."""
+        """The logarithm of the architecture's probability: of its operations, where these matter."""
         (training,) = trainings
-        chosen = [architecture[decision] for decision in training.space.operation_decisions]
-        pairs = zip(alphas_of(training), chosen, strict=True)
-        return sum(float(alpha.detach().double().log_softmax(0)[choice]) for alpha, choice in pairs)
+        space, alphas = training.space, alphas_of(training)
+        return sum(
+            float(alpha.detach().double().log_softmax(0)[architecture[decision]])
+            for decision, alpha in zip(space.operation_decisions, alphas, strict=True)
+            if space.matters(architecture, decision)
+        )
 
     def found(self, training: SupernetTraining) -> list[Architecture]:
         weights = every_decision(training, [alpha.detach().softmax(0) for alpha in alphas_of(training)])

@@ -75,9 +75,20 @@ class GDAS(Differentiable):
         training.backward(loss, inputs=alphas_of(training))
         training.update_own("optimiser")
         path, weights = sample(training, temperature)
-        losses = training.descend(batch, [path], step)
+        losses = self.descend(training, batch, path, step)
         first = self._passes_for_alphas(training.space)
         return Step(losses, 1 + first, len(batch.labels) + first * len(valid.labels))
+
+
+    def descend(self, training: SupernetTraining, batch: Batch, path: Architecture, step: int) -> Tensor:
+        """Train the weights of a path. One with decisions that are not drawn (on inputs) runs all its operations."""
+        if len(training.space.operation_decisions) == len(path):
+            return training.descend(batch, [path], step)
+        training.clear_gradients()
+        loss = training.gated_loss(batch, path, list(batch.images.new_ones(len(path))))
+        training.backward(loss)
+        training.update([path], step)
+        return loss.detach()[None]
 
 
 def sample(training: SupernetTraining, temperature: float) -> tuple[Architecture, list[Tensor]]:
