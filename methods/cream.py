@@ -4,7 +4,7 @@ A board keeps prioritised paths, each with some images and its answers to them. 
 the meta network scores the differences, and the path with the largest score teaches. ρ = sigmoid(−score) weights its
 answers against the labels: (ρ·KD + (2 − ρ)·CE)/2. Every so many steps the meta network learns from the validation loss
 after a step of the student, by its second-order gradient. Only the student is trained, so that CaLR and momentum
-separation apply as in SPOS.
+separation apply as in SPOS. Architectures are ranked by the supernet, as for every method, not taken from the board.
 """
 
 from __future__ import annotations
@@ -63,9 +63,6 @@ class Cream(Method):
         training.modules["meta"] = meta
         training.modules["meta optimiser"] = torch.optim.Adam(meta.parameters(), lr=self.meta_rate)
         training.memory["board"] = []
-
-    def found(self, training: SupernetTraining) -> Sequence[Architecture]:
-        return [tuple(one["path"]) for one in training.memory["board"]]
 
     def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> Step:
         import torch

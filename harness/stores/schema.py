@@ -72,6 +72,11 @@ class Ranked(Judgement, total=False):
     complexity_convergence: Annotated[
         float | None, "C³: Kendall's τ between complexity and predicted over true accuracy", Needs("top_share")
     ]
+    valid_loss: Annotated[
+        float | None,
+        "mean cross-entropy on the ranking's images of the architectures that τ is over",
+        Needs("valid_loss"),
+    ]
     found: Annotated[list[Json], "what the search, or the method, has found, the best first: architectures and scores"]
     scored: Annotated[dict[str, int], "how many architectures the search has scored, by images; 0 stands for all"]
 

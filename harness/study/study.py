@@ -31,6 +31,11 @@ class Study:
     figures: Sequence[Figure] = ()
     space: str = ""
     """The space of rows that do not name one themselves; by default the space of the default preset."""
+    equal_passes: bool = False
+    """Whether `train.epochs` is divided by the passes that a method makes per epoch under every preset, as presets with
+    `equal_passes` do for all studies. Epochs that a preset has for single methods do not hold then."""
+    remarks: Sequence[str] = ()
+    """What a reader must know about the rows; printed under the table."""
 
     @property
     def about(self) -> str:

@@ -38,6 +38,7 @@ from harness.training.stages.rank import (
     predict,
     selected_architectures,
     top_architectures,
+    validation_loss,
 )
 from harness.training.stages.retrain import retrain
 from harness.training.stages.search import WHOLE, Scorer, Scores, SearchProgress, documents, history_document, search
@@ -113,7 +114,8 @@ def run_trial(
     except Diverged as error:
         meter.stage("train")
         return Outcome(_diverged(error) | {OBSERVED: observer.points}, meter.json(), {}, None)
-    result = _result(config, predictions, supernets, benchmark) | found | {OBSERVED: observer.points}
+    result = _result(config, predictions, supernets, benchmark)
+    result |= _loss(config, supernets, dataset, benchmark, meter) | found | {OBSERVED: observer.points}
     return _outcome(result, meter, predictions, supernets, scorer)
 
 
@@ -183,7 +185,7 @@ def rank_again(
     space = supernets.space
     ranked = ranked_architectures(config, benchmark)
     missing = [architecture for architecture in ranked if space.index(architecture) not in known]
-    if missing or config.search is not None:
+    if missing or config.search is not None or config.rank.valid_loss:
         if has_own_score(config.method.build(COMPONENTS["method"], "method")):
             raise InvalidConfiguration(
                 f"method {config.method.name} scores architectures by what it learned in training, which is lost; "
@@ -212,7 +214,8 @@ def rank_again(
         if state:
             scorer.scores, scorer.keep = state.scores, state.evaluated
         searched = {} if config.search is None else _found(scorer)
-    result = _result(config, predictions, supernets, benchmark) | searched
+    result = _result(config, predictions, supernets, benchmark)
+    result |= _loss(config, supernets, dataset, benchmark, meter) | searched
     if config.search is None and found:
         result["found"] = [dict(one) for one in found]
     return _outcome(result, meter, predictions, supernets, scorer)
@@ -233,7 +236,10 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
     else:
         rng = make_rng(config.seed, "random reference")
         predictions = {architecture: rng.random() for architecture in ranked}
-    return Outcome(_result(config, predictions, supernets, benchmark), meter.json(), predictions, supernets)
+    result = _result(config, predictions, supernets, benchmark)
+    if reference == "untrained":
+        result |= _loss(config, supernets, dataset, benchmark, meter)
+    return Outcome(result, meter.json(), predictions, supernets)
 
 
 def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark | None]:
@@ -288,6 +294,20 @@ def _result(
         **_fairness(judgement),
         **{name: finite(value) for name, value in judgement.own.items()},
     }
+
+
+def _loss(
+    config: RunConfig, supernets: Supernets, dataset: DataSet, benchmark: Benchmark | None, meter: Meter
+) -> dict[str, float | None]:
+    """The validation loss, if requested. Without a table of truth it is taken over the candidates."""
+    if not config.rank.valid_loss:
+        return {}
+    if benchmark is None:
+        architectures = candidate_architectures(supernets.space, config.rank)
+    else:
+        architectures = selected_architectures(benchmark, config.dataset, config.rank)
+    found = validation_loss(supernets, architectures, dataset, config.rank, meter) if architectures else None
+    return {"valid_loss": None if found is None else finite(found)}
 
 
 def _fairness(judgement: Judgement) -> dict[str, float | None]:

@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+EVERYWHERE: dict[str, dict[str, Any]] = {
+    "sandwich": {"optimiser.clip": None, "optimiser.clip_value": 1.0, "train.label_smoothing": 0.1},
+}
+"""Settings that belong to a method at every scale and in every space."""
+
 COMPARED: dict[str, dict[str, Any]] = {
     # The outer optimiser: no momentum is published for it, and the inner steps are the ones that clip.
     "sumnas": {
@@ -29,4 +34,8 @@ COMPARED: dict[str, dict[str, Any]] = {
     # Nothing is published for NAS-Bench-201: the settings of SPOS.
     "greedynas": {"train.epochs": 250},
     "shiftnas-reading": {"train.epochs": 250},
+    "cream": {"train.epochs": 250},
+    "sandwich": EVERYWHERE["sandwich"] | {"train.epochs": 250},
+    # The benchmark's settings for random sampling, whose rate ends at 0.001.
+    "nsas": {"train.epochs": 250, "schedule.final": 0.04},
 }

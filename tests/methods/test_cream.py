@@ -45,7 +45,6 @@ def test_the_boards_rules(toy_project: Path) -> None:
             slow = slow[:3]
         board = training.memory["board"]
         assert [(one["accuracy"], one["path"], one["flops"]) for one in board] == slow
-    assert method.found(training) == [path for _, path, _ in slow]
 
 
 def with_board(training: SupernetTraining, method: Any) -> list[dict[str, Any]]:
