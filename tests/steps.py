@@ -223,7 +223,7 @@ separated = {
     "sumnas": {"method.name": "sumnas", "method.paths_renewed": "epoch"},
     "pa-da": {"method.name": "pa-da"},
     "greedynas": {"method.name": "greedynas", "method.candidates": 4, "method.kept": 3},
-    "shiftnas": {"method.name": "shiftnas-reading", "method.groups": 3},
+    "shiftnas": {"method.name": "shiftnas-reading", "method.groups": 2, "method.uniform": 0.0},
 }
 rows |= {name: own | {"clusters.name": "operation"} for name, own in separated.items()}
 able = {key: value for key, value in toy.items() if key != "network.width"}

@@ -22,8 +22,10 @@ pa_da = component("methods.pa_da")
 def test_operations_are_drawn_by_the_gradients_of_the_epoch_before() -> None:
     method = pa_da.PADA()
     training = training_of(method)
+    training.steps_per_epoch, training.total_steps = 6, 24
     norms = {3: [0.0] * 3, 2: [0.0] * 2}  # one vector for all decisions of three choices
-    for step in range(2 * STEPS):
+    often, together = 0, 0
+    for step in range(12):
         make_step(method, training, batch_of(step), step)
         [path] = training.trained
         for kind in (3, 2):
@@ -32,14 +34,17 @@ def test_operations_are_drawn_by_the_gradients_of_the_epoch_before() -> None:
                 if places:
                     found = [training.network.matrix(d, choice) for d in places]
                     new = sum(float(p.grad.norm()) for one in found for p in one.parameters()) / len(places)
+                    often += norms[kind][choice] > 0
+                    together += len(places) == 2
                     norms[kind][choice] = (norms[kind][choice] + new) / 2
-        if step % STEPS == STEPS - 1:
-            share = (step + 1) / 12
+        if step % 6 == 5:
+            share = (step + 1) / 24
             for kind, own in norms.items():
                 expected = [share * norm / sum(own) + (1 - share) / kind if sum(own) else 1 / kind for norm in own]
                 assert training.source.probabilities[str(kind)] == pytest.approx(expected)
                 assert sum(own) > 0 and min(expected) > 0
             norms = {3: [0.0] * 3, 2: [0.0] * 2}
+    assert often and together  # choices in several steps of an epoch, and twice in one path
 
 
 def test_frequencies_are_the_probabilities_and_fixed_decisions_stay() -> None:
