@@ -200,7 +200,7 @@ def pairs(
     study: str | Study,
     metric: str = "kendall_tau",
     row: int | None = None,
-    against: int | None = None,
+    against: int | str | None = None,
     store: Store = None,
     preset: str | None = None,
     seeds: int | None = None,
@@ -209,13 +209,15 @@ def pairs(
 ) -> pandas.DataFrame:
     """Paired differences over seeds, from the runs of the study's table: value, baseline, difference.
 
-    Each row is compared with the first of its group, or with row number `against`; `row` leaves only that row. Two runs
-    with one seed see the same data and initial weights. A seed that one side lacks has no difference.
+    Each row is compared with the first of its group, or with `against`: a row's number, or a reference's name
+    ("untrained": the supernet with its initial weights); `row` leaves only that row. Two runs with one seed see the
+    same data and initial weights. A seed that one side lacks has no difference.
     """
     from harness.components.discovery import component
 
-    found = _findings(study, open_store(store), preset, seeds, overrides, where)
-    made: pandas.DataFrame = component("reports.data_frames").pairs_frame(found, metric, row, against)
+    opened = open_store(store)
+    found = _findings(study, opened, preset, seeds, overrides, where)
+    made: pandas.DataFrame = component("reports.data_frames").pairs_frame(found, metric, row, against, opened)
     labels = {label_column(name): [one.labels[name] for one in found.study.rows] for name in found.study.rows[0].labels}
     return _ordered(made, labels)
 

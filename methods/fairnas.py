@@ -33,8 +33,8 @@ class FairNAS(Method):
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
         if clustering.decisions is None:
             raise InvalidConfiguration(
-                "FairNAS cannot use these clusters: the paths of one step differ in every decision, and no decision "
-                "can be held constant to keep them in one cluster; use clusters by operation"
+                f"{type(self).__name__} cannot use these clusters: the paths of one step differ in every decision, "
+                "and no decision can be held constant to keep them in one cluster; use clusters by operation"
             )
 
     def paths_per_step(self, space: Space) -> int:
@@ -44,7 +44,7 @@ class FairNAS(Method):
         if not training.source.uniform:
             # Every fair step holds all operations once, so all fair steps have the same complexity and a preference
             # would have no effect. The paper (Table G) does not say what it did instead: here, as many paths.
-            return training.draw(self.paths_per_step(training.space))
+            return training.draw(max(training.space.choices))
         held = dict(training.part.fixed)
         for decision in training.clustering.decisions or ():
             held[decision] = training.rng.randrange(training.space.choices[decision])

@@ -14,10 +14,13 @@ from harness.study.comparisons import baseline
 from harness.study.layout import label_column
 
 from .evidence import Findings
+from .references import reference_values
 from .values import Table, Value, look_up
 
 if TYPE_CHECKING:
     import pandas
+
+    from harness.stores.store import Store
 
 
 def table_frame(table: Table) -> pandas.DataFrame:
@@ -43,17 +46,19 @@ def table_frame(table: Table) -> pandas.DataFrame:
     return frame
 
 
-def pairs_frame(findings: Findings, metric: str, row: int | None, against: int | None) -> pandas.DataFrame:
+def pairs_frame(
+    findings: Findings, metric: str, row: int | None, against: int | str | None, store: Store
+) -> pandas.DataFrame:
     """Per row, data set and seed: the value, the baseline's value with the same seed, and their difference.
 
-    The baseline of a row is the first of its group, or `against`. What is missing on either side is missing in the
-    difference. Raises `UnknownName` for a metric that no run has.
+    The baseline of a row is the first of its group, or `against`: a row, or a reference of the store. What is missing
+    on either side is missing in the difference. Raises `UnknownName` for a metric that no run has.
     """
     import pandas
 
     study = findings.study
     for number in (row, against):
-        if number is not None and not 0 <= number < len(study.rows):
+        if isinstance(number, int) and not 0 <= number < len(study.rows):
             raise InvalidConfiguration(f"study {study.name} has rows 0 to {len(study.rows) - 1}, not {number}")
     values: dict[tuple[int, str, int], float | None] = {}
     for one in findings.counted:
@@ -62,18 +67,20 @@ def pairs_frame(findings: Findings, metric: str, row: int | None, against: int |
     known = {*shapes.numbers(), *(name for one in findings.counted for name in one.metrics)}
     if metric not in known and all(value is None for value in values.values()):
         raise UnknownName.among("metric", metric, known)
+    referred = reference_values(findings, store, against, metric) if isinstance(against, str) else {}
     records = []
     for (number, dataset, seed), value in values.items():
         partner = baseline(study, number) if against is None else against
         if number == partner or row not in (None, number):
             continue
-        other = values.get((partner, dataset, seed))
+        other = referred.get((dataset, seed)) if isinstance(partner, str) else values.get((partner, dataset, seed))
         difference = None if value is None or other is None else value - other
         records.append((number, *study.rows[number].labels.values(), partner, dataset, seed, value, other, difference))
     labels = [label_column(label) for label in study.rows[0].labels]
     numbers = dict.fromkeys(("value", "baseline", "difference"), "float64")
     frame = pandas.DataFrame(records, columns=["row", *labels, "against", "dataset", "seed", *numbers])
-    return frame.astype({"row": "int64", "against": "int64", "dataset": "str", "seed": "int64", **numbers})
+    named = "str" if isinstance(against, str) else "int64"
+    return frame.astype({"row": "int64", "against": named, "dataset": "str", "seed": "int64", **numbers})
 
 
 def _numbers(value: Value) -> tuple[float | None, float | None, int]:

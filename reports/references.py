@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import DataError
+from harness.errors import DataError, InvalidConfiguration, UnknownName
 from harness.study.references import Reference, command_for, references_of, stored_result
 
-from .values import Measurement, TableRow, Value, ValueColumn
+from .values import Measurement, TableRow, Value, ValueColumn, look_up
 
 if TYPE_CHECKING:
     from harness.stores.store import Store
@@ -49,6 +49,23 @@ def reference_rows(
             values = tuple(_value(own, column) for column in columns)
             rows.append(TableRow(shown, values, len(rows), name, source="reference"))
     return rows, None
+
+
+def reference_values(findings: Findings, store: Store, name: str, metric: str) -> dict[tuple[str, int], float | None]:
+    """The metric of one reference by data set and seed; None where the store has none.
+
+    Raises `UnknownName` for a reference that there is not, `InvalidConfiguration` if rows have different ones.
+    """
+    if name not in LABELS:
+        raise UnknownName.among("reference", name, LABELS)
+    asked = references_of(findings.study, findings.preset, store.runs, findings.seeds, findings.overrides)
+    if any(one.group for one in asked):
+        raise InvalidConfiguration(
+            f"rows of study {findings.study.name} differ in space, data set, benchmark or network and have references "
+            "of their own; compare them with a row"
+        )
+    own = {one: look_up(stored_result(store, one) or {}, metric) for one in asked if one.name == name}
+    return {(one.dataset, one.seed): None if value is None else float(value) for one, value in own.items()}
 
 
 def _value(results: dict[Reference, Any], column: ValueColumn) -> Value:

@@ -89,6 +89,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
         blocks=tuple(blocks),
         notes=(
             *warnings,
+            *study.remarks,
             *(f"{column.label} is not computed here." for column in unasked),
             *column_notes(study.columns, columns, counted),
             *remarks(study, rows),

@@ -60,6 +60,10 @@ class Toy(Space):
 
     network_class = function_class
 
+    def operation_parameters(self, network):
+        layers = enumerate(network.layers)
+        return {(n, int(name)): list(one.parameters()) for n, layer in layers for name, one in layer.items()}
+
     def supernet(self, settings):
         return Network(settings, KERNELS)
 

@@ -1,6 +1,7 @@
 """A user's optimisers, methods, samplers and schedules that use the hooks of the training step; a study of them all.
 
-One row per toy. Every row's schedule kills its own process half way while a file says so.
+One row per toy, and one per method of ours with steps or state of its own. Every row's schedule kills its own process
+half way while a file says so.
 """
 
 from __future__ import annotations
@@ -145,6 +146,7 @@ class Empty(Method):
 
 CURIOUS = '''
 from dataclasses import dataclass
+import torch
 from harness.components.registries import SAMPLERS
 from harness.components.sampler import PathSource, Sampler
 
@@ -174,6 +176,23 @@ class CuriousSource(PathSource):
 
     def restore(self, state):
         self.norms = dict(state)
+
+@SAMPLERS.register("asking")
+class Asking(Sampler):
+    """The better of two paths by its loss on validation images: two forward passes to choose."""
+
+    def bind(self, space, fixed):
+        return AskingSource(space, fixed)
+
+class AskingSource(PathSource):
+    def __init__(self, space, fixed):
+        self.space, self.fixed = space, fixed
+
+    def draw(self, rng, training):
+        batch = training.validation.batch(training.step)
+        with training.sampling(passes=2, images=2 * len(batch.labels)), torch.no_grad():
+            paths = [self.space.sample(rng, self.fixed) for _ in range(2)]
+            return min(paths, key=lambda path: training.loss(batch, path))
 '''
 
 STUDY = """
@@ -195,6 +214,18 @@ rows = {
     "searching": {"train.label_smoothing": 0.1, "search.name": "best-of-n-random", "search.samples": 6,
                   "search.batches": 1, "search.keep": 2},
 }
+rows |= {
+    "nsas": {"method.name": "nsas", "method.candidates": 9, "method.size": 2, "method.neighbours": 2},
+    "cream": {"method.name": "cream", "method.board": 2, "method.meta_every": 2},
+    "sandwich": {"method.name": "sandwich", "optimiser.clip_value": 1.0},
+}
+separated = {
+    "sumnas": {"method.name": "sumnas", "method.paths_renewed": "epoch"},
+    "pa-da": {"method.name": "pa-da"},
+    "greedynas": {"method.name": "greedynas", "method.candidates": 4, "method.kept": 3},
+    "shiftnas": {"method.name": "shiftnas-reading", "method.groups": 2, "method.uniform": 0.0},
+}
+rows |= {name: own | {"clusters.name": "operation"} for name, own in separated.items()}
 able = {key: value for key, value in toy.items() if key != "network.width"}
 able |= {"space": "able", "benchmark": None, "rank.calibration": 1}
 rows = {name: toy | own for name, own in rows.items()}
@@ -205,7 +236,8 @@ study = Study("steps", "Steps", [Row({"Toy": name}, own) for name, own in rows.i
 
 ROWS = (
     *("sign", "adamw", "learnt", "distilling", "resampling", "dividing"),
-    *("curious", "half", "warm", "measuring", "searching", "mixing", "mixing twice"),
+    *("curious", "half", "warm", "measuring", "searching", "nsas", "cream", "sandwich", "mixing", "mixing twice"),
+    *("sumnas", "pa-da", "greedynas", "shiftnas"),
 )
 FILES = {
     "spaces/toy.py": TOY,

@@ -34,6 +34,15 @@ class ClusterRule(ABC):
         """
 
 
+def refuse_clusters(clustering: Clustering, method: str, why: str) -> None:
+    """Raise `InvalidConfiguration` if there are several clusters: for a method whose steps need paths of several."""
+    if clustering.count > 1:
+        raise InvalidConfiguration(
+            f"{method} cannot be combined with momentum separation: {why}, and one step updates one momentum buffer; "
+            "use clusters.name=none"
+        )
+
+
 def one_cluster(clustering: Clustering, paths: Sequence[Architecture]) -> int:
     """The cluster that all paths of a step share."""
     clusters = {clustering.of(path) for path in paths}

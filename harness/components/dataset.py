@@ -52,6 +52,10 @@ class Split:
         """The first `count` images; all of them for None."""
         return self if count is None else Split(self.images[:count], self.labels[:count])
 
+    def chosen(self, indices: Sequence[int]) -> Split:
+        """The images of these numbers, in that order."""
+        return Split(self.images[list(indices)], self.labels[list(indices)])
+
 
 Sample = tuple[npt.NDArray[np.uint8], "int | npt.NDArray[np.float32]"]
 """An image, channels×height×width, and its label: a class, or (only in training) one probability per class."""
@@ -125,6 +129,23 @@ class Stream(Split):
         if count is None:
             return self
         return Stream(self.source, self.shape, min(count, self.count), self.crop_ratio, self.interpolation)
+
+    def chosen(self, indices: Sequence[int]) -> Stream:
+        return Stream(Chosen(self.source, tuple(indices)), self.shape, None, self.crop_ratio, self.interpolation)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Some images of a source, by their numbers."""
+
+    source: Source
+    indices: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def sample(self, index: int) -> Sample:
+        return self.source.sample(self.indices[index])
 
 
 @dataclass(frozen=True)

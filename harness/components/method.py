@@ -8,6 +8,7 @@ no decorator of its own); they get to know the space when they are bound to it.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import random
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from harness.components.clustering import Clustering, one_cluster
 from harness.components.conformity import place
 from harness.components.sampler import PathSource, Sampler, draw_together, informed
+from harness.components.schedule import Schedule
 from harness.components.space import Architecture, Fixed, Space
 from harness.errors import InvalidConfiguration
 
@@ -43,6 +45,14 @@ class Step:
     """Forward-backward passes."""
     images: int
     """Images processed by these passes."""
+    forward_passes: int = 0
+    """Forward passes that training needs without a backward one: those of a teacher."""
+    forward_images: int = 0
+    """Images processed by these."""
+    sampling_passes: int = 0
+    """Forward passes made only to choose paths or data. Those told to `training.sampling` are counted already."""
+    sampling_images: int = 0
+    """Images processed by these."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +112,31 @@ class Method:
         """The parts into which a supernet splits after so many epochs; None to go on as it is.
 
         The parts must partition the supernet's own part. Each gets a copy of its weights, an optimiser without state
-        and a sampler of its own, and trains for the epochs that are left.
+        and a sampler of its own, and trains for the epochs that are left. Passes that only choose the parts are made
+        `with training.sampling(passes, images):`.
         """
+        return None
+
+    def restarts(self, part: Part) -> bool:
+        """Whether the supernet of a part that comes from a split begins with initial weights, and its schedule anew."""
+        return False
+
+    def supernets_per_epoch(self, parts: int) -> float:
+        """How many supernets train per epoch, on average: as many as there are parts, and more if these split.
+
+        Presets of equal passes divide the epochs by it.
+        """
+        return parts
+
+    def own_sampler(self) -> Sampler | None:
+        """The sampler that the method brings; None for the configured one."""
         return None
 
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
         """Raise an error with the reason for a combination that cannot be trained. Called before anything runs."""
+
+    def check_schedule(self, schedule: Schedule) -> None:
+        """The same for a learning-rate schedule, with its options."""
 
     def paths_per_step(self, space: Space) -> int:
         """How many paths one step trains: the cost of a step in forward-backward passes."""
@@ -154,6 +183,17 @@ class Method:
         return None
 
 
+def sampler_of(method: Method, space: Space, configured: Sampler) -> Sampler:
+    """The method's own sampler, or the configured one. Raises `InvalidConfiguration` if both would choose paths."""
+    own = method.own_sampler()
+    if own is not None and not configured.bind(space, {}).uniform:
+        raise InvalidConfiguration(
+            f"{type(method).__name__} samples paths in its own way, which {type(configured).__name__} would replace; "
+            "use sampler.name=uniform"
+        )
+    return own or configured
+
+
 def data_order_of(method: Method, training: SupernetTraining, epoch: int) -> Sequence[int] | None:
     """The method's data order, whichever signature it has."""
     if len(inspect.signature(method.data_order).parameters) == 1:
@@ -175,6 +215,9 @@ class _Drawing:
 
     def draw(self, count: int = 1) -> list[Architecture]:
         return draw_together(self.source, self.clustering, self.rng, count)
+
+    def sampling(self, passes: int = 0, images: int = 0) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
 
 def check_clusters(

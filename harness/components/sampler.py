@@ -32,7 +32,8 @@ class PathSource(ABC):
         """The next path.
 
         A source that needs the training (its network, step, validation batches) takes it as a second argument:
-        `draw(self, rng, training)`.
+        `draw(self, rng, training)`. One that makes forward passes to choose says so, so that the trial's cost has
+        them apart: `with training.sampling(passes=10, images=10 * len(batch.labels)):`.
         """
 
     def learn(self, training: SupernetTraining, paths: Sequence[Architecture], losses: torch.Tensor) -> None:
@@ -53,6 +54,13 @@ class PathSource(ABC):
 class Sampler(ABC):
     """How single paths are drawn."""
 
+    def held_out(self) -> int:
+        """How many training images are set aside for it, at most a tenth of them: `training.held_out` has them.
+
+        No step trains on them, and no ranking uses them.
+        """
+        return 0
+
     @abstractmethod
     def bind(self, space: Space, fixed: Fixed) -> PathSource:
         """A source of paths for the part of the space that `fixed` leaves open."""
@@ -66,7 +74,8 @@ class Informed(PathSource):
         self.uniform = source.uniform  # type: ignore[misc]
 
     def draw(self, rng: random.Random) -> Architecture:
-        path: Architecture = self.source.draw(rng, self.training)
+        with self.training.sampling():
+            path: Architecture = self.source.draw(rng, self.training)
         return path
 
     def state(self) -> Any:

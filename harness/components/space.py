@@ -145,8 +145,22 @@ class Space(Decisions, ABC):
 
     @cached_property
     def operation_decisions(self) -> tuple[int, ...]:
-        """The decisions on an operation, from which `clusters.name=operation` draws: all, unless the space says so."""
+        """The decisions on an operation: all, unless the space says so.
+
+        Clusters by operation draw from them, and differentiable methods learn architecture parameters for them.
+        """
         return tuple(range(len(self.choices)))
+
+    def constant_weight(self, decision: int) -> float:
+        """The weight in a mixture of each choice of a decision that has no architecture parameters."""
+        return 1 / self.choices[decision]
+
+    def strongest(self, weights: Sequence[Sequence[float]]) -> Architecture:
+        """The architecture that a differentiable method derives from weights of choices, one sequence per decision.
+
+        By default the choice with the largest weight of each decision, of equal ones the first.
+        """
+        return tuple(max(range(len(own)), key=lambda choice: own[choice]) for own in weights)
 
     @cached_property
     def conditions(self) -> Mapping[int, tuple[int, ...]]:
@@ -268,6 +282,11 @@ class Space(Decisions, ABC):
         A factor holds for the whole training: 0 decay for biases, a smaller rate for a pretrained stem.
         """
         return [{"params": list(network.parameters())}]
+
+    def operation_parameters(self, network: Any) -> Mapping[tuple[int, int], Sequence[torch.Tensor]]:
+        """By decision and choice, the supernet's parameters that only paths with that choice use. Methods that
+        measure operations refuse a space that does not define this; choices without parameters are left out."""
+        return {}
 
     @abstractmethod
     def supernet(self, settings: Any) -> torch.nn.Module:

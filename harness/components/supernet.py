@@ -50,6 +50,17 @@ class Mixture(Protocol):
 
 
 @runtime_checkable
+class Gated(Protocol):
+    """Runs one path whose choices are weighted: architecture parameters are learnt without the other choices."""
+
+    def forward_gated(self, x: torch.Tensor, architecture: Architecture, gates: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Logits of the path, the outcome of each decision's choice times its gate: a number per decision.
+
+        Gates of 1 give the path's logits. Differentiable in images, network and gates.
+        """
+
+
+@runtime_checkable
 class TwiceDifferentiable(Protocol):
     """Can leave its fast path, so that gradients of gradients exist and hooks of modules run."""
 

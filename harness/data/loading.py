@@ -29,17 +29,20 @@ def loader_for(
     order: Order | None = None,
     augment: Sequence[Augmentation] = (),
     share: Share = WHOLE,
+    without: Sequence[int] = (),
 ) -> Loader:
     """The loader of a split ("train", "valid" or "test"): shuffled batches by step.
 
     `own_order` is a method's, and may leave an epoch to `order` by returning None; without both, an epoch is a
-    random permutation.
+    random permutation. No batch has a sample of `without`: others, drawn at random, take their places.
     """
     for one in augment:
         if not isinstance(one, Transform | BatchAugmentation):
             raise InvalidConfiguration(f"{type(one).__name__} is neither a Transform nor a BatchAugmentation")
     images: Split = getattr(dataset, split)
     chosen = _order(len(images), seed, own_order, order)
+    if without:
+        chosen = _without(without, len(images), seed, chosen)
     transforms = [one.bind(dataset) for one in augment if isinstance(one, Transform)]
     loader: Loader
     if not isinstance(images, Stream) and not transforms:
@@ -60,6 +63,22 @@ def _order(count: int, seed: int, own: EpochOrder | None, order: Order | None) -
             with seeded(derive(seed, "order", epoch)):
                 indices = order.indices(count, epoch)
         return indices
+
+    return chosen
+
+
+def _without(left_out: Sequence[int], count: int, seed: int, order: EpochOrder | None) -> EpochOrder:
+    """The same order with other samples in the places of those that are left out."""
+    allowed = torch.ones(count, dtype=torch.bool)
+    allowed[list(left_out)] = False
+    others = allowed.nonzero().flatten()
+
+    def chosen(epoch: int) -> Tensor:
+        generator = torch.Generator().manual_seed(derive(seed, "left out", epoch))
+        given = order(epoch) if order else None
+        indices = torch.randperm(count, generator=generator) if given is None else torch.as_tensor(given).long()
+        stand_ins = others[torch.randint(len(others), (len(indices),), generator=generator)]
+        return torch.where(allowed[indices], indices, stand_ins)
 
     return chosen
 

@@ -15,7 +15,7 @@ Counts = Callable[[str], Mapping[str, int] | None]
 
 @dataclass(frozen=True)
 class Effort:
-    """The training of a trial, as its method declares it: a supernet that splits later makes more passes."""
+    """The training of a trial, as its method declares it."""
 
     passes: int
     """Forward-backward passes of single paths."""
@@ -36,8 +36,8 @@ def effort(config: RunConfig, counts: Counts = image_counts) -> Effort | None:
         return None
     if config.retrain is not None:
         images = there["train"] + (there["valid"] if config.retrain.with_valid else 0)
-        times, batch = config.retrain.epochs, config.retrain.batch_size
+        times, batch = float(config.retrain.epochs), config.retrain.batch_size
     else:
         images, batch = there["train"], config.train.batch_size
         times = config.train.epochs * passes_per_step(config)
-    return Effort(times * -(-images // batch), times * images)
+    return Effort(round(times * -(-images // batch)), round(times * images))

@@ -15,10 +15,9 @@ from typing import Any, get_type_hints
 from harness.components.benchmark import benchmark_for, open_benchmark
 from harness.components.clustering import ClusterRule
 from harness.components.dataset import fingerprint, inputs_of
-from harness.components.method import Method, check_clusters
+from harness.components.method import Method, check_clusters, sampler_of
 from harness.components.preset import Preset, get_preset
 from harness.components.registries import SEARCHES, SPACES
-from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
 from harness.components.search import Search, counted_settings
 from harness.components.selection import RULES
@@ -244,8 +243,9 @@ class _Checks:
         self._check_limits(config, space)
         schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
         rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
-        sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
+        sampler = sampler_of(method, space, config.sampler.build(COMPONENTS["sampler"], "sampler"))
         schedule.bind(space)
+        method.check_schedule(schedule)
         for part in method.parts(space, make_rng(config.seed, "split")):
             clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
             method.check(space, clustering, sampler)

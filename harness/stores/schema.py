@@ -56,10 +56,10 @@ class Judgement(TypedDict):
     """The keys of every result."""
 
     kendall_tau: Annotated[float | None, "Kendall's τ between prediction and truth over the selected architectures"]
-    top1_accuracy: Annotated[float | None, "the true accuracy of the architecture ranked first, in %", Needs("top1")]
+    top1_accuracy: Annotated[float | None, "the true accuracy of what is ranked or found first, in %", Needs("top1")]
     selected: Annotated[int, "the number of architectures that τ is taken over"]
     ranked: Annotated[int, "the number of architectures that were ranked"]
-    top1: Annotated[list[int] | None, "the architecture ranked first, one number per decision", Needs("top1")]
+    top1: Annotated[list[int] | None, "the architecture ranked or found first, one number per decision", Needs("top1")]
     diverged: Annotated[Divergence | None, "whether training diverged; there is no ranking then"]
 
 
@@ -132,6 +132,11 @@ class Ranked(Judgement, total=False):
     complexity_convergence: Annotated[
         float | None, "C³: Kendall's τ between complexity and predicted over true accuracy", Needs("top_share")
     ]
+    valid_loss: Annotated[
+        float | None,
+        "mean cross-entropy on the ranking's images of the architectures that τ is over",
+        Needs("valid_loss"),
+    ]
     found: Annotated[list[Json], "what the search, or the method, has found, the best first: architectures and scores"]
     scored: Annotated[dict[str, int], "how many architectures the search has scored, by images; 0 stands for all"]
     found_accuracy: Annotated[float, "the test accuracy of the best found, with its supernet's weights, in %"]
@@ -161,6 +166,11 @@ class Cost(Measured, total=False):
 
     passes: Annotated[int, "forward-backward passes of single paths"]
     images: Annotated[int, "images in these passes"]
+    forward_passes: Annotated[int, "forward passes of training without a backward one, as those of a teacher"]
+    forward_images: Annotated[int, "images in these"]
+    sampling_passes: Annotated[int, "passes made only to choose paths, data or splits"]
+    sampling_images: Annotated[int, "images in these"]
+    sampling_seconds: Annotated[float, "seconds of choosing paths and data; the stage train includes them"]
     evaluations: Annotated[int, "architectures evaluated"]
     peak_memory_bytes: Annotated[int, "the most memory in use"]
     stage_seconds: Annotated[dict[str, float], "seconds of each stage: train, observe, rank, retrain"]

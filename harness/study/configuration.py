@@ -130,6 +130,8 @@ class Ranking:
     """Training batches that set the statistics of batch normalisation for each architecture; 0 for none."""
     metrics: tuple[str, ...] = added(())
     """Registered metrics over the architectures that Kendall's τ is taken over; each is a key of the result."""
+    valid_loss: bool = added(False)
+    """Whether the supernet's mean loss on the ranking's images is measured, over the architectures of Kendall's τ."""
 
     def truth_of(self, dataset: str) -> str:
         """The data set whose truth judges a supernet that was trained on `dataset`."""

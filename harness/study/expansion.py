@@ -61,7 +61,7 @@ def expand(
         for dataset in preset.datasets:
             if preset.trained_on not in (None, dataset) and any(key.startswith("retrain.") for key in settings):
                 continue  # a network retrained on one data set has no accuracy on another
-            configs, fitting = _configured(copy.deepcopy(default), preset, study.name, dataset, settings, overrides)
+            configs, fitting = _configured(copy.deepcopy(default), preset, study, dataset, settings, overrides)
             points = {key: count for key, count in study.rows[number].points.items() if key not in overrides}
             unused -= fitting
             trials = [Trial.of(_with_curves(config, points), known) for config in configs]
@@ -90,7 +90,7 @@ def _scaled(settings: Mapping[str, Any], preset: Preset) -> dict[str, Any]:
 def _configured(
     document: dict[str, Any],
     preset: Preset,
-    study: str,
+    study: Study,
     dataset: str,
     settings: Mapping[str, Any],
     overrides: Mapping[str, Any],
@@ -103,9 +103,11 @@ def _configured(
     """
     asked = {**dotted(preset.settings), **settings, **overrides}
     by_method = dotted(preset.by_method.get(asked.get("method.name", document["method"]["name"]), {}))
+    if study.equal_passes:
+        by_method.pop("train.epochs", None)
     places = preset.places(dataset)
     by_dataset = dotted(preset.by_dataset.get(places["dataset"], {}))
-    by_study = dotted(preset.by_study.get(study, {}))
+    by_study = dotted(preset.by_study.get(study.name, {}))
     merged = {**places, **dotted(preset.settings), **by_method, **by_dataset, **by_study, **settings, **overrides}
     if merged["benchmark"] is None and TRUTH not in {**settings, **overrides}:
         merged.pop(TRUTH, None)  # the preset judges by a table, which this row does not have
@@ -144,7 +146,7 @@ def _configured(
     several = merged.pop(WHICH) if names_several(merged.get(WHICH)) else None
     apply(document, {key: value for key, value in merged.items() if meant(key)})
     config = RunConfig.from_json({**document, "seed": 0})
-    if preset.equal_passes and "train.epochs" not in {**by_method, **settings}:
+    if (preset.equal_passes or study.equal_passes) and "train.epochs" not in {**by_method, **settings}:
         config = config.with_valid(train=replace(config.train, epochs=_share(config)))
     return _each_retrained(config, several), {key for key in overrides if fits(key)}
 
@@ -292,11 +294,15 @@ def _share(config: RunConfig) -> int:
     return config.train.epochs and max(1, round(config.train.epochs / passes_per_step(config)))
 
 
-def passes_per_step(config: RunConfig) -> int:
-    """Passes of single paths that all supernets of the configuration's method make together, each in one step."""
+def passes_per_step(config: RunConfig) -> float:
+    """Passes of single paths that all supernets of the configuration's method make together, each in one step.
+
+    On average over the epochs, where supernets split.
+    """
     method: Method = config.method.build(COMPONENTS["method"], "method")
     space = SPACES.get(config.space)()
-    return len(method.parts(space, make_rng(config.seed, "split"))) * method.paths_per_step(space)
+    parts = len(method.parts(space, make_rng(config.seed, "split")))
+    return method.supernets_per_epoch(parts) * method.paths_per_step(space)
 
 
 def _for_space(document: dict[str, Any], space: str) -> None:

@@ -36,6 +36,10 @@ class Parts(Protocol):
     @property
     def space(self) -> Space: ...
 
+    @property
+    def found(self) -> Sequence[Architecture]:
+        """What a method itself has found with them, the best of each first."""
+
     def part_of(self, architecture: Architecture) -> int:
         """The number of the part that holds the architecture."""
 
@@ -45,6 +49,7 @@ class Whole:
     """One predictor of a whole space."""
 
     space: Space
+    found: Sequence[Architecture] = ()
 
     def part_of(self, architecture: Architecture) -> int:
         return 0
@@ -127,11 +132,12 @@ def judge(
 
     Top-1: the best-ranked of each supernet's candidates (ties to the lowest number), of these the one
     with the best looked-up accuracy, as the paper does for several sub-supernets. Without a table of truth, it is the
-    one with the best predicted accuracy.
+    one with the best predicted accuracy. A method that finds architectures itself has that of each supernet instead.
     """
     if benchmark is None:
         best = _winners(predictions, supernets, ranking) if ranking.top1 else []
-        return Judgement(None, 0, max(best, key=lambda one: predictions[one]) if best else None, None)
+        # What a method has found itself need not be among those that are ranked.
+        return Judgement(None, 0, max(best, key=lambda one: predictions.get(one, 0.0)) if best else None, None)
     space = benchmark.space
     selected = selected_architectures(benchmark, dataset, ranking)
     truth = benchmark.accuracies(ranking.truth_of(dataset))
@@ -215,11 +221,13 @@ def _measured(
     return {name: float(METRICS.get(name)(guessed, true, complexity)) for name in ranking.metrics}
 
 
-def _winners(
-    predictions: Mapping[Architecture, float], supernets: Parts, ranking: Ranking
-) -> list[Architecture]:
-    """The best-ranked of each supernet's candidates; ties go to the lowest number."""
+def _winners(predictions: Mapping[Architecture, float], supernets: Parts, ranking: Ranking) -> list[Architecture]:
+    """What the method has found with each supernet, else the best-ranked candidates; ties go to the lowest number."""
     winners: dict[int, Architecture] = {}
+    for architecture in supernets.found:
+        winners.setdefault(supernets.part_of(architecture), architecture)
+    if winners:
+        return list(winners.values())
     for architecture in candidate_architectures(supernets.space, ranking):
         part = supernets.part_of(architecture)
         if part not in winners or predictions[architecture] > predictions[winners[part]]:

@@ -36,6 +36,11 @@ class Study:
     """The rows to compare; by default each row of a group with its first, on the first column that has a best."""
     factors: Sequence[str] = ()
     """The label columns that the rows cross, each combination once: reports give their effects and interactions."""
+    equal_passes: bool = False
+    """Whether `train.epochs` is divided by the passes that a method makes per epoch under every preset, as presets with
+    `equal_passes` do for all studies. Epochs that a preset has for single methods do not hold then."""
+    remarks: Sequence[str] = ()
+    """What a reader must know about the rows; printed under the table."""
 
     @property
     def about(self) -> str:

@@ -1,5 +1,8 @@
 """The cost of a trial: wall time, passes, images, peak memory. Measured, never part of a result.
 
+Passes are counted alike for all methods: forward-backward passes of single paths, forward passes without a backward
+one (a teacher's), and apart from both the forward passes that only choose paths or data, with their time.
+
 A resumed run continues counting from its checkpoint. Work between the checkpoint and the interruption,
 which is repeated, counts once.
 """
@@ -17,7 +20,49 @@ from typing import Any
 
 import torch
 
+from harness.components.method import Step
 from harness.training.allocator import return_freed_memory
+from harness.training.profiling import SAMPLING, phase
+
+COUNTS = (
+    "passes",
+    "images",
+    "forward_passes",
+    "forward_images",
+    "sampling_passes",
+    "sampling_images",
+    "sampling_seconds",
+    "evaluations",
+)
+"""What a meter adds up."""
+
+
+@dataclass
+class Sampling:
+    """What the choice of paths and data has cost since the last step."""
+
+    passes: int = 0
+    images: int = 0
+    seconds: float = 0.0
+    _open: bool = False
+
+    @contextlib.contextmanager
+    def counting(self, device: torch.device, passes: int, images: int) -> Iterator[None]:
+        """Context that makes so many passes. Its time counts once, also within another one."""
+        self.passes, self.images = self.passes + passes, self.images + images
+        if self._open:
+            yield
+            return
+        self._open, started = True, _now(device if passes else None)
+        try:
+            with phase(SAMPLING):
+                yield
+        finally:
+            self._open = False
+            self.seconds += _now(device if passes else None) - started
+
+    def clear(self) -> None:
+        self.passes, self.images, self.seconds = 0, 0, 0.0
 
 
 @dataclass
@@ -33,6 +78,14 @@ class Meter:
     """Forward-backward passes of single paths."""
     images: int = 0
     """Images processed by these passes."""
+    forward_passes: int = 0
+    """Forward passes that training made without a backward one."""
+    forward_images: int = 0
+    sampling_passes: int = 0
+    """Forward passes made only to choose paths or data."""
+    sampling_images: int = 0
+    sampling_seconds: float = 0.0
+    """Seconds spent on choosing paths and data; the stage `train` includes them."""
     evaluations: int = 0
     """Architectures evaluated."""
     started: float = field(default_factory=time.perf_counter)
@@ -55,6 +108,23 @@ class Meter:
             torch.cuda.reset_peak_memory_stats(self.device)
         else:
             _forget_peak()
+
+    def count(self, done: Step, sampling: Sampling) -> None:
+        """Add what a training step did, and what choosing for it cost; that is then forgotten."""
+        self.passes += done.passes
+        self.images += done.images
+        self.forward_passes += done.forward_passes
+        self.forward_images += done.forward_images
+        self.sampling_passes += done.sampling_passes
+        self.sampling_images += done.sampling_images
+        self.count_sampling(sampling)
+
+    def count_sampling(self, sampling: Sampling) -> None:
+        """Add what choosing has cost; that is then forgotten."""
+        self.sampling_passes += sampling.passes
+        self.sampling_images += sampling.images
+        self.sampling_seconds += sampling.seconds
+        sampling.clear()
 
     def stage(self, name: str) -> None:
         """Book the time since the last call on stage `name`."""
@@ -100,12 +170,13 @@ class Meter:
     def _in_use(self) -> int:
         return _in_use() if self.device.type == "cpu" else 0
 
+    def counts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in COUNTS}
+
     def state(self) -> dict[str, Any]:
         """The counts so far, to be stored."""
         return {
-            "passes": self.passes,
-            "images": self.images,
-            "evaluations": self.evaluations,
+            **self.counts(),
             "seconds": self.seconds,
             "stages": dict(self.stages),
             "peak_memory": self.peak_memory,
@@ -115,7 +186,8 @@ class Meter:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue counting from a stored state. Memory allocated to load it does not count."""
-        self.passes, self.images, self.evaluations = state["passes"], state["images"], state["evaluations"]
+        for name in COUNTS:
+            setattr(self, name, state.get(name, 0))  # a checkpoint of an earlier version has fewer
         self.stages = dict(state["stages"])
         self.resumed = state["resumed"] + 1
         self._earlier_seconds, self._earlier_peak = state["seconds"], state["peak_memory"]
@@ -128,15 +200,20 @@ class Meter:
         return {
             "wall_seconds": self.seconds,
             "stage_seconds": dict(self.stages),
-            "passes": self.passes,
-            "images": self.images,
-            "evaluations": self.evaluations,
+            **self.counts(),
             "peak_memory_bytes": self.peak_memory,
             "training_memory_bytes": self.training_memory,
             "memory_kind": "allocated on device" if self.device.type == "cuda" else "growth of the resident set",
             "device": str(self.device),
             "resumed": self.resumed,
         }
+
+
+def _now(device: torch.device | None) -> float:
+    """The time in seconds, once the device has done its work."""
+    if device is not None and device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def _in_use() -> int:

@@ -13,13 +13,14 @@ import torch
 from harness.components.clustering import ClusterRule
 from harness.components.dataset import DataSet
 from harness.components.loader import Loader
-from harness.components.method import Method, Part
+from harness.components.method import Method, Part, sampler_of
 from harness.components.optimiser import Optimiser
 from harness.components.registries import DATASETS
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule, warmed
 from harness.components.space import Space
-from harness.data.loading import loader_for
+from harness.data.loading import EvaluationBatches, loader_for
+from harness.errors import InvalidConfiguration
 from harness.seeds import derive, make_rng
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.training.observers.similarity import GradientSimilarity
@@ -55,13 +56,15 @@ def make_training(
     """The training of one supernet."""
     schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
     rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
-    sampler: Sampler = config.sampler.build(COMPONENTS["sampler"], "sampler")
+    sampler = sampler_of(method, space, config.sampler.build(COMPONENTS["sampler"], "sampler"))
     optimiser: Optimiser = config.optimiser.build(COMPONENTS["optimiser"], "optimiser")
     steps = config.train.epochs * steps_per_epoch
     warmup = (config.train.warmup_epochs * steps_per_epoch + config.train.warmup_steps) / max(1, steps)
     factor = warmed(schedule.bind(space), warmup, config.train.least_rate)
     clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
     method.check(space, clustering, sampler)
+    method.check_schedule(schedule)
+    left_out = _left_out(config, sampler, dataset)
     momentum = SeparatedMomentum(space.parameter_groups(network), optimiser)
     parameters = momentum.parameters
     momentum.spread = Spread(parameters) if config.observe.spread else None
@@ -78,12 +81,18 @@ def make_training(
         factor_depends_on_path=schedule.depends_on_path,
         rng=make_rng(config.seed, "paths", number),
         total_steps=steps,
+        steps_per_epoch=steps_per_epoch,
+        samples=0 if dataset is None else len(dataset.train),
+        classes=0 if dataset is None else dataset.classes,
         first_step=config.train.first_step,
         weighting=config.train.weighting,
         label_smoothing=config.train.label_smoothing,
         precision=config.train.precision,
         similarity=GradientSimilarity(parameters[0], steps - steps_per_epoch) if alike else None,
-        make_validation=partial(_validation, config, dataset, number, parameters[0].device),
+        make_validation=partial(_loader, config, dataset, "valid", "validation", number, parameters[0].device),
+        make_unaugmented=partial(_loader, config, dataset, "train", "unaugmented", number, parameters[0].device),
+        make_held_out=partial(_held_out, config, dataset, left_out, parameters[0].device) if left_out else None,
+        left_out=left_out,
         number=number,
     )
     with torch.random.fork_rng(devices=[]):
@@ -92,7 +101,27 @@ def make_training(
     return training
 
 
-def _validation(config: RunConfig, dataset: DataSet | None, number: int, device: torch.device) -> Loader:
+def _left_out(config: RunConfig, sampler: Sampler, dataset: DataSet | None) -> tuple[int, ...]:
+    """The numbers of the training images that are set aside for the sampler, the same for all supernets of a run."""
+    if not (wanted := sampler.held_out()):
+        return ()
+    samples = len((dataset or DATASETS.get(config.dataset)()).train)
+    count = min(wanted, samples // 10)
+    if not count:
+        raise InvalidConfiguration(f"{config.dataset} has {samples} training images: too few to set a tenth aside")
+    return tuple(sorted(make_rng(config.seed, "held out").sample(range(samples), count)))
+
+
+def _held_out(
+    config: RunConfig, dataset: DataSet | None, numbers: tuple[int, ...], device: torch.device
+) -> EvaluationBatches:
     dataset = dataset or DATASETS.get(config.dataset)()
-    seed = derive(config.seed, "validation", number)
-    return loader_for(dataset, "valid", config.train.batch_size, seed, device)
+    return EvaluationBatches(dataset, dataset.train.chosen(numbers), config.train.batch_size, device)
+
+
+def _loader(
+    config: RunConfig, dataset: DataSet | None, split: str, order: str, number: int, device: torch.device
+) -> Loader:
+    """Batches of a split without augmentation; `order` names the seed of their order."""
+    dataset = dataset or DATASETS.get(config.dataset)()
+    return loader_for(dataset, split, config.train.batch_size, derive(config.seed, order, number), device)

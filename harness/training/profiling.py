@@ -20,7 +20,10 @@ import torch
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-PHASES = ("data", "forward", "backward", "update", "evaluate", "logging")
+SAMPLING = "sampling"
+"""Choosing paths and data, with the passes that are made only for it."""
+
+PHASES = ("data", SAMPLING, "forward", "backward", "update", "evaluate", "logging")
 
 OTHER = "other"
 """Time outside of all phases: building networks, planning paths, judging, Sacred itself."""
@@ -77,6 +80,8 @@ class Phases:
 
     def enter(self, phase: str) -> None:
         self._book()
+        if self._open[-1:] == [SAMPLING]:  # the passes that choose are the cost of choosing
+            phase = SAMPLING
         self.calls[phase] += 1
         self._open.append(phase)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import random
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -23,8 +24,11 @@ from harness.components.method import Part
 from harness.components.sampler import PathSource, Within, draw_together, informed, learner
 from harness.components.schedule import Factor
 from harness.components.space import Architecture, Space
+from harness.components.supernet import Gated, Mixture, offered
 from harness.data.loader import Batch, Loader
+from harness.data.loading import EvaluationBatches
 from harness.errors import InvalidConfiguration
+from harness.training.cost import Sampling
 from harness.training.first_step import check_path, check_paths, is_discrete
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Spread
@@ -54,6 +58,11 @@ class SupernetTraining:
     rng: random.Random
     """Draws the paths."""
     total_steps: int
+    steps_per_epoch: int = 1
+    samples: int = 0
+    """How many training images there are."""
+    classes: int = 0
+    """How many classes they have."""
     first_step: int = 1
     """The value of t at the first step: 1 in the paper's algorithms, 0 in the released code."""
     weighting: str = "algorithm-2"
@@ -66,12 +75,20 @@ class SupernetTraining:
     modules: dict[str, torch.nn.Module | torch.optim.Optimizer] = field(default_factory=dict)
     """Modules and optimisers of the method's own, made in `Method.begin`."""
     make_validation: Callable[[], Loader] | None = None
+    make_unaugmented: Callable[[], Loader] | None = None
+    make_held_out: Callable[[], EvaluationBatches] | None = None
+    left_out: tuple[int, ...] = ()
+    """The numbers of the training images that are set aside for the sampler."""
     number: int = 0
     """The number of this supernet among all that the trial has had: part of the names of its seeds."""
     start: int = 0
     """The step at which it begins: above 0 for a supernet that came from another one's split."""
+    restarted: bool = False
+    """Whether it began there with initial weights, and its schedule with it (`Method.restarts`)."""
     step: int = 0
     """The present step, counted from 0."""
+    sampled: Sampling = field(default_factory=Sampling)
+    """What the choice of paths and data has cost since the last step."""
     trained: list[Architecture] = field(default_factory=list)
     """The paths whose weights the present step has updated."""
     checking: bool | None = None
@@ -100,7 +117,8 @@ class SupernetTraining:
 
     def rate_factors(self, paths: Sequence[Architecture], step: int) -> list[float]:
         """Each path's learning rate at that step (counted from 0), relative to the initial one (Eq. 3)."""
-        progress = (step + self.first_step) / self.total_steps
+        begun = self.start if self.restarted else 0
+        progress = (step - begun + self.first_step) / (self.total_steps - begun)
         return [self.factor(path, progress) for path in paths]
 
     @property
@@ -114,11 +132,42 @@ class SupernetTraining:
             raise InvalidConfiguration("this training was made without validation images")
         return self.make_validation()
 
+    @cached_property
+    def unaugmented(self) -> Loader:
+        """Batches of the training images without augmentation, in an order of their own: for measurements."""
+        if self.make_unaugmented is None:
+            raise InvalidConfiguration("this training was made without training images")
+        return self.make_unaugmented()
+
+    @cached_property
+    def held_out(self) -> EvaluationBatches:
+        """Batches (images, labels) of the training images that are set aside for the sampler, without augmentation."""
+        if self.make_held_out is None:
+            raise InvalidConfiguration("this training was made without held-out images: see Sampler.held_out")
+        return self.make_held_out()
+
     def draw(self, count: int = 1) -> list[Architecture]:
         """Paths of one cluster from the sampler: the first decides which cluster."""
         return draw_together(self.source, self.clustering, self.rng, count)
 
-    def descend(self, batch: Batch, paths: Sequence[Architecture], step: int, target: Tensor | None = None) -> Tensor:
+    def sampling(self, passes: int = 0, images: int = 0) -> AbstractContextManager[None]:
+        """Context for choosing paths or data: its time, and the forward passes over so many images that it makes only
+        to choose, count as the cost of sampling."""
+        return self.sampled.counting(self.device, passes, images)
+
+    def scales(self, factors: Sequence[float]) -> list[float]:
+        """What the losses of a step's paths are multiplied by, for `rate_factors` of them: 1, or the factors if a step
+        trains several paths and the schedule depends on the path (Algorithm 2)."""
+        return list(factors) if len(factors) > 1 and self.factor_depends_on_path else [1.0] * len(factors)
+
+    def descend(
+        self,
+        batch: Batch,
+        paths: Sequence[Architecture],
+        step: int,
+        target: Tensor | None = None,
+        weights: Sequence[float] | None = None,
+    ) -> Tensor:
         """Train all paths on the batch and update once; returns their losses.
 
         One path: its own learning rate. Several paths: their gradients are summed. If the schedule
@@ -126,21 +175,25 @@ class SupernetTraining:
         rate η⁰ is constant, "g·η_k into the momentum, W ← W − μ" equals weights η_k/η⁰ with a constant
         rate η⁰; in this form, the norm is clipped on the scale of gradients. Weight decay is then
         weighted, too: its weight is the mean of the paths' weights.
+
+        `weights` are those of the losses in their sum, 1 each by default; the losses are returned without them.
         """
         if self.checking:
             check_paths(self.space, self.part, paths)
         factors = self.rate_factors(paths, step)
-        weighted = len(paths) > 1 and self.factor_depends_on_path
+        scales = self.scales(factors)
+        if weights is not None:
+            scales = [scale * weight for scale, weight in zip(scales, weights, strict=True)]
         similarity = self.similarity if self.similarity and step >= self.similarity.first_step else None
         one_cluster(self.clustering, paths)  # refused before anything changes
         self.clear_gradients()
         if similarity is not None:
             similarity.begin()
         losses = []
-        for path, factor in zip(paths, factors, strict=True):
+        for path, scale in zip(paths, scales, strict=True):
             loss = self.loss(batch, path, target)
             losses.append(loss.detach())
-            self.backward(loss * factor if weighted else loss)
+            self.backward(loss if scale == 1 else loss * scale)
             if similarity is not None:
                 similarity.path_done()
         if similarity is not None:
@@ -163,8 +216,36 @@ class SupernetTraining:
         self._check(path)
         with phase("forward"), autocast(self.precision, batch.images.device):
             logits = self.network(batch.images, path)
-            target = batch.labels if target is None else target
-            return functional.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
+            return self.loss_of(logits, batch.labels if target is None else target)
+
+    def loss_of(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The training loss of logits that are at hand."""
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # half precision is too coarse here
+        return functional.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
+
+    def mixed_loss(
+        self, batch: Batch, weights: Sequence[Tensor], parameters: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """The training loss of the mixture of all choices; `weights` as for `Mixture.forward_mixed`.
+
+        `parameters` are others than the network's own, by their names there.
+        """
+        network = offered(self.network, Mixture, "a mixture of all choices")
+        with phase("forward"), autocast(self.precision, batch.images.device):
+            if parameters is None:
+                logits = network.forward_mixed(batch.images, weights)
+            else:
+                others = {f"network.{name}": value for name, value in parameters.items()}
+                logits = torch.func.functional_call(_Mixed(self.network), others, (batch.images, weights))
+            return self.loss_of(logits, batch.labels)
+
+    def gated_loss(self, batch: Batch, path: Architecture, gates: Sequence[Tensor]) -> Tensor:
+        """The training loss of one path whose choices are weighted; `gates` as for `Gated.forward_gated`."""
+        self._check(path)
+        network = offered(self.network, Gated, "a path with weighted choices")
+        with phase("forward"), autocast(self.precision, batch.images.device):
+            logits = network.forward_gated(batch.images, path, gates)
+            return self.loss_of(logits, batch.labels)
 
     def clear_gradients(self) -> None:
         """Begin a step: no gradients, and the network in training mode."""
@@ -173,11 +254,14 @@ class SupernetTraining:
         with phase("update"):
             self.momentum.clear_gradients()
 
-    def backward(self, loss: Tensor) -> None:
-        """Add the gradients of a loss. An update must follow before the gradients of another one are due."""
+    def backward(self, loss: Tensor, inputs: Sequence[Tensor] | None = None) -> None:
+        """Add the gradients of a loss: to all parameters, or to `inputs` alone.
+
+        An update must follow before the gradients of another loss are due.
+        """
         if loss.requires_grad:  # a path that is zero throughout may train nothing
             with phase("backward"):
-                self.momentum.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+                self.momentum.scaler.scale(loss).backward(inputs=inputs)  # type: ignore[no-untyped-call]
 
     def update(self, paths: Sequence[Architecture], step: int, factors: Sequence[float] | None = None) -> None:
         """Update the weights and the state of the paths' cluster, at the rates that the schedule gives these paths."""
@@ -195,6 +279,13 @@ class SupernetTraining:
             else:
                 mean = sum(factors) / len(factors)
                 self.momentum.step(cluster, settings.learning_rate, settings.weight_decay * mean)
+
+    def update_mixture(self, step: int) -> None:
+        """Update the weights at the schedule's rate, after a step that has trained a mixture and no single path."""
+        if self.factor_depends_on_path or self.clustering.count > 1:
+            raise InvalidConfiguration("a mixture of all choices has no path: no rate and no momentum of its own")
+        with phase("update"):
+            self.momentum.step(0, self.momentum.settings.learning_rate * self.rate_factors([()], step)[0])
 
     def update_own(self, name: str, clip: float | None = None, clip_value: float | None = None) -> None:
         """The same for an optimiser of the method's own, by its name in `modules`; its gradients are then cleared."""
@@ -214,7 +305,8 @@ class SupernetTraining:
     def end_step(self, losses: Tensor) -> None:
         """Let the sampler learn from the step. Its gradients are still there."""
         if self._learn is not None:
-            self._learn(self, list(self.trained), losses)
+            with self.sampling():
+                self._learn(self, list(self.trained), losses)
 
     def _check(self, path: Any) -> None:
         if self.checking and is_discrete(path):
@@ -274,6 +366,17 @@ class SupernetTraining:
     def restore_modules(self, state: dict[str, Any]) -> None:
         for name, own in self.modules.items():
             own.load_state_dict(copy.deepcopy(state[name]))  # optimisers keep the tensors that they are given
+
+
+class _Mixed(torch.nn.Module):
+    """The mixture as the forward of a module: only modules can be called with other parameters."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        return self.network.forward_mixed(images, weights)  # type: ignore[operator, no-any-return]
 
 
 def moved(value: Any, device: torch.device) -> Any:

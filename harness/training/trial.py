@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,17 +19,24 @@ from harness.components.benchmark import Benchmark, benchmark_for
 from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS
 from harness.components.space import Architecture, Space
+from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
 from harness.seeds import make_rng
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.schema import OBSERVED, UNRANKED
 from harness.study.configuration import COMPONENTS, RunConfig
-from harness.study.judging import Predictions, ranked_architectures, result_of
+from harness.study.judging import (
+    Predictions,
+    candidate_architectures,
+    ranked_architectures,
+    result_of,
+    selected_architectures,
+)
 from harness.study.references import REFERENCES
 from harness.training.cost import Meter
 from harness.training.observers.curves import Observers
 from harness.training.profiling import phase
-from harness.training.stages.rank import predict
+from harness.training.stages.rank import predict, validation_loss
 from harness.training.stages.retrain import retrain
 from harness.training.stages.search import (
     WHOLE,
@@ -113,8 +120,8 @@ def run_trial(
     except Diverged as error:
         meter.stage("train")
         return Outcome(_diverged(error) | {OBSERVED: observer.points}, meter.json(), {}, None)
-    judged = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
-    result = judged | found | {OBSERVED: observer.points}
+    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
+    result |= _loss(config, supernets, dataset, benchmark, meter) | found | {OBSERVED: observer.points}
     return _outcome(result, meter, predictions, supernets, scorer)
 
 
@@ -181,10 +188,12 @@ def rank_again(
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
     supernets = build_supernets(config, dataset, meter.device)
+    if config.search is None:
+        supernets = replace(supernets, found=tuple(tuple(one["architecture"]) for one in found))
     space = supernets.space
     ranked = ranked_architectures(config, benchmark)
     missing = [architecture for architecture in ranked if space.index(architecture) not in known]
-    if missing or config.search is not None:
+    if missing or config.search is not None or config.rank.valid_loss:
         if has_own_score(config.method.build(COMPONENTS["method"], "method")):
             raise InvalidConfiguration(
                 f"method {config.method.name} scores architectures by what it learned in training, which is lost; "
@@ -213,7 +222,8 @@ def rank_again(
         if state:
             scorer.scores, scorer.keep = state.scores, state.evaluated
         searched = {} if config.search is None else _found(scorer)
-    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank) | searched
+    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
+    result |= _loss(config, supernets, dataset, benchmark, meter) | searched
     if config.search is None and found:
         result["found"] = [dict(one) for one in found]
     return _outcome(result, meter, predictions, supernets, scorer)
@@ -235,6 +245,8 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
         rng = make_rng(config.seed, "random reference")
         predictions = {architecture: rng.random() for architecture in ranked}
     result = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
+    if reference == "untrained":
+        result |= _loss(config, supernets, dataset, benchmark, meter)
     return Outcome(result, meter.json(), predictions, supernets)
 
 
@@ -261,6 +273,20 @@ def _outcome(
     rough = {cost: scores for cost, scores in scorer.asked.items() if cost != WHOLE}
     searched = None if scorer.config.search is None else history_document(scorer)
     return Outcome(result, meter.json(), predictions | scorer.asked.get(WHOLE, {}), supernets, rough, searched)
+
+
+def _loss(
+    config: RunConfig, supernets: Supernets, dataset: DataSet, benchmark: Benchmark | None, meter: Meter
+) -> dict[str, float | None]:
+    """The validation loss, if requested. Without a table of truth it is taken over the candidates."""
+    if not config.rank.valid_loss:
+        return {}
+    if benchmark is None:
+        architectures = candidate_architectures(supernets.space, config.rank)
+    else:
+        architectures = selected_architectures(benchmark, config.dataset, config.rank)
+    found = validation_loss(supernets, architectures, dataset, config.rank, meter) if architectures else None
+    return {"valid_loss": None if found is None else finite(found)}
 
 
 def _diverged(error: Diverged) -> dict[str, Any]:

@@ -34,6 +34,9 @@ KINDS = {
 FIGURES = ("1(a)", "2(a)", "2(b)", "2(c)", "2(d)", "5(a)", "5(b)", "A", "B")
 """The figures of the paper that show measurements, as the paper numbers them."""
 
+SECTIONS = ("Limitations",)
+"""The sections of the paper that assert something without showing a measurement of it."""
+
 _ALONE = ("above", "below")
 _BOUNDED = ("factor_at_most", "gain_at_most")
 _REFERRED = ("above", "below", "nearer")
@@ -89,7 +92,7 @@ class Statement:
 
     id: str
     where: str
-    """The table or figure that shows it: "Table 3", "Figure 2(d)"."""
+    """The table or figure that shows it: "Table 3", "Figure 2(d)"; or the section that asserts it."""
     study: str | None
     text: str
     kind: str
@@ -179,9 +182,9 @@ def _statement(place: str, document: Any) -> Statement:
     checked(place, document, _FIELDS)
     place = f"{place} ({document['id']})"
     where, kind = document["where"], document["kind"]
-    places = [*(table.name for table in tables()), *(f"Figure {figure}" for figure in FIGURES)]
+    places = [*(table.name for table in tables()), *(f"Figure {figure}" for figure in FIGURES), *SECTIONS]
     if where not in places:
-        raise DataError(f"{place}: the paper has no {where!r} with measurements")
+        raise DataError(f"{place}: the paper has no {where!r} with measurements or statements about them")
     if kind not in KINDS:
         raise DataError(f"{place}: the kind is {kind!r}; allowed: {', '.join(KINDS)}")
     if (document["bound"] is None) == (kind in _BOUNDED):

@@ -94,6 +94,11 @@ class Cells(Space):
         """The decisions on operations of edges: what DARTS has architecture parameters for."""
         return tuple(operation_decision(kind, edge) for kind in range(len(KINDS)) for edge in range(len(EDGES)))
 
+    def constant_weight(self, decision: int) -> float:
+        """That of a pair of inputs: the pairs of k inputs give every edge the weight 1, as DARTS has it."""
+        nodes = {pair_decision(kind, node): node for kind in range(len(KINDS)) for node in range(NODES)}
+        return 1 / (INPUTS + nodes[decision] - 1)
+
     @cached_property
     def conditions(self) -> Mapping[int, tuple[int, ...]]:
         """Edges of nodes that choose among their inputs may be absent, unless training runs all edges."""

@@ -212,6 +212,15 @@ class Supernet(Network):
         *_, last = self.through(x, lambda cell, first, second: cell.forward_mixed(first, second, mixed[cell.size.kind]))
         return self.logits(last)
 
+    def forward_gated(self, x: Tensor, architecture: Architecture, gates: Sequence[Tensor]) -> Tensor:
+        """Logits with the path's operations at all edges, whichever pairs it has, each times its decision's gate."""
+        gated: list[list[dict[str, Tensor]]] = []
+        for kind in range(len(KINDS)):
+            run = dict(steps(architecture, kind, self.names, every=True))
+            gated.append([{run[e]: gates[operation_decision(kind, e)]} if e in run else {} for e in range(len(EDGES))])
+        *_, last = self.through(x, lambda cell, first, second: cell.forward_mixed(first, second, gated[cell.size.kind]))
+        return self.logits(last)
+
     def _weights(self, kind: int, weights: Sequence[Tensor]) -> list[dict[str, Tensor]]:
         found: list[dict[str, Tensor]] = []
         for edge, (source, target) in enumerate(EDGES):

@@ -164,6 +164,9 @@ class Chained(Space):
 
         return parameter_groups(network)
 
+    def operation_parameters(self, network: Any) -> Mapping[tuple[int, int], Sequence[torch.Tensor]]:
+        return network.operation_parameters()  # type: ignore[no-any-return]
+
     def supernet(self, settings: Any) -> torch.nn.Module:
         from .networks import Supernet
 

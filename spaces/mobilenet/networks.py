@@ -165,6 +165,14 @@ class Supernet(Network):
         super().__init__(sizes, settings, [_blocks(layer.choices) for layer in sizes.layers])
         self.tracked = settings.batch_norm == "tracked"
 
+    def operation_parameters(self) -> dict[tuple[int, int], list[Tensor]]:
+        """By layer and choice, the parameters of the block."""
+        return {
+            (layer, int(choice)): list(block.parameters())
+            for layer, blocks in enumerate(self.choices())
+            for choice, block in blocks.items()
+        }
+
     def forward(self, x: Tensor, architecture: Architecture) -> Tensor:
         return self.run(x, architecture)
 

@@ -6,6 +6,7 @@ Edges in order 1←0, 2←0, 2←1, 3←0, 3←1, 3←2. All cells of the networ
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,9 @@ class NasBench201(Space):
     def network_class(self, architecture: Architecture) -> Architecture:
         """One of 5,044 (see `classes.network_key`)."""
         return stored("network")[self.check(architecture)]
+
+    def operation_parameters(self, network: Any) -> Mapping[tuple[int, int], Sequence[torch.Tensor]]:
+        return network.operation_parameters()  # type: ignore[no-any-return]
 
     def supernet(self, settings: Any) -> torch.nn.Module:
         from .networks import Supernet

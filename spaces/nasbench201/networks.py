@@ -22,12 +22,12 @@ from torch.nn import functional
 
 from harness.components.space import Architecture, NetworkSettings
 
-from .cell import CONV1X1, CONV3X3, EDGES, NODES, POOL, SKIP, live_edges
+from . import mixture
+from .cell import EDGES, NODES, POOL, SKIP, live_edges
 from .engine import Engine
 from .evaluation import Evaluation
+from .mixture import KERNELS
 from .path import steps
-
-KERNELS = {CONV1X1: 1, CONV3X3: 3}
 
 
 class Convolution(nn.Module):
@@ -74,6 +74,7 @@ class Cell(nn.Module):
         self, channels: int, operations: list[tuple[int, int]], copies: int, affine: bool, tracked: bool
     ) -> None:
         super().__init__()
+        self.plain = copies == 1 and not affine and not tracked
         self.convolutions = nn.ModuleDict(
             {
                 f"{edge}_{operation}": Convolution(channels, channels, KERNELS[operation], 1, copies, affine, tracked)
@@ -81,7 +82,7 @@ class Cell(nn.Module):
             }
         )
 
-    def forward(self, x: Tensor, architecture: Architecture) -> Tensor:
+    def forward(self, x: Tensor, architecture: Architecture, gates: Sequence[Tensor] | None = None) -> Tensor:
         nodes: list[Tensor | None] = [x] + [None] * (NODES - 1)
         activated: dict[int, Tensor] = {}
         pooled: dict[int, Tensor] = {}
@@ -98,6 +99,8 @@ class Cell(nn.Module):
                 if source not in activated:
                     activated[source] = torch.relu(value)
                 value = self.convolutions[f"{edge}_{operation}"](activated[source])
+            if gates is not None:
+                value = gates[edge] * value
             present = nodes[target]
             nodes[target] = value if present is None else present + value
         output = nodes[NODES - 1]
@@ -105,22 +108,7 @@ class Cell(nn.Module):
 
     def forward_mixed(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
         """All operations of every edge, weighted; `weights` has a vector per edge. Operation none adds nothing."""
-        nodes: list[Tensor] = [x]
-        for node in range(1, NODES):
-            total = torch.zeros_like(x)
-            for edge, (target, source) in enumerate(EDGES):
-                if target == node:
-                    total = total + self._mixed_edge(edge, nodes[source], weights[edge])
-            nodes.append(total)
-        return nodes[-1]
-
-    def _mixed_edge(self, edge: int, x: Tensor, weights: Tensor) -> Tensor:
-        pooled = functional.avg_pool2d(x, 3, 1, padding=1, count_include_pad=False)
-        mixed = weights[SKIP] * x + weights[POOL] * pooled
-        active = torch.relu(x)
-        for operation in KERNELS:
-            mixed = mixed + weights[operation] * self.convolutions[f"{edge}_{operation}"](active)
-        return mixed
+        return (mixture.shared if self.plain else mixture.looped)(self, x, weights)
 
 
 class Network(nn.Module):
@@ -185,6 +173,16 @@ class Supernet(Network):
             return self.engine.logits(x, architecture)
         return self.run(x, architecture)
 
+    def operation_parameters(self) -> dict[tuple[int, int], list[Tensor]]:
+        """By edge and operation, the parameters of all cells."""
+        found: dict[tuple[int, int], list[Tensor]] = {}
+        for block in self.blocks:
+            if isinstance(block, Cell):
+                for name, convolution in block.convolutions.items():
+                    edge, operation = map(int, name.split("_"))
+                    found.setdefault((edge, operation), []).extend(convolution.parameters())
+        return found
+
     def compile_operations(self) -> None:
         """Compile the modules of the plain network; the engine has nothing that a compiler could fuse."""
         for module in self.modules():
@@ -213,6 +211,10 @@ class Supernet(Network):
         One-hot weights give the path's logits, up to rounding, where batch normalisation is not affine (the default).
         """
         return self._through(x, lambda cell, x: cell.forward_mixed(x, weights))
+
+    def forward_gated(self, x: Tensor, architecture: Architecture, gates: Sequence[Tensor]) -> Tensor:
+        """Logits of one path, the result of each edge's operation times its gate: one number per edge."""
+        return self._through(x, lambda cell, x: cell(x, architecture, gates))
 
     @contextmanager
     def twice_differentiable(self) -> Iterator[None]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from harness.components.preset import Preset, register
 
+from ._compared import EVERYWHERE
+
 SPACE = "mobilenet"
 
 REDUCED = {
@@ -49,6 +51,7 @@ TINY = register(
             "retrain.batch_size": 512,
         },
         values={"S": 300_000, "M": 340_000, "L": 400_000},
+        by_method=EVERYWHERE,
         equal_passes=True,
     )
 )
@@ -78,6 +81,7 @@ DEMO = register(
             "retrain.learning_rate": 0.05,
         },
         values=REDUCED_LIMITS,
+        by_method=EVERYWHERE,
         equal_passes=True,
     )
 )
@@ -109,6 +113,7 @@ SMALL = register(
         },
         by_dataset={"cifar10-16": {"retrain.with_valid": True}},
         values=REDUCED_LIMITS,
+        by_method=EVERYWHERE,
         equal_passes=True,
     )
 )
@@ -169,7 +174,7 @@ PAPER = register(
             ],
             "retrain.network.norm_momentum": 0.01,
         },
-        by_method={"fairnas": {"train.epochs": 75}, "fsnas": {"train.epochs": 100}},
+        by_method={"fairnas": {"train.epochs": 75}, "fsnas": {"train.epochs": 100}} | EVERYWHERE,
         by_study={"mobilenet_gamma_grid": SHORT, "mobilenet_layer_selection": SHORT},
         values={"S": 330_000_000, "M": 400_000_000, "L": 475_000_000},
     )

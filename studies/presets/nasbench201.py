@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from harness.components.preset import Preset, register
 
+from ._compared import COMPARED, EVERYWHERE, SHORT
 from ._paper_and_code import DIFFERENCES
 
 SPACE = "nasbench201"
@@ -33,6 +34,7 @@ TINY = register(
             "retrain.epochs": 1,
             "retrain.batch_size": 512,
         },
+        by_method=SHORT,
         equal_passes=True,
     )
 )
@@ -57,6 +59,7 @@ DEMO = register(
             "retrain.epochs": 2,
             "retrain.batch_size": 64,
         },
+        by_method=SHORT,
         equal_passes=True,
     )
 )
@@ -83,6 +86,7 @@ SMALL = register(
         },
         by_dataset={"cifar10-16": {"retrain.with_valid": True}},
         benchmark="nasbench201",
+        by_method=EVERYWHERE,
         equal_passes=True,
     )
 )
@@ -125,7 +129,7 @@ PAPER = register(
         },
         # The benchmark trains its networks on all 50,000 images of CIFAR-10, the halves of the supernet's split.
         by_dataset={"cifar10": {"retrain.with_valid": True}},
-        by_method={"fairnas": {"train.epochs": 200}, "fsnas": {"train.epochs": 300, "method.split": None}},
+        by_method={"fairnas": {"train.epochs": 200}, "fsnas": {"train.epochs": 300, "method.split": None}, **COMPARED},
         benchmark="nasbench201",
     )
 )

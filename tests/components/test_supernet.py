@@ -10,11 +10,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from harness.components.discovery import component
 from harness.components.registries import SPACES
 from harness.components.space import NetworkSettings
 from harness.components.supernet import (
     Calibrated,
     Compiled,
+    Gated,
     Mixture,
     SharedEvaluation,
     TwiceDifferentiable,
@@ -32,7 +34,7 @@ def supernet() -> Any:
 
 def test_nasbench201_offers_all_but_calibration() -> None:
     network = supernet()
-    for ability in (SharedEvaluation, Mixture, TwiceDifferentiable, Compiled):
+    for ability in (SharedEvaluation, Mixture, Gated, TwiceDifferentiable, Compiled):
         assert isinstance(network, ability) and offered(network, ability, "a test") is network
     assert not isinstance(network, Calibrated)
 
@@ -48,6 +50,32 @@ def test_one_hot_weights_give_the_path() -> None:
     for architecture in [(0,) * 6, (3, 0, 1, 4, 2, 3), *(SPACE.sample(rng) for _ in range(10))]:
         weights = [functional.one_hot(torch.tensor(choice), 5).double() for choice in architecture]
         assert torch.allclose(network.forward_mixed(x, weights), network(x, architecture), atol=1e-8)
+
+
+@pytest.mark.parametrize("batch_norm", ["batch-statistics", "tracked"])
+def test_the_mixture_is_the_sum_over_edges_and_operations(batch_norm: str) -> None:
+    torch.manual_seed(0)
+    network: Any = SPACE.supernet(NetworkSettings(width=4, depth=1, image_size=8, batch_norm=batch_norm)).double()
+    x, weights = torch.randn(16, 3, 8, 8, dtype=torch.double), torch.rand(6, 5, dtype=torch.double, requires_grad=True)
+    looped = component("spaces.nasbench201.mixture").looped
+    plain = network._through(x, lambda cell, x: looped(cell, x, weights))
+    assert torch.allclose(network.forward_mixed(x, weights.unbind()), plain, atol=1e-8)
+    kernel = network.blocks[2].convolutions["4_3"].convolution.weight
+    expected = torch.autograd.grad(plain.square().sum(), (weights, kernel))
+    found = torch.autograd.grad(network.forward_mixed(x, weights.unbind()).square().sum(), (weights, kernel))
+    assert all(map(torch.allclose, found, expected))
+
+
+def test_gates_weight_one_path_and_get_the_mixtures_gradient_of_its_choices() -> None:
+    network, architecture = supernet().double(), (3, 4, 1, 2, 0, 3)
+    x, gates = torch.randn(16, 3, 8, 8, dtype=torch.double), torch.ones(6, dtype=torch.double, requires_grad=True)
+    assert torch.allclose(network.forward_gated(x, architecture, gates), network(x, architecture))
+    one_hot = functional.one_hot(torch.tensor(architecture), 5).double().requires_grad_()
+    network.forward_mixed(x, one_hot.unbind()).square().sum().backward()
+    network.forward_gated(x, architecture, gates).square().sum().backward()
+    assert one_hot.grad is not None and gates.grad is not None
+    assert torch.allclose(gates.grad, one_hot.grad[torch.arange(6), architecture])
+    assert bool((gates.grad[[0, 1, 2, 3, 5]] != 0).all())
 
 
 def test_weights_of_the_mixture_are_learnt_through_it() -> None:

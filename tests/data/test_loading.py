@@ -181,6 +181,31 @@ def test_a_methods_own_order_comes_first() -> None:
 
 
 @pytest.mark.parametrize("make", [streamed, in_memory])
+@pytest.mark.parametrize("own", [None, lambda epoch: list(range(COUNT))])
+def test_samples_that_are_left_out_are_in_no_batch(make: Any, own: Any) -> None:
+    out = (0, 5, 22)
+    loader, again = (loader_for(make(), "train", 8, 3, own_order=own, without=out) for _ in range(2))
+    epochs = [torch.cat([loader.batch(step).indices for step in range(3 * e, 3 * e + 3)]) for e in range(2)]
+    assert all(len(epoch) == COUNT and set(epoch.tolist()) == set(range(COUNT)) - set(out) for epoch in epochs)
+    assert not torch.equal(*epochs)
+    assert torch.equal(again.batch(4).indices, loader.batch(4).indices)
+    if own is not None:  # in the places of the others nothing changes
+        kept = [place for place in range(COUNT) if place not in out]
+        assert epochs[0][kept].tolist() == kept
+
+
+@pytest.mark.parametrize("make", [streamed, in_memory])
+def test_chosen_samples_are_those_of_their_numbers(make: Any) -> None:
+    whole = make().train
+    some = whole.chosen([7, 2, 9])
+    assert len(some) == 3 and some.shape == whole.shape
+    for place, index in enumerate((7, 2, 9)):
+        (image, label), (expected, wanted) = some.sample(place), whole.sample(index)
+        assert np.array_equal(image, expected) and label == wanted
+    assert [labels.tolist() for _, labels in evaluation_batches(make(), some, 2)] == [[7 % CLASSES, 2], [0]]
+
+
+@pytest.mark.parametrize("make", [streamed, in_memory])
 def test_shares_make_up_the_batch(make: Any) -> None:
     crops = [augmentation("resized-crop")] if make is streamed else []
     whole: Loader = loader_for(make(1, True), "train", 5, 3, augment=crops)

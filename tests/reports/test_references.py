@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from pymongo.database import Database
 
+from harness import results
 from harness.cli import main
 from harness.components.discovery import component
 from harness.components.preset import Preset, get_preset
 from harness.environment import PROJECT
+from harness.errors import UnknownName
 from harness.execution.job import run_job
 from harness.execution.references import missing_references
 from harness.stores.directory.store import DirectoryStore
@@ -109,6 +111,21 @@ def test_a_report_reads_them_and_makes_none(toy_project: Path, tmp_path: Path) -
     assert files[0].read_text().startswith('{\n "reference"')
     store = DirectoryStore(tmp_path)
     assert (store.runs(), store.problems) == ([], [])
+
+
+def test_runs_are_paired_with_a_reference_seed_by_seed(toy_project: Path, tmp_path: Path) -> None:
+    make(tmp_path)
+    for request, tau in zip(expand(STUDY, TOY), (0.5, 0.25), strict=True):
+        store_run(tmp_path, request, tau, preset="toy")
+    (untrained,) = [row for row in references(tmp_path) if row.name == "untrained"]
+    baseline = {one.seed: one.value for one in untrained.values[0].measurements}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.components.preset.get_preset", lambda name, space: TOY)
+        pairs = results.pairs(STUDY, "kendall_tau", against="untrained", store=tmp_path, preset="toy")
+        assert list(pairs["difference"]) == pytest.approx([0.5 - baseline[0], 0.25 - baseline[1]])
+        assert set(pairs["against"]) == {"untrained"}
+        with pytest.raises(UnknownName, match="untrained"):
+            results.pairs(STUDY, "kendall_tau", against="untraind", store=tmp_path, preset="toy")
 
 
 def test_rows_that_differ_in_their_networks_have_references_of_their_own(toy_project: Path, tmp_path: Path) -> None:

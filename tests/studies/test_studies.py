@@ -20,6 +20,7 @@ NAMES = [
     "ablation_calr_ms",
     "autoformer_space",
     "clustering",
+    "compared_methods",
     "complexity_metric",
     "darts_space",
     "decay_function",
@@ -35,6 +36,8 @@ NAMES = [
     "retrain_scheduler",
     "searched_subnets",
     "sota",
+    "sota_equal_passes",
+    "sota_plus_ours",
     "training_curves",
     "unfairness",
 ]
@@ -94,13 +97,44 @@ def test_what_is_computed_can_be(study: Study) -> None:
 def test_all_together_share_their_trials() -> None:
     plan = make_plan(of_the_default_space(), get_preset("demo"), [], seeds=1)
     kinds = Counter("retraining" if work.trial.start else work.trial.config.method.name for work in plan.work)
-    assert kinds == {"spos": 16, "fairnas": 10, "fsnas": 10, "retraining": 6, "related": 1}
+    paper = {"spos": 16, "fairnas": 10, "fsnas": 10, "retraining": 6, "related": 1}
+    compared = dict.fromkeys(("cream", "sumnas", "pa-da", "greedynas", "shiftnas-reading", "sandwich"), 2)
+    assert kinds == paper | compared | {"nsas": 3}
     labels = [work.label.rpartition(" +")[0] for work in plan.work]
     assert "ablation_calr_ms/SPOS CaLR MS seed 0" in labels  # not after the retraining that needs it
     baseline = plan.work[labels.index("ablation_calr_ms/SPOS seed 0")]
-    assert len({request.study for request in baseline.requests}) == 9
+    assert len({request.study for request in baseline.requests}) == 12
     observe = baseline.trial.config.observe
     assert observe.spread and observe.kendall_tau_every == 2 and observe.subnets_every == 2
+
+
+def test_methods_train_as_published_and_at_equal_passes() -> None:
+    published, equal = (find_studies(name)[0] for name in ("sota", "sota_equal_passes"))
+
+    def epochs(study: Study, preset: str) -> dict[str, int]:
+        requests = expand(study, get_preset(preset), seeds=1)
+        return {one.trial.config.method.name: one.trial.config.train.epochs for one in requests}
+
+    assert epochs(published, "paper") == dict.fromkeys(epochs(published, "paper"), 250) | {"fairnas": 200, "fsnas": 300}
+    shares = {"fairnas": 50, "fsnas": 50, "sumnas": 25, "nsas": 83, "sandwich": 62}
+    assert epochs(equal, "paper") == dict.fromkeys(epochs(equal, "paper"), 250) | shares
+    trials = [{one.trial.key for one in expand(study, get_preset("demo"), seeds=1)} for study in (published, equal)]
+    assert trials[0] == trials[1]
+
+
+def test_every_quotation_that_is_trained_here_has_its_row_below_it() -> None:
+    [study] = find_studies("sota")
+    labels = [(row.labels["Method"], row.source) for row in study.rows]
+    for method in ("NSAS", "Cream", "SUMNAS", "PA&DA"):
+        below = labels[labels.index((method, "paper")) + 1]
+        assert below == (f"{method}, trained here", "runs")
+
+
+def test_only_methods_whose_steps_keep_to_one_cluster_get_momentum_separation() -> None:
+    [study] = find_studies("sota_plus_ours")
+    both = {row.labels["Method"]: row.labels["MS"] for row in study.rows if row.labels["CaLR"]}
+    assert [method for method, separated in both.items() if not separated] == ["NSAS", "AlphaNet"]
+    assert any("CaLR alone for NSAS and AlphaNet" in remark for remark in study.remarks)
 
 
 @pytest.mark.parametrize(("preset", "every"), [("paper", 25), ("demo", 2), ("tiny", 1)])

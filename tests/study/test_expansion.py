@@ -53,6 +53,15 @@ def test_every_method_gets_equal_passes() -> None:
     assert epochs[0] == 5 * epochs[1] == 5 * epochs[2] > 0
 
 
+def test_a_study_may_ask_for_equal_passes_under_any_preset() -> None:
+    rows = [Row({"Method": name}, {"method.name": name}) for name in ("spos", "fairnas", "fsnas")]
+    epochs = {}
+    for equal in (False, True):
+        requests = expand(Study("s", "S", rows, [], equal_passes=equal), get_preset("paper"), seeds=1)
+        epochs[equal] = [row(requests, number).train.epochs for number in range(3)]
+    assert epochs == {False: [250, 200, 300], True: [250, 50, 50]}
+
+
 @pytest.mark.parametrize(
     "measured", [{"rank": Ranking(images=7)}, {"observe": Observe(kendall_tau_every=3)}, {"rank": Ranking(bins=9)}]
 )

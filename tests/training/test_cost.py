@@ -10,7 +10,8 @@ import time
 import pytest
 import torch
 
-from harness.training.cost import Meter
+from harness.components.method import Step
+from harness.training.cost import Meter, Sampling
 
 MEGABYTE = 2**20
 
@@ -60,6 +61,25 @@ def test_a_resumed_meter_goes_on_counting() -> None:
     assert second.stages["train"] == first.stages["train"] and second.stages["rank"] >= 0.01
     assert sum(second.stages.values()) == pytest.approx(second.seconds, abs=0.5)
     assert second.state()["resumed"] == second.json()["resumed"] == 1 and first.json()["resumed"] == 0
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_cost_of_sampling() -> None:
+    counts, state = meter(), meter().state()
+    counts.restore({name: value for name, value in state.items() if "sampling" not in name and "forward" not in name})
+    assert counts.sampling_passes == counts.forward_passes == 0 and counts.sampling_seconds == 0
+
+
+def test_steps_and_their_choices_add_up_and_time_counts_once() -> None:
+    counts, choosing = meter(), Sampling()
+    for _ in range(2):
+        with choosing.counting(counts.device, 2, 20), choosing.counting(counts.device, 1, 10):
+            started = time.perf_counter()
+            while time.perf_counter() - started < 0.01:
+                pass
+        counts.count(Step(torch.ones(1), 1, 8, forward_passes=2, forward_images=16, sampling_passes=1), choosing)
+    assert (counts.passes, counts.images, counts.forward_passes, counts.forward_images) == (2, 16, 4, 32)
+    assert (counts.sampling_passes, counts.sampling_images) == (2 * (3 + 1), 2 * 30)
+    assert 0.02 <= counts.sampling_seconds < counts.seconds
 
 
 def test_costs_are_plain_json() -> None:

@@ -260,6 +260,18 @@ def test_a_step_says_how_many_passes_it_made(project: Path) -> None:
     assert (learnt["passes"], learnt["images"]) == (2 * plain["passes"], 2 * plain["images"])  # type: ignore[operator]
 
 
+def test_passes_that_only_choose_are_counted_apart_and_go_on_after_a_resume(project: Path, tmp_path: Path) -> None:
+    plain, config = run_trial(toy_config()).cost, toy_config(sampler="asking")
+    with pytest.raises(Stop):
+        run_trial(config, checkpoint=checkpoint(tmp_path, config, saves=5))
+    for cost in (run_trial(config).cost, run_trial(config, checkpoint=checkpoint(tmp_path, config)).cost):
+        # 4 epochs of 3 steps; the 50 validation images come in batches of 16, 16, 16 and 2.
+        assert (cost["passes"], cost["images"]) == (plain["passes"], plain["images"]) == (12, 160)
+        assert (cost["sampling_passes"], cost["sampling_images"]) == (24, 2 * 3 * 50)
+        assert 0 < cost["sampling_seconds"] < cost["stage_seconds"]["train"]  # type: ignore[operator, index]
+    assert plain["sampling_passes"] == 0 and plain["sampling_seconds"] < 0.05  # type: ignore[operator]
+
+
 @pytest.mark.parametrize(
     ("method", "message"),
     [("unfair", "gave 2 paths, but paths_per_step is 1"), ("empty", "neither `paths` nor `train_step`")],

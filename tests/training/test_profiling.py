@@ -72,6 +72,17 @@ def test_outside_of_a_profile_a_phase_does_nothing_and_an_error_ends_it(tmp_path
     assert next(line for line in text.splitlines() if line.startswith("forward")).split()[3] == "1"
 
 
+def test_passes_that_only_choose_are_time_of_sampling() -> None:
+    phases = Phases()
+    phases.enter("sampling")
+    phases.enter("forward")
+    phases.leave()
+    phases.leave()
+    phases.enter("forward")
+    phases.leave()
+    assert (phases.calls["sampling"], phases.calls["forward"]) == (2, 1)
+
+
 def test_an_inner_phase_counts_once() -> None:
     phases = Phases()
     phases.enter("evaluate")

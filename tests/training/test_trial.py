@@ -10,10 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from harness.components.registries import SPACES
+from harness.components.benchmark import benchmark_for
+from harness.components.registries import DATASETS, SPACES
+from harness.data.loader import in_order
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.study.configuration import RunConfig
+from harness.study.judging import selected_architectures
 from harness.study.references import REFERENCES
 from harness.training.stages.search import SearchProgress
 from harness.training.stages.train import Progress
@@ -126,6 +130,25 @@ def test_ranking_again_from_stored_weights(toy_project: Path) -> None:
     assert again.result.items() <= whole.result.items()
     new = {space.function_class(a) for a in whole.predictions if a not in few.predictions}
     assert again.cost["evaluations"] == len(new) and again.cost["passes"] == 0
+
+
+def test_the_validation_loss_is_the_mean_over_the_selected_and_falls(toy_project: Path) -> None:
+    asked = {"bins": 4, "batch_size": 20, "valid_loss": True}
+    outcome = run_trial(toy(rank=asked))
+    assert outcome.supernets is not None and "valid_loss" not in run_trial(toy()).result
+    dataset, benchmark = DATASETS.get("toy")(), benchmark_for("toy", "toy")
+    [network] = outcome.supernets.networks
+    losses = [
+        torch.nn.functional.cross_entropy(network(images, architecture), labels, reduction="sum").item()
+        for architecture in selected_architectures(benchmark, "toy", toy(rank=asked).rank)
+        for images, labels in in_order(dataset.valid, dataset, 20)
+    ]
+    assert outcome.result["valid_loss"] == pytest.approx(sum(losses) / (outcome.result["selected"] * 50), rel=1e-5)
+    untrained = run_reference(toy(rank=asked), "untrained").result
+    assert untrained["valid_loss"] > outcome.result["valid_loss"]
+    assert "valid_loss" not in run_reference(toy(rank=asked), "random").result
+    again = rank_again(toy(rank=asked), lambda: [network.state_dict()], {})
+    assert again.result["valid_loss"] == outcome.result["valid_loss"]
 
 
 def test_candidates_limit_what_is_ranked_but_the_selected_always_are(toy_project: Path) -> None:

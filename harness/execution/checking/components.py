@@ -19,7 +19,7 @@ from harness.components.clustering import Clustering
 from harness.components.conformity import interface_of, misspelt
 from harness.components.dataset import DataSet
 from harness.components.discovery import load_file
-from harness.components.method import Part, check_clusters
+from harness.components.method import Part, check_clusters, sampler_of
 from harness.components.registries import REGISTRIES, SPACES
 from harness.components.registry import Entry
 from harness.components.sampler import informed
@@ -160,7 +160,7 @@ def _method(found: Findings, name: str, thing: Any, overrides: Overrides) -> Non
     if made is None:
         return
     method, space = made[0].method.build(COMPONENTS["method"], "method"), SPACES.get(made[0].space)()
-    sampler = made[0].sampler.build(COMPONENTS["sampler"], "sampler")
+    sampler = sampler_of(method, space, made[0].sampler.build(COMPONENTS["sampler"], "sampler"))
     by = next((decision for decision, count in enumerate(space.choices) if count > 1), 0)
     clustering = Clustering(space.choices[by], lambda path: path[by], (by,))
     try:

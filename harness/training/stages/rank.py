@@ -127,6 +127,26 @@ def predict(
     return found()
 
 
+@torch.no_grad()
+@during("evaluate")
+def validation_loss(
+    supernets: Supernets, architectures: Sequence[Architecture], dataset: DataSet, ranking: Ranking, meter: Meter
+) -> float:
+    """The cross-entropy on the ranking's images with the supernets' weights, averaged over the architectures."""
+    images, total = RankingImages(dataset, ranking, meter.device), 0.0
+    count = sum(map(len, images.batches.labels))
+    for number, network in enumerate(supernets.networks):
+        network.eval()
+        logits = evaluation(network, images.batches.images, shared=not ranking.calibration)
+        for architecture in (one for one in architectures if supernets.part_of(one) == number):
+            with calibrated(network, architecture, images.calibrating):
+                for place, labels in enumerate(images.batches.labels):
+                    answers = logits(place, architecture).float()
+                    total += float(torch.nn.functional.cross_entropy(answers, labels, reduction="sum"))
+    meter.stage("rank")
+    return total / (count * len(architectures))
+
+
 def _own_scores(
     score: Callable[[Architecture], float | None],
     architectures: Iterable[Architecture],

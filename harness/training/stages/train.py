@@ -92,7 +92,9 @@ class Course:
     def data_order(self, epoch: int) -> Sequence[int] | None:
         """The method's data order of the epoch. Requested once per epoch: a second random draw would differ."""
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, self.source(self.trainings[self.part], epoch)
+            training = self.trainings[self.part]
+            with training.sampling():
+                self._order = epoch, self.source(training, epoch)
         return self._order[1]
 
     def end_part(self) -> None:
@@ -200,12 +202,37 @@ def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | 
     space = SPACES.get(config.space)().at(settings)
     method: Method = config.method.build(COMPONENTS["method"], "method")
     parts = method.parts(space, make_rng(config.seed, "split"))
-    networks = []
-    for number in range(len(parts)):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(config.seed, "weights", number))
-            networks.append(compile_if_wanted(space.supernet(settings).to(device)))
+    networks = [_new_network(config, space, settings, number, device) for number in range(len(parts))]
     return Supernets(space, parts, tuple(networks))
+
+
+def _new_network(
+    config: RunConfig, space: Space, settings: Any, number: int, device: torch.device | str
+) -> torch.nn.Module:
+    """The network of a supernet with its initial weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(config.seed, "weights", number))
+        return compile_if_wanted(space.supernet(settings).to(device))
+
+
+def _make_part(
+    config: RunConfig,
+    method: Method,
+    space: Space,
+    steps_per_epoch: int,
+    dataset: DataSet,
+    part: Part,
+    network: torch.nn.Module,
+    number: int,
+) -> SupernetTraining:
+    """The training of a supernet that comes from a split, with that network or, if it restarts, with a new one."""
+    if restarted := method.restarts(part):
+        device = next(network.parameters()).device
+        settings = network_settings(config.network, **dataset.inputs)
+        network = _new_network(config, space, settings, number, device)
+    training = make_training(config, method, space, steps_per_epoch, dataset, part, network, number)
+    training.restarted = restarted
+    return training
 
 
 def make_step(method: Method, training: SupernetTraining, batch: Batch, step: int) -> Step:
@@ -236,7 +263,7 @@ def train(
         start_from(config.train.weights, config.space, supernets.networks)
     steps_per_epoch = -(-len(dataset.train) // config.train.batch_size)
     method, trainings = prepare(config, supernets, steps_per_epoch, dataset)
-    make = partial(make_training, config, method, supernets.space, steps_per_epoch, dataset)
+    make = partial(_make_part, config, method, supernets.space, steps_per_epoch, dataset)
     course = Course(supernets, trainings, partial(data_order_of, method), make)
     if has_own_score(method):
         course.supernets = replace(supernets, own_score=lambda one: method.score(course.trainings, one))
@@ -253,6 +280,7 @@ def train(
             own_order=course.data_order,
             order=None if config.train.order == SHUFFLED else config.train.order.build(ORDERS, "train.order"),
             augment=[one.build(AUGMENTATIONS, "train.augment") for one in config.train.augment],
+            without=training.left_out,
         )
         randomness = step_randomness(training.network, derive(config.seed, "network", training.number), meter.device)
         for epoch in range((course.step - len(course.losses)) // steps_per_epoch, config.train.epochs):
@@ -267,8 +295,7 @@ def train(
                 step_done()
                 course.losses.append(done.losses)
                 course.step = step + 1
-                meter.passes += done.passes
-                meter.images += done.images
+                meter.count(done, training.sampled)
                 if keeper is not None:
                     keeper.between_steps()
             mean = training.ranks.mean(check_finite(course.losses, epoch * steps_per_epoch))
@@ -281,12 +308,17 @@ def train(
                 observe(course.supernets, progress)
             report(progress)
             course.losses = []
-            if epoch + 1 < config.train.epochs and (parts := method.divide(training, epoch + 1)):
-                check_partition(supernets.space, training.part, parts)
-                course.split(parts, course.part, course.step)
-                break
+            if epoch + 1 < config.train.epochs:
+                with randomness(course.step):
+                    parts = method.divide(training, epoch + 1)
+                meter.count_sampling(training.sampled)
+                if parts:
+                    check_partition(supernets.space, training.part, parts)
+                    course.split(parts, course.part, course.step)
+                    break
         else:
-            course.found += map(supernets.space.check, method.found(training))
+            if config.search is None:
+                course.found += map(supernets.space.check, method.found(training))
             course.end_part()
         loader.close()
         training.ranks.barrier()

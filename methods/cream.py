@@ -1,0 +1,155 @@
+"""Cream (Peng et al., 2020): the best paths so far teach a drawn one, and a meta network chooses the teacher.
+
+A board keeps prioritised paths, each with some images and its answers to them. A drawn path answers the same images;
+the meta network scores the differences, and the path with the largest score teaches. ρ = sigmoid(−score) weights its
+answers against the labels: (ρ·KD + (2 − ρ)·CE)/2. Every so many steps the meta network learns from the validation loss
+after a step of the student, by its second-order gradient. Only the student is trained, so that CaLR and momentum
+separation apply as in SPOS. Architectures are ranked by the supernet, as for every method, not taken from the board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.components.method import Method, Step
+from harness.components.registries import METHODS
+from harness.components.space import Architecture
+from harness.errors import InvalidConfiguration
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.data.loader import Batch
+    from harness.training.supernet import SupernetTraining
+
+
+@METHODS.register("cream")
+@dataclass(frozen=True)
+class Cream(Method):
+    """One path per step, taught by the best match among the best paths so far."""
+
+    board: int = 10
+    """How many paths are prioritised."""
+    margin: float = 5.0
+    """A path enters a full board if its accuracy on the step's images is so many points above the least, or above the
+    least with fewer FLOPs."""
+    warm_up: float = 20 / 120
+    """The share of training before the first path enters (20 of the published 120 epochs)."""
+    images: int = 4
+    """The number of images that the meta network compares answers on."""
+    meta_every: int = 200
+    """Steps between two updates of the meta network."""
+    meta_rate: float = 1e-4
+    """The learning rate of the meta network. Its optimiser is not published: here it is Adam."""
+    last_score: bool = False
+    """Whether ρ is taken from the score of the board's last path, not of the teacher: a defect of the released code,
+    behind the published values."""
+
+    def __post_init__(self) -> None:
+        for name in ("board", "images", "meta_every"):
+            if getattr(self, name) < 1:
+                raise InvalidConfiguration(f"method.{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.warm_up < 1:
+            raise InvalidConfiguration(f"method.warm_up must be from 0 to below 1, not {self.warm_up}")
+        if self.meta_rate <= 0:
+            raise InvalidConfiguration(f"method.meta_rate must be above 0, not {self.meta_rate}")
+
+    def begin(self, training: SupernetTraining) -> None:
+        import torch
+
+        meta = torch.nn.Linear(self.images * training.classes, 1).to(training.device)
+        training.modules["meta"] = meta
+        training.modules["meta optimiser"] = torch.optim.Adam(meta.parameters(), lr=self.meta_rate)
+        training.memory["board"] = []
+
+    def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> Step:
+        import torch
+        from torch.nn import functional
+
+        [path] = training.draw()
+        images, taught, further = len(batch.labels), bool(training.memory["board"]), 0
+        training.clear_gradients()
+        answers = training.logits(batch, path).float()
+        loss = training.loss_of(answers, batch.labels)
+        if taught:
+            teacher, rho = self.match(training, path)
+            with torch.no_grad():
+                target = training.logits(batch, teacher).float().softmax(1)
+            degree = rho.detach()
+            loss = (degree * functional.cross_entropy(answers, target) + (2 - degree) * loss) / 2
+        training.backward(loss)
+        if taught and step % self.meta_every == 0:
+            self.learn_to_match(training, batch, path, target, rho, step)
+            further = 3
+        if step >= self.warm_up * training.total_steps and images >= self.images:
+            self.consider(training, batch, path, answers.detach())
+        training.update([path], step)
+        passes = 1 + further
+        return Step(loss.detach().reshape(1), passes, passes * images, int(taught), taught * images)
+
+    def match(self, training: SupernetTraining, path: Architecture) -> tuple[Architecture, Tensor]:
+        """The teacher for a path, and ρ, which depends on the meta network's weights."""
+        import torch
+
+        board, meta = training.memory["board"], training.modules["meta"]
+        assert isinstance(meta, torch.nn.Module)
+        shown = torch.cat([one["images"] for one in board])
+        with training.sampling(passes=1, images=len(shown)), torch.no_grad():
+            now = training.network(shown, path).float().softmax(1)
+        scores = meta((now - torch.cat([one["answers"] for one in board])).reshape(len(board), -1))[:, 0]
+        best = int(scores.argmax())
+        return tuple(board[best]["path"]), torch.sigmoid(-scores[-1 if self.last_score else best])
+
+    def consider(self, training: SupernetTraining, batch: Batch, path: Architecture, answers: Tensor) -> None:
+        """Put the path on the board if its accuracy on the batch is good enough; the worst leaves a full board."""
+        labels = batch.labels if batch.labels.ndim == 1 else batch.labels.argmax(1)
+        accuracy = training.ranks.mean(100 * (answers.argmax(1) == labels).float().mean().item())
+        flops = training.space.complexity(path, "flops")
+        board = training.memory["board"]
+        if not self.enters(board, accuracy, flops):
+            return
+        shown, known = batch.images[: self.images].clone(), answers[: self.images].softmax(1)
+        new = {"path": path, "accuracy": accuracy, "flops": flops, "images": shown, "answers": known}
+        others = [one for one in board if tuple(one["path"]) != path]
+        training.memory["board"] = sorted([*others, new], key=lambda one: -one["accuracy"])[: self.board]
+
+    def enters(self, board: Sequence[dict[str, Any]], accuracy: float, flops: int) -> bool:
+        if len(board) < self.board:
+            return True
+        worst, most = board[-1]["accuracy"], board[-1]["flops"]
+        return bool(accuracy > worst + self.margin or (accuracy > worst and flops < most))
+
+    def learn_to_match(
+        self, training: SupernetTraining, batch: Batch, path: Architecture, target: Tensor, rho: Tensor, step: int
+    ) -> None:
+        """Update the meta network by the gradient of the validation loss after one step of the student.
+
+        The student's loss is CE + ρ·(KD − CE)/2 and ρ a mere weight in it, so that the derivative by ρ of the loss
+        after the step w′ = w − η∇L is −η⟨∇L_val(w′), ∇(KD − CE)/2⟩: three passes, exact, without a second derivative.
+        """
+        import torch
+        from torch.nn import functional
+
+        weights = training.momentum.parameters
+        rate = training.momentum.settings.learning_rate * training.rate_factors([path], step)[0]
+
+        def gradient(loss: Tensor) -> list[Tensor]:
+            found = torch.autograd.grad(loss, weights, allow_unused=True)
+            return [torch.zeros_like(one) if own is None else own for one, own in zip(weights, found, strict=True)]
+
+        labels = gradient(training.loss(batch, path))
+        teacher = gradient(functional.cross_entropy(training.logits(batch, path).float(), target))
+        half = [(one - other) / 2 for one, other in zip(teacher, labels, strict=True)]
+        before = [one.detach().clone() for one in weights]
+        with torch.no_grad():
+            for one, own, other in zip(weights, labels, half, strict=True):
+                one.sub_(rate * (own + rho.detach() * other))
+        after = gradient(training.loss(training.validation.batch(step), path))
+        with torch.no_grad():
+            for one, old in zip(weights, before, strict=True):
+                one.copy_(old)
+        slope = -rate * sum(torch.dot(one.flatten(), other.flatten()) for one, other in zip(after, half, strict=True))
+        training.backward(rho * slope)
+        training.update_own("meta optimiser")

@@ -1,0 +1,116 @@
+"""DARTS (Liu et al., 2019): a mixture of all operations, weighted by a softmax of architecture parameters α.
+
+A step updates α by the loss of a validation batch, then the weights by that of a training batch. First order takes the
+present weights as they are. Second order takes the validation loss after one step of the weights, w′ = w − ξ·∇L_train,
+and its whole gradient in α: ∂L_valid(w′, α)/∂α − ξ·∂²L_train/∂α∂w·∂L_valid/∂w′. The published code approximates the
+last product by finite differences; here it is exact, by differentiating the training gradient once more.
+
+A mixture computes every operation once, as the fair paths of a FairNAS step do. So it counts as that many passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.components.method import Step
+from harness.components.registries import METHODS
+from harness.components.space import Space
+from harness.components.supernet import TwiceDifferentiable, offered
+from harness.errors import InvalidConfiguration, require
+
+from ._differentiable import Differentiable, alphas_of, every_decision
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.data.loader import Batch
+    from harness.training.supernet import SupernetTraining
+
+MIXTURES = {1: 2, 2: 4}
+"""Passes of the mixture per step, by order: one for α and one for the weights; second order has the training gradient
+before its step, and the derivative of that gradient, too."""
+
+
+@METHODS.register("darts")
+@dataclass(frozen=True)
+class DARTS(Differentiable):
+    """Differentiable: a softmax mixture of all operations, its weights learned on validation images."""
+
+    order: int = 1
+    """1: the validation loss of the present weights. 2: that after one step of the weights, differentiated through."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.order in MIXTURES, f"method.order must be 1 or 2, not {self.order}")
+
+    def paths_per_step(self, space: Space) -> int:
+        return MIXTURES[self.order] * max(space.choices[decision] for decision in space.operation_decisions)
+
+    def begin(self, training: SupernetTraining) -> None:
+        super().begin(training)
+        if self.order == 2 and training.precision == "float16":
+            raise InvalidConfiguration(
+                "DARTS of second order cannot use train.precision=float16: gradients of gradients are not scaled and "
+                "would vanish; use float32 or bfloat16"
+            )
+
+    def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> Step:
+        valid = training.validation.batch(step)
+        training.clear_gradients()
+        alphas = alphas_of(training)
+        if self.order == 1:
+            training.backward(training.mixed_loss(valid, mixture(training)), inputs=alphas)
+        else:
+            for alpha, gradient in zip(alphas, unrolled_gradient(training, batch, valid, step), strict=True):
+                alpha.grad = gradient
+        training.update_own("optimiser")
+        loss = training.mixed_loss(batch, [weights.detach() for weights in mixture(training)])
+        training.backward(loss)
+        training.update_mixture(step)
+        passes = self.paths_per_step(training.space)
+        return Step(loss.detach()[None], passes, passes * (len(batch.labels) + len(valid.labels)) // 2)
+
+
+def mixture(training: SupernetTraining) -> list[Tensor]:
+    """The weights of all choices."""
+    return every_decision(training, [alpha.softmax(0) for alpha in alphas_of(training)])
+
+
+def unrolled_gradient(training: SupernetTraining, batch: Batch, valid: Batch, step: int) -> list[Tensor]:
+    """The gradient in α of the validation loss after one step of the weights on the training batch."""
+    import torch
+
+    network = offered(training.network, TwiceDifferentiable, "DARTS of second order")
+    alphas = alphas_of(training)
+    names, own = zip(*training.network.named_parameters(), strict=True)
+    with network.twice_differentiable():
+        loss = training.mixed_loss(batch, mixture(training))
+        gradients = torch.autograd.grad(loss, own, create_graph=True, materialize_grads=True)
+        stepped, rates = one_step(training, own, [one.detach() for one in gradients], step)
+        loss = training.mixed_loss(valid, mixture(training), dict(zip(names, stepped, strict=True)))
+        found = torch.autograd.grad(loss, [*alphas, *stepped], materialize_grads=True)
+        direct, along = found[: len(alphas)], found[len(alphas) :]
+        pull = [rate * gradient for rate, gradient in zip(rates, along, strict=True)]
+        through = torch.autograd.grad(gradients, alphas, pull, materialize_grads=True)
+    return [one - other for one, other in zip(direct, through, strict=True)]
+
+
+def one_step(
+    training: SupernetTraining, parameters: tuple[Tensor, ...], gradients: list[Tensor], step: int
+) -> tuple[list[Tensor], list[float]]:
+    """The weights after a step of gradient descent at the present rate, with momentum and decay; and their rates."""
+    momentum = training.momentum
+    settings, optimiser = momentum.settings, momentum.of(0)
+    rate, kept = settings.learning_rate * training.rate_factors([()], step)[0], getattr(settings, "momentum", 0.0)
+    groups = {id(parameter): group for group in momentum.groups for parameter in group["params"]}
+    stepped, rates = [], []
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        group, buffer = groups[id(parameter)], settings.momentum_of(optimiser, parameter)
+        decay = settings.weight_decay * group.get("weight_decay_factor", 1.0)
+        direction = gradient + decay * parameter.detach()
+        if buffer is not None and kept:
+            direction = direction + kept * buffer
+        rates.append(rate * group.get("learning_rate_factor", 1.0))
+        stepped.append((parameter.detach() - rates[-1] * direction).requires_grad_())
+    return stepped, rates

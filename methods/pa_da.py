@@ -1,0 +1,155 @@
+"""PA&DA (Lu et al., 2023): paths and images with large gradients more often, to lower the gradients' variance.
+
+τ is the share of training that is done when an epoch begins. The epoch draws
+
+- a choice with P = τ·ĝ/Σĝ + (1 − τ)/n. ĝ is the choice's gradient norm, with one vector of norms for all decisions
+  that have the same number of choices. It begins each epoch at 0, and after each step that trains the choice it
+  becomes (ĝ + new)/2; new is the sum of the norms of the gradients of the choice's parameters, divided by the
+  number of decisions that took it. A choice without parameters keeps 0: towards the end it is hardly drawn at all.
+- an image with P = τ·e/Σe + (1 − τ)/N, with replacement. e is the norm of softmax − label when it was last seen.
+
+The loss is not weighted for these frequencies, as in the public code. Nothing is computed only to choose: norms are
+those of the training passes. Any method can use the paths alone: `sampler.name=pa-da`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.components.registries import METHODS, SAMPLERS
+from harness.components.sampler import PathSource, Sampler
+from harness.components.space import Architecture, Fixed, Space
+from harness.errors import InvalidConfiguration
+
+from .spos import SPOS
+
+if TYPE_CHECKING:
+    import torch
+
+    from harness.data.loader import Batch
+    from harness.training.supernet import SupernetTraining
+
+FARTHEST = math.sqrt(2)
+"""The greatest norm of softmax − label: that of an image that was never seen."""
+
+
+@SAMPLERS.register("pa-da")
+@dataclass(frozen=True)
+class PathImportance(Sampler):
+    """Choices by the norms of their gradients in the epoch before (PA&DA's paths)."""
+
+    def bind(self, space: Space, fixed: Fixed) -> PathSource:
+        if type(space).operation_parameters is Space.operation_parameters:
+            raise InvalidConfiguration(
+                f"PA&DA measures the gradients of single operations, and {space.name} does not say which parameters "
+                "belong to one: its class needs operation_parameters(network), or its choices share their parameters"
+            )
+        return ByGradient(space, fixed)
+
+
+class ByGradient(PathSource):
+    """Gradient norms of this epoch and probabilities from those of the last one, by the number of choices."""
+
+    def __init__(self, space: Space, fixed: Fixed) -> None:
+        self.space, self.fixed = space, fixed
+        self.norms: dict[str, list[float]] = {}
+        self.probabilities: dict[str, list[float]] = {}
+        self.measured: list[int] = []
+        """The decisions whose choices have parameters; all others stay uniform."""
+
+    def draw(self, rng: random.Random) -> Architecture:
+        path = list(self.space.sample(rng, self.fixed))
+        for decision in self.measured if self.probabilities else ():
+            if decision not in self.fixed:
+                chances = self.probabilities[str(self.space.choices[decision])]
+                [path[decision]] = rng.choices(range(len(chances)), chances)
+        return tuple(path)
+
+    def learn(self, training: SupernetTraining, paths: Sequence[Architecture], losses: torch.Tensor) -> None:
+        owned = self.space.operation_parameters(training.network)
+        self.measured = sorted({decision for decision, _ in owned})
+        self.norms = self.norms or {str(n): [0.0] * n for n in {self.space.choices[d] for d in self.measured}}
+        for (kind, choice), norm in new_norms(self.space, owned, paths).items():
+            self.norms[str(kind)][choice] = (self.norms[str(kind)][choice] + norm) / 2
+        done = training.step + 1
+        if done % training.steps_per_epoch == 0:
+            self.probabilities = {n: mixed(norms, done / training.total_steps) for n, norms in self.norms.items()}
+            self.norms = {}
+
+    def state(self) -> Any:
+        return {"norms": self.norms, "probabilities": self.probabilities, "measured": self.measured}
+
+    def restore(self, state: Any) -> None:
+        self.norms = {kind: list(norms) for kind, norms in state["norms"].items()}
+        self.probabilities, self.measured = state["probabilities"], state["measured"]
+
+
+def new_norms(space: Space, owned: Any, paths: Sequence[Architecture]) -> dict[tuple[int, int], float]:
+    """By number of choices and choice, the norm of the present gradients of the choices that these paths took."""
+    import torch
+
+    taken = {(decision, choice) for path in paths for decision, choice in enumerate(path)} & owned.keys()
+    uses = Counter((space.choices[decision], choice) for decision, choice in taken)
+    gradients = [
+        ((space.choices[decision], choice), parameter.grad)
+        for decision, choice in sorted(taken)
+        for parameter in owned[decision, choice]
+        if parameter.grad is not None
+    ]
+    found = dict.fromkeys(uses, 0.0)
+    if gradients:
+        norms = torch.stack(torch._foreach_norm([gradient for _, gradient in gradients])).tolist()
+        for (operation, _), norm in zip(gradients, norms, strict=True):
+            found[operation] += norm / uses[operation]
+    return found
+
+
+def mixed(norms: Sequence[float], share: float) -> list[float]:
+    """Probabilities: that share in proportion to the norms, the rest uniform."""
+    total = sum(norms)
+    if not total:
+        return [1 / len(norms)] * len(norms)
+    return [share * norm / total + (1 - share) / len(norms) for norm in norms]
+
+
+@METHODS.register("pa-da")
+@dataclass(frozen=True)
+class PADA(SPOS):
+    """One path per step; paths and images by importance, from the norms of gradients."""
+
+    def own_sampler(self) -> Sampler:
+        return PathImportance()
+
+    def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> torch.Tensor:
+        import torch
+        from torch.nn import functional
+
+        [path] = self.paths(training)
+        training.clear_gradients()
+        logits = training.logits(batch, path)
+        loss = training.loss_of(logits, batch.labels)
+        training.backward(loss)
+        training.update([path], step)
+        if "errors" not in training.memory:
+            training.memory["errors"] = torch.full((training.samples,), FARTHEST, device=training.device)
+        answers = logits.detach().float().softmax(1)
+        truth = batch.labels if batch.labels.is_floating_point() else functional.one_hot(batch.labels, answers.shape[1])
+        training.memory["errors"][batch.indices] = torch.linalg.vector_norm(answers - truth, dim=1)
+        return loss.detach().reshape(1)
+
+    def data_order(self, training: SupernetTraining, epoch: int) -> Sequence[int] | None:
+        import torch
+
+        if "errors" not in training.memory:  # the first epoch: every image once
+            return None
+        errors = training.memory["errors"].double().cpu()
+        share = epoch * training.steps_per_epoch / training.total_steps
+        chances = share * errors / errors.sum().clamp(min=1e-12) + (1 - share) / len(errors)
+        generator = torch.Generator().manual_seed(training.rng.getrandbits(63))
+        drawn: list[int] = torch.multinomial(chances, len(errors), replacement=True, generator=generator).tolist()
+        return drawn

@@ -1,0 +1,126 @@
+"""SUMNAS (Ha et al., 2022): FairNAS's paths as tasks of a meta-learner, so that training one forgets the others less.
+
+Every path of a step starts from the same weights w0 and makes a few SGD steps of its own on the batch, with momentum
+that begins at zero. Its displacement is r_k = w0 − w_k. The supernet then makes one step along the mean displacement
+(Reptile): this mean is the gradient that the configured optimiser gets, the outer one.
+
+The schedule sets the outer rate, CaLR too: the displacement of a path is weighted by its own rate, as Algorithm 2
+weights gradients. The inner rate stays as it is. It says how far a path may look for weights of its own; it is the
+same for all tasks throughout training, and the outer rate alone is published as decaying. MS separates the outer
+momentum. The outer optimiser of the preset `paper` has none: there MS only keeps the paths of a step in one cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.components.registries import METHODS
+from harness.components.space import Architecture, Space
+from harness.errors import InvalidConfiguration, require
+
+from .fairnas import FairNAS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.data.loader import Batch
+    from harness.training.supernet import SupernetTraining
+
+RENEWED = ("step", "epoch")
+
+
+@METHODS.register("sumnas")
+@dataclass(frozen=True)
+class SUMNAS(FairNAS):
+    """Fair paths, a few inner steps of each, one outer step along their mean displacement."""
+
+    inner_steps: int = 2
+    """SGD steps of each path, all on the batch of the step."""
+    inner_rate: float = 0.05
+    """The learning rate of these steps; constant."""
+    inner_momentum: float = 0.9
+    """Their momentum, which begins at zero for each path."""
+    inner_clip: float = 5.0
+    """The greatest norm of their gradients."""
+    paths_renewed: str = "step"
+    """When fair paths are drawn: for each step, as the paper defines it, or once per epoch. The public code behind the
+    published NAS-Bench-201 result of SUMNAS never clears its list of paths, so that an epoch repeats its first ones."""
+
+    def __post_init__(self) -> None:
+        require(self.inner_steps >= 1, f"method.inner_steps must be at least 1, not {self.inner_steps}")
+        require(self.inner_rate > 0, f"method.inner_rate must be above 0, not {self.inner_rate}")
+        require(0 <= self.inner_momentum < 1, f"method.inner_momentum must be in [0, 1), not {self.inner_momentum}")
+        require(self.inner_clip > 0, f"method.inner_clip must be above 0, not {self.inner_clip}")
+        require(
+            self.paths_renewed in RENEWED,
+            f"method.paths_renewed is {self.paths_renewed!r}; allowed: {', '.join(RENEWED)}",
+        )
+
+    def paths_per_step(self, space: Space) -> int:
+        return self.inner_steps * super().paths_per_step(space)
+
+    def begin(self, training: SupernetTraining) -> None:
+        if training.momentum.scaler.is_enabled():
+            raise InvalidConfiguration(
+                "SUMNAS makes inner steps whose gradients are not scaled; use train.precision=float32 or bfloat16"
+            )
+
+    def paths(self, training: SupernetTraining) -> list[Architecture]:
+        if self.paths_renewed == "step":
+            return super().paths(training)
+        epoch = training.step // training.steps_per_epoch
+        if training.memory.get("epoch") != epoch:
+            training.memory.update(epoch=epoch, paths=super().paths(training))
+        return list(map(tuple, training.memory["paths"]))
+
+    def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> Tensor:
+        import torch
+
+        paths = self.paths(training)
+        factors = training.rate_factors(paths, step)
+        total: dict[Tensor, Tensor] = {}
+        losses: list[Tensor] = []
+        for path, scale in zip(paths, training.scales(factors), strict=True):
+            for parameter, displacement in self.displacement(training, batch, path, losses).items():
+                share = displacement.mul_(scale / len(paths))
+                total[parameter] = total[parameter].add_(share) if parameter in total else share
+        training.clear_gradients()
+        for parameter, mean in total.items():
+            parameter.grad = mean
+        training.update(paths, step, factors)
+        return torch.stack(losses)
+
+    def displacement(
+        self, training: SupernetTraining, batch: Batch, path: Architecture, losses: list[Tensor]
+    ) -> dict[Tensor, Tensor]:
+        """w0 − w_k of the parameters that the path trains; the weights are w0 again afterwards."""
+        import torch
+
+        from harness.training.separation import clip_norm
+
+        before: dict[Tensor, Tensor] = {}
+        momenta: dict[Tensor, Tensor] = {}
+        for _ in range(self.inner_steps):
+            training.clear_gradients()
+            loss = training.loss(batch, path)
+            losses.append(loss.detach())
+            training.backward(loss)
+            active: list[Tensor] = [one for one in training.momentum.parameters if one.grad is not None]
+            if not active:  # a path that is zero throughout may train nothing
+                continue
+            gradients = [one.grad for one in active if one.grad is not None]
+            training.ranks.mean_(gradients)
+            clip_norm(gradients, self.inner_clip)
+            with torch.no_grad():
+                for parameter, gradient in zip(active, gradients, strict=True):
+                    if parameter in momenta:
+                        momenta[parameter].mul_(self.inner_momentum).add_(gradient)
+                    else:
+                        before[parameter], momenta[parameter] = parameter.detach().clone(), gradient.clone()
+                torch._foreach_add_(active, [momenta[one] for one in active], alpha=-self.inner_rate)
+        with torch.no_grad():
+            moved = torch._foreach_sub(list(before.values()), list(before)) if before else []
+            for parameter, weights in before.items():
+                parameter.copy_(weights)
+        return dict(zip(before, moved, strict=True))

@@ -1,0 +1,247 @@
+"""DARTS and GDAS: their gradients by finite differences and autograd, their samples, and what they refuse."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from harness.components.dataset import DataSet
+from harness.components.discovery import component
+from harness.components.registries import SPACES
+from harness.data.loader import Batch
+from harness.errors import InvalidConfiguration
+from harness.training.stages.train import build_supernets, make_step, prepare
+from harness.training.supernet import SupernetTraining
+from tests.training.stages import test_train
+
+shared: Any = component("methods._differentiable")
+darts: Any = component("methods.darts")
+gdas: Any = component("methods.gdas")
+clusters, samplers, schedules = (component(f"methods.{name}") for name in ("clusters", "samplers", "schedules"))
+SPACE = SPACES.get("nasbench201")()
+tiny: Any = test_train.tiny  # a method may be given with its options
+
+
+def training_of(images: DataSet, **method: Any) -> tuple[Any, SupernetTraining, Batch, Batch]:
+    """The method and its training after two steps, in float64, with a training and a validation batch."""
+    config = tiny(method, optimiser={"learning_rate": 0.05, "clip": None}, train={"epochs": 4, "batch_size": 32})
+    made, (training,) = prepare(config, build_supernets(config, images), 2, images)
+    train, valid = (loader.batch(0) for loader in (training.unaugmented, training.validation))
+    for step in range(2):
+        make_step(made, training, train, step)
+    training.network.double()
+    training.modules["alphas"].double()  # type: ignore[union-attr]
+    training.modules["optimiser"].state.clear()  # type: ignore[union-attr, operator]
+    training.momentum.optimisers.clear()
+    train, valid = (Batch(one.images.double(), one.labels, one.indices) for one in (train, valid))
+    return made, training, train, valid
+
+
+def set_alphas(training: SupernetTraining, values: list[torch.Tensor]) -> None:
+    with torch.no_grad():
+        for alpha, value in zip(shared.alphas_of(training), values, strict=True):
+            alpha.copy_(value)
+
+
+def test_the_gradient_of_second_order_is_that_of_finite_differences(few_digits: DataSet) -> None:
+    torch.manual_seed(0)
+    _, training, batch, valid = training_of(few_digits, name="darts", order=2)
+    network, rate = training.network, 0.05 * training.rate_factors([()], 2)[0]
+    for parameter in training.momentum.parameters:
+        buffer = 0.01 * torch.randn_like(parameter)
+        training.momentum.of(0).state[parameter] = {"momentum_buffer": buffer}
+    names, own = zip(*network.named_parameters(), strict=True)
+    alphas = [torch.randn_like(alpha) for alpha in shared.alphas_of(training)]
+
+    def after_a_step(values: list[torch.Tensor]) -> torch.Tensor:
+        """The validation loss after a step of the weights with these architecture parameters."""
+        set_alphas(training, values)
+        with network.twice_differentiable():  # type: ignore[operator]
+            loss = training.mixed_loss(batch, darts.mixture(training))
+            slopes = torch.autograd.grad(loss, own, materialize_grads=True)
+            buffers = [training.momentum.of(0).state[one]["momentum_buffer"] for one in own]
+            moved = [w - rate * (g + 5e-4 * w + 0.9 * m) for w, g, m in zip(own, slopes, buffers, strict=True)]
+            return training.mixed_loss(valid, darts.mixture(training), dict(zip(names, moved, strict=True))).detach()
+
+    set_alphas(training, alphas)
+    gradient = darts.unrolled_gradient(training, batch, valid, 2)
+    set_alphas(training, alphas)
+    first = torch.autograd.grad(training.mixed_loss(valid, darts.mixture(training)), shared.alphas_of(training))
+    h = 1e-6  # small, because a ReLU changes sides somewhere for larger ones
+    for _ in range(2):
+        along = [torch.randn_like(alpha) for alpha in alphas]
+        ahead, behind = (
+            after_a_step([a + sign * h * d for a, d in zip(alphas, along, strict=True)]) for sign in (1, -1)
+        )
+        expected = (ahead - behind) / (2 * h)
+        slope, plain = (sum((g * d).sum() for g, d in zip(one, along, strict=True)) for one in (gradient, first))
+        assert float(slope) == pytest.approx(float(expected), rel=1e-4)
+        assert float(plain) != pytest.approx(float(expected), rel=1e-2)  # the first order is another gradient
+
+
+def test_the_first_order_is_autograds_and_leaves_the_weights_gradients_alone(
+    few_digits: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, training, batch, valid = training_of(few_digits, name="darts")
+    alphas = shared.alphas_of(training)
+    weights = [alpha.softmax(0) for alpha in alphas]
+    loss = torch.nn.functional.cross_entropy(training.network.forward_mixed(valid.images, weights), valid.labels)  # type: ignore[operator]
+    expected = torch.autograd.grad(loss, alphas)
+    seen: list[torch.Tensor] = []
+    update = SupernetTraining.update_own
+
+    def watched(self: SupernetTraining, name: str) -> None:
+        seen.extend(alpha.grad.clone() for alpha in shared.alphas_of(self))
+        assert all(parameter.grad is None for parameter in self.network.parameters())
+        update(self, name)
+
+    monkeypatch.setattr(SupernetTraining, "update_own", watched)
+    monkeypatch.setattr(training.validation, "batch", lambda step: valid)
+    before = [alpha.detach().clone() for alpha in alphas]
+    done = make_step(method, training, batch, 2)
+    assert all(map(torch.allclose, seen, expected)) and len(seen) == 6
+    # Each entry moves against its gradient, by about the rate, the first step of Adam.
+    for alpha, start, gradient in zip(alphas, before, expected, strict=True):
+        assert torch.equal((alpha - start).sign(), -gradient.sign())
+    assert all(alpha.grad is None for alpha in alphas)
+    assert (done.passes, done.images, len(done.losses)) == (10, 5 * 64, 1)
+
+
+@pytest.mark.parametrize(("order", "passes"), [(1, 10), (2, 20)])
+def test_a_mixture_counts_as_a_pass_per_operation(order: int, passes: int) -> None:
+    assert darts.DARTS(order=order).paths_per_step(SPACE) == passes
+    assert gdas.GDAS().paths_per_step(SPACE) == 2 and gdas.GDAS(operations="all").paths_per_step(SPACE) == 6
+
+
+def test_a_sample_is_one_hot_and_has_the_gradient_of_the_softmax() -> None:
+    rng = random.Random(0)
+    for temperature in (10.0, 1.0, 0.1):
+        alpha = torch.tensor([0.3, -0.2, 0.9, 0.0], dtype=torch.double, requires_grad=True)
+        noise = [rng.gauss(0, 1) for _ in alpha]
+        soft = ((alpha.log_softmax(0) + torch.tensor(noise, dtype=torch.double)) / temperature).softmax(0)
+        hard = gdas.hard_sample(alpha, noise, temperature)
+        assert sorted(hard.tolist()) == [0.0, 0.0, 0.0, 1.0] and int(hard.argmax()) == int(soft.argmax())
+        for entry in range(4):
+            (own,) = torch.autograd.grad(hard[entry], alpha, retain_graph=True)
+            (its,) = torch.autograd.grad(soft[entry], alpha, retain_graph=True)
+            assert torch.allclose(own, its) and bool((own != 0).any())
+
+
+def test_samples_follow_the_learned_distribution(few_digits: DataSet) -> None:
+    _, training, _, _ = training_of(few_digits, name="gdas")
+    set_alphas(training, [torch.tensor([2.0, 1.0, 0.0, 0.0, -1.0]).double().log_softmax(0)] * 6)
+    drawn = [gdas.sample(training, 0.5)[0] for _ in range(400)]
+    share = sum(path.count(0) for path in drawn) / 2400
+    probability = float(torch.tensor([2.0, 1.0, 0.0, 0.0, -1.0]).softmax(0)[0])
+    assert share == pytest.approx(probability, abs=0.05)  # 5 deviations; Gumbel's maximum is the softmax
+
+
+def test_the_temperature_falls_linearly_from_10_to_a_tenth(few_digits: DataSet) -> None:
+    method, training, _, _ = training_of(few_digits, name="gdas")
+    found = [method.temperature_at(training, step) for step in range(training.total_steps)]
+    assert (found[0], found[-1]) == (10.0, pytest.approx(0.1))
+    assert {round(a - b, 9) for a, b in zip(found, found[1:], strict=False)} == {round(9.9 / 7, 9)}
+
+
+def test_gdas_takes_the_chosen_operations_gradient_or_that_of_all(few_digits: DataSet) -> None:
+    """Of the whole straight-through gradient, "chosen" is the part that goes through the choices' own weights."""
+    _, training, _, valid = training_of(few_digits, name="gdas")
+    alphas = shared.alphas_of(training)
+    set_alphas(training, [torch.randn_like(alpha) for alpha in alphas])
+    path, weights = gdas.sample(training, 1.0)
+    whole = torch.autograd.grad(training.mixed_loss(valid, weights), weights, retain_graph=True)
+    masked = [slope * weight.detach() for slope, weight in zip(whole, weights, strict=True)]
+    expected = torch.autograd.grad(weights, alphas, masked, retain_graph=True)
+    gates = [own[choice] for own, choice in zip(weights, path, strict=True)]
+    loss = training.gated_loss(valid, path, gates)
+    found = torch.autograd.grad(loss, alphas, retain_graph=True, materialize_grads=True)
+    assert all(map(torch.allclose, found, expected))
+    every = torch.autograd.grad(weights, alphas, whole)
+    assert not all(map(torch.allclose, every, expected))
+
+
+@pytest.mark.parametrize("operations", ["chosen", "all"])
+def test_a_step_of_gdas_learns_and_trains_single_paths(operations: str, few_digits: DataSet) -> None:
+    config = tiny({"name": "gdas", "operations": operations, "architecture_rate": 0.1})
+    method, (training,) = prepare(config, build_supernets(config, few_digits), 2, few_digits)
+    before = [alpha.detach().clone() for alpha in shared.alphas_of(training)]
+    for step in range(4):
+        done = make_step(method, training, training.unaugmented.batch(step), step)
+        assert len(training.trained) == 1 and done.passes == method.paths_per_step(SPACE)
+    moved = [not torch.equal(a, b) for a, b in zip(before, shared.alphas_of(training), strict=True)]
+    assert sum(moved) >= 5
+
+
+def test_the_strongest_choices_are_found_and_the_distribution_ranks(few_digits: DataSet) -> None:
+    method, training, _, _ = training_of(few_digits, name="darts")
+    set_alphas(training, [torch.randn_like(alpha) for alpha in shared.alphas_of(training)])
+    (best,) = method.found(training)
+    others = [SPACE.sample(random.Random(number)) for number in range(50)]
+    scores = {one: method.score([training], one) for one in [best, *others]}
+    assert max(scores, key=lambda one: scores[one]) == best
+    weights = darts.mixture(training)
+    assert scores[best] == pytest.approx(float(sum(own.max().log() for own in weights)))
+
+
+def test_architecture_parameters_have_torchs_adam() -> None:
+    ours, theirs = (torch.nn.Parameter(torch.tensor([0.3, -0.2, 1.0])) for _ in range(2))
+    own = shared.adam()([ours], lr=0.01, betas=(0.5, 0.999), weight_decay=0.1)
+    torchs = torch.optim.Adam([theirs], lr=0.01, betas=(0.5, 0.999), weight_decay=0.1)
+    for step in range(10):
+        for parameter, optimiser in ((ours, own), (theirs, torchs)):
+            parameter.grad = parameter.detach() * (step - 4) + 0.1
+            optimiser.step()
+        if step == 5:
+            fresh = shared.adam()([ours], lr=0.01, betas=(0.5, 0.999), weight_decay=0.1)
+            fresh.load_state_dict(own.state_dict())
+            own = fresh
+    assert torch.allclose(ours, theirs, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["darts", "gdas"])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"clusters": "operation"}, "cannot use MS: differentiable methods .* without considering individual subnets"),
+        ({"schedule": "calr"}, "cannot use CaLR: .*the paper, Limitations.*schedule.name=cosine"),
+        ({"sampler": "by-complexity"}, "does not draw from a sampler; use sampler.name=uniform"),
+    ],
+)
+def test_calr_ms_and_samplers_are_refused_with_the_reason(
+    name: str, settings: dict[str, Any], message: str, few_digits: DataSet
+) -> None:
+    config = tiny(name, **settings)
+    with pytest.raises(InvalidConfiguration, match=message):
+        prepare(config, build_supernets(config, few_digits), 2, few_digits)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "darts", "order": 3}, "method.order must be 1 or 2, not 3"),
+        ({"name": "darts", "architecture_rate": 0}, "method.architecture_rate must be above 0"),
+        ({"name": "gdas", "final_temperature": 0}, "method.final_temperature must be above 0"),
+        ({"name": "gdas", "operations": "some"}, "method.operations is 'some'; allowed: chosen, all"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidConfiguration, match=message):
+        tiny(options)
+
+
+def test_mixtures_train_in_half_precision_and_gradients_of_gradients_refuse_the_one_that_scales(
+    few_digits: DataSet,
+) -> None:
+    def losses(precision: str, **options: Any) -> list[float]:
+        config = tiny({"name": "darts"} | options, train={"epochs": 2, "batch_size": 32, "precision": precision})
+        method, (training,) = prepare(config, build_supernets(config, few_digits), 2, few_digits)
+        return [float(make_step(method, training, training.unaugmented.batch(n), n).losses) for n in range(2)]
+
+    whole, half = losses("float32"), losses("bfloat16")
+    assert half == pytest.approx(whole, rel=0.05) and half != whole
+    assert losses("bfloat16", order=2) == pytest.approx(losses("float32", order=2), rel=0.05)
+    with pytest.raises(InvalidConfiguration, match="cannot use train.precision=float16"):
+        losses("float16", order=2)
