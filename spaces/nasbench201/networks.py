@@ -106,6 +106,7 @@ class Cell(nn.Module):
         output = nodes[NODES - 1]
         return torch.zeros_like(x) if output is None else output
 
+
     def forward_mixed(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
         """All operations of every edge, weighted; `weights` has a vector per edge. Operation none adds nothing."""
         return (mixture.shared if self.plain else mixture.looped)(self, x, weights)
