@@ -43,7 +43,7 @@ def scale(findings: Findings, spread: str = "Mean ± sample standard deviation o
     parts = [
         ", ".join(datasets),
         f"{seeds} seed{'s' * (seeds > 1)}",
-        f"{_span(epochs := [config.train.epochs for config in configs])} epoch{'s' * (max(epochs) > 1)}",
+        f"{_span(epochs := [config.train.epochs for config in configs])} epoch{'s' * (max(epochs) != 1)}",
         *_sizes([config.network for config in configs]),
     ]
     retrained = [config.retrain.epochs for config in configs if config.retrain is not None]

@@ -263,7 +263,8 @@ def _found(scorer: Scorer) -> dict[str, Any]:
         return {"found": [{"architecture": list(one), "score": None} for one in own]} if own else {}
     found = search(scorer)
     scored = {str(cost): len(scores) for cost, scores in sorted(scorer.asked.items())}
-    tested = inherited(scorer, found[0].architecture) if scorer.config.search.options.get("test_accuracy") else {}
+    asked = bool(scorer.config.search.options.get("test_accuracy"))
+    tested = inherited(scorer, found[0].architecture) if asked and found else {}
     return {"found": documents(found), "scored": scored, **tested}
 
 

@@ -310,39 +310,44 @@ def test_workers_end_with_a_killed_training() -> None:
         assert time.monotonic() - started < 3
 
 
+def bound(name: str, dataset: DataSet, **options: Any) -> Any:
+    made: Any = augmentation(name, **options)
+    return made.bind(dataset)
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_timms_rand_augment_changes_small_images_of_any_colour(channels: int) -> None:
     split = Split(np.full((4, channels, 8, 8), 90, np.uint8), np.zeros(4, np.int64))
     split.images[:, :, 2:5, 1:4] = 200
     few = DataSet("few", 2, split, split, split, (90.0,) * channels, (50.0,) * channels)
-    change = augmentation("timm-rand-augment").bind(few)
+    change = bound("timm-rand-augment", few)
     image = torch.from_numpy(split.images[0])
     random.seed(0), np.random.seed(0)
     changed = [change(image) for _ in range(20)]
     assert all(one.shape == image.shape and one.dtype == torch.uint8 for one in changed)
     assert sum(not torch.equal(one, image) for one in changed) > 5
-    strongest = augmentation("timm-rand-augment", policy="rand-m10-n9-inc1").bind(few)
+    strongest = bound("timm-rand-augment", few, policy="rand-m10-n9-inc1")
     assert all(strongest(image).shape == image.shape for _ in range(20))  # posterised to 0 bits, if timm had its way
     with pytest.raises(InvalidConfiguration, match="timm-rand-augment.policy is 'auto-m9', which timm does not know"):
-        augmentation("timm-rand-augment", policy="auto-m9").bind(few)
+        bound("timm-rand-augment", few, policy="auto-m9")
 
 
 def test_erased_rectangles_may_be_noise_of_the_data_sets_colours() -> None:
     image = torch.zeros(3, 40, 40, dtype=torch.uint8)
     torch.manual_seed(0)
-    erase = augmentation("erasing", probability=1.0, largest=0.9, fill="noise").bind(data(resident(Formula())))
+    erase = bound("erasing", data(resident(Formula())), probability=1.0, largest=0.9, fill="noise")
     noise = torch.stack([erase(image) for _ in range(30)]).permute(1, 0, 2, 3).flatten(1).float()
     where = noise.sum(0) > 0
     means = [channel[where].mean().item() for channel in noise]
     assert 0.05 < where.float().mean() < 0.9 and means == sorted(means, reverse=True)  # the means are 100, 90, 80
     assert means[0] == pytest.approx(101, abs=4)  # cut at 0
     assert not image.any()
-    never = augmentation("erasing", probability=0.0, fill="noise").bind(data(resident(Formula())))
+    never = bound("erasing", data(resident(Formula())), probability=0.0, fill="noise")
     assert never(image) is image
 
 
 def test_each_batch_is_mixed_one_way_or_the_other() -> None:
-    mixing = augmentation("mixing").bind(data(resident(Formula())))
+    mixing = bound("mixing", data(resident(Formula())))
     images = torch.arange(1.0, 7).view(6, 1, 1, 1).expand(6, 3, 6, 6)
     torch.manual_seed(0)
     ways = []
@@ -351,5 +356,5 @@ def test_each_batch_is_mixed_one_way_or_the_other() -> None:
         assert labels.shape == (6, CLASSES) and torch.allclose(labels.sum(1), torch.ones(6))
         ways.append(bool((mixed == mixed.round()).all()))  # pixels of one image or of the other
     assert 5 < sum(ways) < 25
-    only = augmentation("mixing", switch=1.0).bind(data(resident(Formula())))
+    only = bound("mixing", data(resident(Formula())), switch=1.0)
     assert all(bool((one == one.round()).all()) for one, _ in (only(images, torch.arange(6) % 3) for _ in range(5)))

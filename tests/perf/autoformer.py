@@ -78,7 +78,7 @@ class PlainSupernet(nn.Module):
     """The whole space over one set of weights, as a reader of timm would write it."""
 
     def __init__(self, dim: int = 256, depth: int = 14, heads: int = 4, ratio: float = 4.0, distance: int = 14) -> None:
-        from timm.layers import PatchEmbed
+        from timm.layers.patch_embed import PatchEmbed
 
         super().__init__()
         self.patches = PatchEmbed(SIDE, 16, 3, dim)
@@ -90,6 +90,7 @@ class PlainSupernet(nn.Module):
     def forward(self, images: Tensor, sizes: Any) -> Tensor:
         d = sizes.embedding
         convolution = self.patches.proj
+        assert convolution.bias is not None
         x = functional.conv2d(images, convolution.weight[:d], convolution.bias[:d], 16).flatten(2).transpose(1, 2)
         x = torch.cat((self.token[..., :d].expand(len(x), -1, -1), x), 1) + self.positions[..., :d]
         for block, heads, hidden in zip(self.blocks, sizes.heads, sizes.hidden, strict=False):

@@ -164,6 +164,7 @@ def inherited(scorer: Scorer, architecture: Architecture) -> dict[str, float | i
         for images, labels in evaluation_batches(dataset, dataset.test, ranking.batch_size, device):
             correct += int((network(images, one).argmax(1) == labels).sum())
             total += len(labels)
+    scorer.meter.stage("search")
     counts = [count for count in FOUND if count in space.complexity_counts]
     sizes = {f"found_{count}": space.counted(architecture, count, scorer.settings) for count in counts}
     return {"found_accuracy": correct * 100 / total, **sizes}

@@ -52,7 +52,7 @@ def test_mutation_is_autoformers() -> None:
     children = [SPACE.mutate(parent, rng, 0.2) for _ in range(4000)]
 
     def share(decision: int, among: list[Any]) -> float:
-        return sum(child[decision] != parent[decision] for child in among) / len(among)
+        return float(sum(child[decision] != parent[decision] for child in among) / len(among))
 
     assert share(0, children) == pytest.approx(0.4 * 2 / 3, abs=0.03)
     assert share(1, children) == pytest.approx(0.4 * 2 / 3, abs=0.03)
