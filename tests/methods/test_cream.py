@@ -71,7 +71,7 @@ def test_the_teacher_has_the_largest_score_and_rho_is_its_sigmoid(last: bool, to
             terms = zip(meta.weight[0].tolist(), difference, strict=True)
             scores.append(sum(weight * number for weight, number in terms) + meta.bias.item())
         teacher, rho = method.match(training, path)  # type: ignore[attr-defined]
-        best = max(range(3), key=lambda place: scores[place])  # noqa: B023
+        best = max(range(3), key=lambda place: scores[place])
         teachers.add(teacher)
         assert teacher == board[best]["path"]
         assert float(rho) == pytest.approx(1 / (1 + math.exp(scores[-1 if last else best])), rel=1e-3)
