@@ -44,8 +44,9 @@ class SUMNAS(FairNAS):
     inner_clip: float = 5.0
     """The greatest norm of their gradients."""
     paths_renewed: str = "step"
-    """When fair paths are drawn: for each step, as the paper defines it, or once per epoch. The public code behind the
-    published NAS-Bench-201 result of SUMNAS never clears its list of paths, so that an epoch repeats its first ones."""
+    """When fair paths are drawn: for each step, as the paper defines it, or once per epoch. PA&DA's public code, which
+    trains SUMNAS too, never clears its list of paths: an epoch repeats its first ones. Which published values come from
+    that code is not known."""
 
     def __post_init__(self) -> None:
         require(self.inner_steps >= 1, f"method.inner_steps must be at least 1, not {self.inner_steps}")
