@@ -11,19 +11,19 @@ from typing import Any
 
 EVERYWHERE: dict[str, dict[str, Any]] = {
     "sandwich": {"optimiser.clip": None, "optimiser.clip_value": 1.0, "train.label_smoothing": 0.1},
-}
-"""Settings that belong to a method at every scale and in every space."""
-
-COMPARED: dict[str, dict[str, Any]] = {
-    # The outer optimiser: no momentum is published for it, and the inner steps are the ones that clip.
+    # The outer optimiser, which moves to the mean of what the paths' own steps have reached. No momentum is published
+    # for it, and the inner steps are the ones that clip.
     "sumnas": {
-        "train.epochs": 250,
-        "train.batch_size": 256,
         "optimiser.learning_rate": 1.0,
         "optimiser.momentum": 0.0,
         "optimiser.weight_decay": 4e-5,
         "optimiser.clip": None,
     },
+}
+"""Settings that belong to a method at every scale and in every space."""
+
+COMPARED: dict[str, dict[str, Any]] = {
+    "sumnas": EVERYWHERE["sumnas"] | {"train.epochs": 250, "train.batch_size": 256},
     "pa-da": {
         "train.epochs": 250,
         "train.batch_size": 256,
