@@ -7,7 +7,8 @@ that begins at zero. Its displacement is r_k = w0 − w_k. The supernet then mak
 The schedule sets the outer rate, CaLR too: the displacement of a path is weighted by its own rate, as Algorithm 2
 weights gradients. The inner rate stays as it is. It says how far a path may look for weights of its own; it is the
 same for all tasks throughout training, and the outer rate alone is published as decaying. MS separates the outer
-momentum. The outer optimiser of the preset `paper` has none: there MS only keeps the paths of a step in one cluster.
+momentum. Presets give the outer optimiser none, since none is published: there MS has nothing to separate, and only
+keeps the paths of a step in one cluster.
 """
 
 from __future__ import annotations
