@@ -22,6 +22,7 @@ from .cell import (
     EDGES,
     INPUTS,
     KINDS,
+    LABELS,
     NODES,
     NONE,
     OPERATIONS,
@@ -205,7 +206,7 @@ class Cells(Space):
             f"{name} cell": Wiring(
                 nodes,
                 [
-                    (*EDGES[edge], operation)
+                    (*EDGES[edge], LABELS[operation])
                     for edge in taken(architecture, kind)
                     if (operation := self._operation(architecture, kind, edge)) != NONE
                 ],

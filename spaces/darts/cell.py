@@ -29,6 +29,8 @@ OPERATIONS = (
     "dil_conv_3x3",
     "dil_conv_5x5",
 )
+LABELS = dict(zip(OPERATIONS, ("max", "avg", "skip", "sep 3", "sep 5", "dil 3", "dil 5"), strict=True))
+"""Their names in drawings, where edges are short."""
 POOLS = OPERATIONS[:2]
 SKIP = OPERATIONS[2]
 

@@ -19,7 +19,7 @@ from harness.components.space import Architecture
 
 from .cell import EDGES, INPUTS, KINDS, NODES, NONE, PAIRS, POOLS, SKIP, operation_decision, pair_decision, taken
 from .layout import STEM, CellSize, cells, reductions
-from .operations import AuxiliaryHead, Depthwise, Halving, Norms, Pointwise, Pooling, Separable, dropped
+from .operations import AuxiliaryHead, Depthwise, Halving, Norms, Pointwise, Pooling, Separable
 
 Steps = tuple[tuple[int, str], ...]
 """The edges of a cell that run, with their operations, in the order of `EDGES`."""
@@ -116,7 +116,11 @@ class Cell(nn.Module):
             y = values.once(operation, source, module)
         else:
             y = module(values.plain[source])
-        return dropped(y, drop_path) if drop_path else y
+        if drop_path:
+            from torchvision.ops import stochastic_depth
+
+            y = stochastic_depth(y, drop_path, "row")
+        return y
 
     def forward_mixed(self, first: Tensor, second: Tensor, weights: Sequence[Mapping[str, Tensor]]) -> Values:
         """All operations of all edges; `weights` has those of an edge by operation."""

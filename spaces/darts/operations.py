@@ -138,9 +138,3 @@ class AuxiliaryHead(nn.Module):
         x = torch.relu(self.norm(self.convolution(torch.relu(self.pointwise(x)))))
         logits: Tensor = self.classifier(x.mean((2, 3)))
         return logits
-
-
-def dropped(x: Tensor, probability: float) -> Tensor:
-    """Drop-path: zero for some of the images, the others scaled so that the mean stays. Draws from torch's rng."""
-    kept = torch.empty((len(x), 1, 1, 1), device=x.device, dtype=x.dtype).bernoulli_(1 - probability)
-    return x * kept.div_(1 - probability)

@@ -89,48 +89,68 @@ def _settings() -> Any:
 
 def step() -> Callable[[], object]:
     """Training as the harness does it, in the order of dimensions in which its loaders give images."""
-    from harness.study.configuration import RunConfig
-    from harness.training.stages.train import Supernets, prepare
-
-    config = RunConfig.from_json(
-        {
-            "space": "mobilenet",
-            "benchmark": None,
-            "dataset": "imagenet",
-            "train": {"epochs": 150, "batch_size": BATCH},
-            "optimiser": {"learning_rate": RATE, "momentum": MOMENTUM, "weight_decay": DECAY, "clip": None},
-        }
-    )
-    settings = _settings()
-    space = SPACES.get("mobilenet")().at(settings)
-    torch.manual_seed(0)
-    _, (training,) = prepare(config, Supernets(space, (Part({}),), (space.supernet(settings),)), 1000)
-    images, labels = _batch()
-    batch = Batch(images.contiguous(memory_format=torch.channels_last), labels, torch.arange(BATCH))
-    drawn, done = _paths(), 0
-
-    def turn() -> None:
-        nonlocal done
-        for _ in range(PATHS):
-            training.descend(batch, [next(drawn)], done)
-            done += 1
-
-    return turn
+    asked = {
+        "space": "mobilenet",
+        "benchmark": None,
+        "dataset": "imagenet",
+        "train": {"epochs": 150, "batch_size": BATCH},
+        "optimiser": {"learning_rate": RATE, "momentum": MOMENTUM, "weight_decay": DECAY, "clip": None},
+    }
+    return our_turn(asked, _settings(), _batch(), _paths(), PATHS)
 
 
 def plain_step(order: str = "contiguous") -> Callable[[], object]:
     """The same with timm's blocks and torch's SGD."""
     torch.manual_seed(0)
-    layout: Any = {"memory_format": {"contiguous": torch.contiguous_format, "last": torch.channels_last}[order]}
-    network = PlainSupernet(plan("mobilenet", _settings())).to(**layout)
+    network = PlainSupernet(plan("mobilenet", _settings()))
     optimiser = torch.optim.SGD(network.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
-    (images, labels), drawn = _batch(), _paths()
-    images = images.contiguous(**layout)
+    return plain_turn(network, optimiser, _batch(), _paths(), PATHS, order)
+
+
+def our_turn(
+    asked: dict[str, Any], settings: Any, batch: tuple[Tensor, Tensor], drawn: Iterator[Architecture], steps: int
+) -> Callable[[], object]:
+    """So many steps of a supernet of these settings, as the harness makes them."""
+    from harness.study.configuration import RunConfig
+    from harness.training.stages.train import Supernets, prepare
+
+    config = RunConfig.from_json(asked)
+    space = SPACES.get(config.space)().at(settings)
+    torch.manual_seed(0)
+    _, (training,) = prepare(config, Supernets(space, (Part({}),), (space.supernet(settings),)), 1000)
+    images, labels = batch
+    whole = Batch(images.contiguous(memory_format=torch.channels_last), labels, torch.arange(len(labels)))
+    done = 0
 
     def turn() -> None:
-        for _ in range(PATHS):
+        nonlocal done
+        for _ in range(steps):
+            training.descend(whole, [next(drawn)], done)
+            done += 1
+
+    return turn
+
+
+def plain_turn(
+    network: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    batch: tuple[Tensor, Tensor],
+    drawn: Iterator[Architecture],
+    steps: int,
+    order: str,
+    clip: float | None = None,
+) -> Callable[[], object]:
+    """The same of any module, as most research code writes it; `order` is that of dimensions, contiguous or last."""
+    layout: Any = {"memory_format": {"contiguous": torch.contiguous_format, "last": torch.channels_last}[order]}
+    network.to(**layout)
+    images, labels = batch[0].contiguous(**layout), batch[1]
+
+    def turn() -> None:
+        for _ in range(steps):
             optimiser.zero_grad()
             functional.cross_entropy(network(images, next(drawn)), labels).backward()  # type: ignore[no-untyped-call]
+            if clip is not None:
+                nn.utils.clip_grad_norm_(network.parameters(), clip)
             optimiser.step()
 
     return turn

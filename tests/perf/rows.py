@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.metrics import complexity_bias
+from tests.perf.darts import PATHS as DARTS_PATHS
 from tests.perf.measuring import Row, Side, in_turns, together
 from tests.perf.mobilenet import PATHS
 from tests.perf.sides import RANKED, STEPS
@@ -103,6 +104,13 @@ def mobilenet(order: str, wanted: str, turns: int) -> Row:
     return Row(what, per(ours, PATHS), per(plain, PATHS), wanted, against)
 
 
+def darts(order: str, wanted: str, turns: int) -> Row:
+    ours, plain = in_turns([Side("darts_step"), Side("plain_darts_step", order)], turns)
+    against = f"a plain loop over modules{' in channels_last order' * (order == 'last')}"
+    what = "DARTS step, 16 channels, 8 cells, 64 images of 32×32"
+    return Row(what, per(ours, DARTS_PATHS), per(plain, DARTS_PATHS), wanted, against)
+
+
 def first_step(turns: int) -> Row:
     """From the command to the end of the first epoch of its first trial, 24 steps: a little more than to the first."""
     return Row("from `run` to the first steps (demo)", [_first() for _ in range(turns)], [], "≤ 6 s")
@@ -165,6 +173,8 @@ ROWS: dict[str, Callable[[], Row]] = {
     "imagenet-256": lambda: imagenet("imagenet-256", "≥ 3.0", 9),
     "mobilenet": lambda: mobilenet("contiguous", "≥ 1.0", 5),
     "mobilenet-last": lambda: mobilenet("last", "≥ 1.0", 5),
+    "darts": lambda: darts("contiguous", "≥ 1.0", 5),
+    "darts-last": lambda: darts("last", "≥ 1.0", 5),
     "first-step": lambda: first_step(3),
     "bias": lambda: bias(3),
 }

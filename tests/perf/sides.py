@@ -28,6 +28,8 @@ from harness.training.cost import Meter
 from harness.training.stages.rank import predict
 from harness.training.stages.train import Supernets, build_supernets, prepare
 from tests.perf.baseline import PlainSupernet, PlainTraining, loader
+from tests.perf.darts import plain_step as plain_darts_step
+from tests.perf.darts import step as darts_step
 from tests.perf.imagenet import batches as imagenet_batches
 from tests.perf.imagenet import plain_batches as plain_imagenet_batches
 from tests.perf.mobilenet import plain_step as plain_mobilenet_step
@@ -46,7 +48,15 @@ RANKED = {"demo": 150, "small": 60, "paper": 12}
 """How many architectures a turn evaluates."""
 
 
-__all__ = ["imagenet_batches", "mobilenet_step", "plain_imagenet_batches", "plain_mobilenet_step", "serve"]
+__all__ = [
+    "darts_step",
+    "imagenet_batches",
+    "mobilenet_step",
+    "plain_darts_step",
+    "plain_imagenet_batches",
+    "plain_mobilenet_step",
+    "serve",
+]
 """All but the last are served by name."""
 
 

@@ -21,6 +21,7 @@ NAMES = [
     "clustering",
     "compared_methods",
     "complexity_metric",
+    "darts_space",
     "decay_function",
     "gamma_grid",
     "gradient_similarity",

@@ -83,6 +83,9 @@ def plain() -> torch.Tensor:
         {"label_smoothing": 0.1},
         {"ema": 0.9},
         {"precision": "bfloat16"},
+        {"nesterov": False},
+        {"clip": 0.1},
+        {"augment": ["cutout"]},
         {"teacher": {**TEACHER, "features": 0.0}},
         {"teacher": {**TEACHER, "logits": 0.0}},
         *({"augment": [one]} for one in WHOLE["augment"]),
@@ -206,6 +209,20 @@ def pieces(folder: Path, config: RunConfig, saves: int) -> tuple[Outcome, int]:
             kept = checkpoint(folder, config, saves)
             return retrain_trial(config, ARCHITECTURE, watch=Record().watch(), checkpoint=kept), number
     raise AssertionError("it does not get on")
+
+
+def test_cutout_is_a_square_that_may_reach_over_the_border() -> None:
+    cut = AUGMENTATIONS.get("cutout")(length=4).bind(coloured())
+    images, labels = torch.ones(500, 3, 8, 8), torch.arange(500)
+    with seeded(0):
+        changed, same = cut(images, labels)
+    holes = changed == 0
+    assert torch.equal(same, labels) and bool((holes == holes[:, :1]).all()) and bool(images.all())
+    heights, widths = (holes[:, 0].any(dim).sum(1) for dim in (2, 1))
+    assert set(heights.tolist()) == set(widths.tolist()) == {2, 3, 4}
+    assert torch.equal(holes[:, 0].sum((1, 2)), heights * widths)
+    with pytest.raises(InvalidConfiguration, match="cutout.length must be from 1 to 1000, not 0"):
+        AUGMENTATIONS.get("cutout")(length=0)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
