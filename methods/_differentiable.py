@@ -113,7 +113,7 @@ def adam() -> Any:
                     gradient = parameter.grad.add(parameter, alpha=group["weight_decay"])
                     mean = state.setdefault("exp_avg", torch.zeros_like(parameter))
                     square = state.setdefault("exp_avg_sq", torch.zeros_like(parameter))
-                    state["step"] = done = state.get("step", 0) + 1
+                    state["step"] = done = int(state.get("step", 0)) + 1  # torch loads it as a tensor
                     mean.lerp_(gradient, 1 - one)
                     square.mul_(two).addcmul_(gradient, gradient, value=1 - two)
                     divisor = (square.sqrt() / (1 - two**done) ** 0.5).add_(group["eps"])

@@ -43,15 +43,14 @@ class Filtering:
     """ε at the end of training: the probability with which a candidate comes from the pool."""
 
     def __post_init__(self) -> None:
+        of = "sampler" if isinstance(self, Sampler) else "method"
         for name in ("candidates", "kept", "images", "pool"):
-            require(getattr(self, name) >= 1, f"{name} of path filtering must be at least 1, not {getattr(self, name)}")
+            require(getattr(self, name) >= 1, f"{of}.{name} must be at least 1, not {getattr(self, name)}")
         require(
             self.kept <= self.candidates,
-            f"kept of path filtering must be at most candidates, {self.candidates}, not {self.kept}",
+            f"{of}.kept must be at most {of}.candidates, which is {self.candidates}, not {self.kept}",
         )
-        require(
-            0 <= self.exploitation <= 1, f"exploitation of path filtering must be in [0, 1], not {self.exploitation}"
-        )
+        require(0 <= self.exploitation <= 1, f"{of}.exploitation must be in [0, 1], not {self.exploitation}")
 
 
 @SAMPLERS.register("greedy")

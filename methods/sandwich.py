@@ -92,7 +92,8 @@ def alpha_divergence(student: Tensor, teacher: Tensor, alpha: float, clip: float
     """Per image, the divergence Σ q·f(p/q) of two answers in logits, and a loss with its gradient for the student's.
 
     p is the teacher, q the student, f(u) = (u^α − 1)/(α(α − 1)), or u·ln u for α = 1. The gradient is
-    −Σ q·ρ(p/q)·∇ln q with ρ(u) = u·f′(u) − f(u); for α other than 1, u^α is clipped in both.
+    −Σ q·ρ(p/q)·∇ln q with ρ(u) = u·f′(u) − f(u) = u^α/α and a constant, which has no part in it, because Σ∇q = 0. For α
+    other than 1, u^α is clipped in both.
     """
     log_q, log_p = student.log_softmax(1), teacher.log_softmax(1)
     q, log_ratio = log_q.detach().exp(), (log_p - log_q).detach()
@@ -100,8 +101,8 @@ def alpha_divergence(student: Tensor, teacher: Tensor, alpha: float, clip: float
         slope = log_ratio.exp()
         value = slope * log_ratio
     else:
-        power, offset = (alpha * log_ratio).exp().clamp(max=clip), 1 / (alpha * (alpha - 1))
-        value, slope = (power - 1) * offset, power / alpha + offset
+        power = (alpha * log_ratio).exp().clamp(max=clip)
+        value, slope = (power - 1) / (alpha * (alpha - 1)), power / alpha
     return (q * value).sum(1), -(q * slope * log_q).sum(1)
 
 

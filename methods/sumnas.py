@@ -7,7 +7,8 @@ that begins at zero. Its displacement is r_k = w0 − w_k. The supernet then mak
 The schedule sets the outer rate, CaLR too: the displacement of a path is weighted by its own rate, as Algorithm 2
 weights gradients. The inner rate stays as it is. It says how far a path may look for weights of its own; it is the
 same for all tasks throughout training, and the outer rate alone is published as decaying. MS separates the outer
-momentum. The outer optimiser of the preset `paper` has none: there MS only keeps the paths of a step in one cluster.
+momentum. Presets give the outer optimiser none, since none is published: there MS has nothing to separate, and only
+keeps the paths of a step in one cluster.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ class SUMNAS(FairNAS):
     inner_clip: float = 5.0
     """The greatest norm of their gradients."""
     paths_renewed: str = "step"
-    """When fair paths are drawn: for each step, as the paper defines it, or once per epoch. The public code behind the
-    published NAS-Bench-201 result of SUMNAS never clears its list of paths, so that an epoch repeats its first ones."""
+    """When fair paths are drawn: for each step, as the paper defines it, or once per epoch. PA&DA's public code, which
+    trains SUMNAS too, never clears its list of paths: an epoch repeats its first ones. Which published values come from
+    that code is not known."""
 
     def __post_init__(self) -> None:
         require(self.inner_steps >= 1, f"method.inner_steps must be at least 1, not {self.inner_steps}")

@@ -211,6 +211,10 @@ class Net(nn.Module):
             x = x + self.slope * on[1] * mixed
         return weights[0][0] * self.head(x.mean((2, 3))) + weights[0][1] * self.head(x.amax((2, 3)))
 
+    def forward_gated(self, x, architecture, gates):
+        sizes = [2, *[len(KERNELS), 2] * BLOCKS]
+        return self.forward_mixed(x, [g * torch.eye(n)[c] for g, n, c in zip(gates, sizes, architecture)])
+
     @contextmanager
     def twice_differentiable(self):
         self.tanh = torch.tanh

@@ -218,6 +218,7 @@ rows |= {
     "nsas": {"method.name": "nsas", "method.candidates": 9, "method.size": 2, "method.neighbours": 2},
     "cream": {"method.name": "cream", "method.board": 2, "method.meta_every": 2},
     "sandwich": {"method.name": "sandwich", "optimiser.clip_value": 1.0},
+    "gm-nas": {"method.name": "gm-nas", "method.batches": 2},
 }
 separated = {
     "sumnas": {"method.name": "sumnas", "method.paths_renewed": "epoch"},
@@ -230,6 +231,8 @@ able = {key: value for key, value in toy.items() if key != "network.width"}
 able |= {"space": "able", "benchmark": None, "rank.calibration": 1}
 rows = {name: toy | own for name, own in rows.items()}
 rows |= {"mixing": able | {"method.name": "mixing"}, "mixing twice": able | {"method.name": "mixing-twice"}}
+rows |= {"darts": able | {"method.name": "darts"}, "darts twice": able | {"method.name": "darts", "method.order": 2}}
+rows |= {"gdas": able | {"method.name": "gdas", "method.architecture_rate": 0.1}}
 study = Study("steps", "Steps", [Row({"Toy": name}, own) for name, own in rows.items()],
               [Column("τ", "kendall_tau")])
 """
@@ -237,7 +240,7 @@ study = Study("steps", "Steps", [Row({"Toy": name}, own) for name, own in rows.i
 ROWS = (
     *("sign", "adamw", "learnt", "distilling", "resampling", "dividing"),
     *("curious", "half", "warm", "measuring", "searching", "nsas", "cream", "sandwich", "mixing", "mixing twice"),
-    *("sumnas", "pa-da", "greedynas", "shiftnas"),
+    *("sumnas", "pa-da", "greedynas", "shiftnas", "gm-nas", "darts", "darts twice", "gdas"),
 )
 FILES = {
     "spaces/toy.py": TOY,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from harness.components.preset import Preset, register
 
+from ._compared import SHORT
+
 SPACE = "darts"
 
 FIRST_EDGE = 1
@@ -55,6 +57,7 @@ TINY = register(
             "retrain.drop_path": 0.2,
             "retrain.augment": [{"name": "cutout", "length": 4}],
         },
+        by_method=SHORT,
         equal_passes=True,
     )
 )
@@ -84,6 +87,7 @@ DEMO = register(
             "retrain.network.auxiliary": False,
             "retrain.auxiliary": 0.0,
         },
+        by_method=SHORT,
         equal_passes=True,
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -245,3 +246,36 @@ def test_mixtures_train_in_half_precision_and_gradients_of_gradients_refuse_the_
     assert losses("bfloat16", order=2) == pytest.approx(losses("float32", order=2), rel=0.05)
     with pytest.raises(InvalidConfiguration, match="cannot use train.precision=float16"):
         losses("float16", order=2)
+
+
+def on_the_darts_space(images: DataSet, **method: Any) -> tuple[Any, SupernetTraining]:
+    network = {"width": 2, "depth": 3}
+    config = tiny(method, space="darts-none", benchmark=None, network=network, train={"epochs": 2, "batch_size": 16})
+    made, (training,) = prepare(config, build_supernets(config, images), 2, images)
+    return made, training
+
+
+@pytest.mark.parametrize("method", [{"name": "darts"}, {"name": "gdas"}])
+def test_the_darts_space_has_parameters_for_operations_alone(method: dict[str, Any], few_digits: DataSet) -> None:
+    made, training = on_the_darts_space(few_digits, architecture_rate=0.1, **method)
+    space: Any = training.space
+    before = [alpha.detach().clone() for alpha in shared.alphas_of(training)]
+    assert [len(alpha) for alpha in before] == [8] * 28
+    make_step(made, training, training.unaugmented.batch(0), 0)
+    assert sum(not torch.equal(a, b) for a, b in zip(before, shared.alphas_of(training), strict=True)) > 20
+    (found,) = made.found(training)
+    assert "none" not in space.format(found)
+    # Of equally many operations, those that were found are the most probable ones, but for none.
+    likely = made.score([training], found)
+    strengths = [float(alpha.detach()[1:].max() - alpha.detach().logsumexp(0)) for alpha in shared.alphas_of(training)]
+    ends = itertools.pairwise((0, 2, 5, 9, 14, 16, 19, 23, 28))  # the edges into each node, cell by cell
+    nodes = [strengths[start:end] for start, end in ends]
+    assert likely == pytest.approx(sum(sum(sorted(own)[-2:]) for own in nodes), abs=1e-4)
+
+
+def test_gates_of_the_darts_space_run_one_operation_at_every_edge(few_digits: DataSet) -> None:
+    _, training = on_the_darts_space(few_digits, name="gdas")
+    batch = training.unaugmented.batch(0)
+    path, weights = gdas.sample(training, 1.0)
+    ones = list(torch.ones(len(path)))
+    assert torch.allclose(training.gated_loss(batch, path, ones), training.mixed_loss(batch, weights), atol=1e-5)

@@ -1,0 +1,60 @@
+"""docs/methods.md: every method of ours has its rows, the lines are those of the files, and the page's code runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from harness.components.preset import get_preset
+from harness.components.registries import METHODS
+from harness.execution.job import run_job
+from harness.execution.references import missing_references
+from harness.stores.directory.store import DirectoryStore
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
+from tests.stored_runs import store_run
+from tests.toy import user_folder
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "methods.md").read_text()
+NAMES = [name for name, entry in METHODS.items() if entry.file.is_relative_to(ROOT)]
+
+
+def rows(heading: str) -> dict[str, list[str]]:
+    """The rows of the table under that heading, by method."""
+    section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "| `" in line]
+    return {cells[0].strip("`"): cells[1:] for cells in found}
+
+
+def test_every_method_has_its_rows() -> None:
+    assert list(rows("What there is")) == list(rows("What was tried"))
+    assert sorted(rows("What there is")) == sorted(NAMES)
+
+
+def test_methods_are_as_long_as_the_page_says_and_short() -> None:
+    lengths = []
+    for _, file, lines, *_ in rows("What there is").values():
+        lengths.append(len((ROOT / file.strip("`")).read_text().splitlines()))
+        assert abs(lengths[-1] - int(lines)) <= 10, f"{file} has {lengths[-1]} lines, the page says {lines}"
+    assert median(lengths) <= 120
+
+
+def test_the_pages_code_compares_with_the_untrained_supernet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [code] = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    [study] = find_studies("compared_methods")
+    preset = get_preset("tiny")
+    with user_folder(tmp_path):
+        for request in expand(study, preset, 2):
+            store_run(Path("runs"), request, 0.5, more={"valid_loss": 1.5 + request.seed / 100})
+        for job in missing_references([study], preset, DirectoryStore(Path("runs")), seeds=2).jobs(Path("runs"), None):
+            assert run_job(dict(job.document), lambda report: None)["status"] == "done"
+        exec(code.replace('"demo"', '"tiny"').replace("seeds=5", "seeds=2"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2 * len(study.rows)
+    assert all("valid_loss    1.505" in line and "2 of 2 below" in line for line in printed[: len(study.rows)])
