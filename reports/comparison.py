@@ -43,6 +43,8 @@ KINDS = {
     "effect": ("effects", "effects of its factors"),
 }
 """By kind of comparison, the grid's name and its title."""
+HEADINGS = {"statement": ("Statement", "Rows"), "rows": ("Rows", "Column"), "effect": ("Factor", "Column")}
+"""What stands before the verdict, and what behind the interval."""
 
 
 def compare(study: Study, preset: Preset, counted: Sequence[Evidence], margins: Margins) -> tuple[Compared, ...]:
@@ -101,6 +103,14 @@ def compared_numbers(numbers: Sequence[float], digits: int | None) -> list[str]:
     return [signed(shown(number, digits + enough)) for number in numbers]
 
 
+def effect_texts(one: Judgement) -> tuple[str, str]:
+    """The effect and its interval as text."""
+    own = [] if one.effect is None else [one.effect, *(one.interval or ())]
+    texts = compared_numbers([number for number in own if math.isfinite(number)], one.compared.digits)
+    bounded = f"{texts[1]} to {texts[2]}" if len(texts) == 3 else "unbounded"
+    return (texts[0] if texts else DASH), (DASH if one.interval is None else bounded)
+
+
 def verdict_text(one: Judgement) -> str:
     """The verdict, and where it leans without correction for the other comparisons."""
     return f"{one.verdict}, leans {one.leans}" if one.leans else one.verdict
@@ -108,9 +118,7 @@ def verdict_text(one: Judgement) -> str:
 
 def _grid(findings: Findings, table: Table, kind: str, judgements: Sequence[Judgement]) -> Grid:
     name, title = KINDS[kind]
-    first, second = {"statement": ("Statement", "Rows"), "rows": ("Rows", "Column"), "effect": ("Factor", "Column")}[
-        kind
-    ]
+    first, second = HEADINGS[kind]
     units = (_unit(findings.study),)
     beside, behind = _placed(kind, units)
     headings = (first, *FIRST, second, *beside, "Data set", "Paper's effect", SEEDS, "Where", *DETAILS, *behind)
@@ -129,17 +137,11 @@ def _grid(findings: Findings, table: Table, kind: str, judgements: Sequence[Judg
 
 def _row(one: Judgement) -> tuple[str, ...]:
     compared = one.compared
-    own = [] if one.effect is None else [one.effect, *(one.interval or ())]
-    finite = [number for number in own if math.isfinite(number)]
-    texts = compared_numbers(finite, compared.digits)
-    interval = DASH
-    if one.interval is not None:
-        interval = f"{texts[1]} to {texts[2]}" if len(texts) == 3 else "unbounded"
     printed = DASH if compared.printed is None else compared_numbers([compared.printed], compared.digits)[0]
     first = {"statement": compared.name, "rows": compared.rows, "effect": compared.name}[compared.kind]
     second = compared.rows if compared.kind == "statement" else compared.column
     seeds = f"{len(compared.seeds)}" + (" (anytime)" if one.anytime and one.interval is not None else "")
-    lead = (first, verdict_text(one), texts[0] if texts else DASH, interval, second)
+    lead = (first, verdict_text(one), *effect_texts(one), second)
     units = (DASH if one.units is None else f"{one.units[0]} of {one.units[1]} above 0, p = {_p(one.units[2])}",)
     beside, behind = _placed(compared.kind, units)
     return (*lead, *beside, compared.dataset, printed, seeds, compared.where or DASH, *_details(one), *behind)

@@ -68,22 +68,27 @@ def judge(compared: Sequence[Compared], anytime: bool = False) -> list[Judgement
 
     With `anytime`, no number of seeds counts as planned, and comparisons that have no data yet count, too.
     """
-    p = {one.question: _tested(one)[1] for one in compared if len(one.seeds) >= FEWEST}
-    adjusted = dict(zip(p, statistics.holm(list(p.values())).tolist(), strict=True))
-    m = len({one.question for one in compared}) if anytime else len(p)
-    return [_judgement(one, m, p.get(one.question), adjusted.get(one.question), anytime) for one in compared]
+    testable = {one.question: one for one in compared if len(one.seeds) >= FEWEST}
+    # Others count among all, but their p, which may have been waited for, must not ease the test of any.
+    p = [1.0 if anytime or not _is_planned(one) else _tested(one)[1] for one in testable.values()]
+    adjusted = dict(zip(testable, statistics.holm(p).tolist(), strict=True))
+    m = len({one.question for one in compared}) if anytime else len(testable)
+    return [_judgement(one, m, adjusted.get(one.question), anytime or not _is_planned(one)) for one in compared]
 
 
-def _judgement(one: Compared, m: int, p: float | None, adjusted: float | None, anytime: bool) -> Judgement:
-    any_time = anytime or one.seeds != tuple(range(one.planned))
+def _is_planned(one: Compared) -> bool:
+    return one.seeds == tuple(range(one.planned))
+
+
+def _judgement(one: Compared, m: int, adjusted: float | None, anytime: bool) -> Judgement:
     if not one.seeds:
-        return Judgement(one, m, any_time, NO_DATA)
-    effect, _, interval = _tested(one)
-    if p is None or adjusted is None:  # one seed decides nothing, however large its effect
-        return Judgement(one, m, any_time, UNDECIDED, effect=effect)
+        return Judgement(one, m, anytime, NO_DATA)
+    effect, p, interval = _tested(one)
+    if adjusted is None:  # one seed decides nothing, however large its effect
+        return Judgement(one, m, anytime, UNDECIDED, effect=effect)
     differences = _differences(one)
     sample = Sample.of(differences)
-    if any_time:
+    if anytime:
         corrected, plain = (_anytime(one, differences, count) for count in (m, 1))
         interval = _sequence(one, sample)
     else:
@@ -92,13 +97,13 @@ def _judgement(one: Compared, m: int, p: float | None, adjusted: float | None, a
     return Judgement(
         compared=one,
         m=m,
-        anytime=any_time,
+        anytime=anytime,
         verdict=corrected,
         leans=plain if plain != corrected else "",
         effect=effect,
         interval=interval,
         p=p,
-        adjusted=None if any_time else adjusted,
+        adjusted=None if anytime else adjusted,
         e_value=float(np.exp(statistics.log_e_value(sample))) if sample.n > 1 else None,
         flips=float(statistics.sign_flips(effects)) if len(effects) else None,
         least=float(statistics.least_p(len(one.seeds))),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,23 +94,15 @@ def until_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def tell_verdicts(asked: Asked, ending: Ending, quiet: bool) -> None:
     """Print a line per comparison, decided ones first, and how to see them again."""
     from harness.components.discovery import component
+    from harness.study.overrides import as_typed
 
     judgements = ending.found
     comparison, every = component("reports.comparison"), component("reports.verdicts").VERDICTS
     for verdict in () if quiet else every:
         for one in (one for one in judgements if one.verdict == verdict):
             compared = one.compared
-            texts = comparison.compared_numbers(
-                [
-                    number
-                    for number in (one.effect, *(one.interval or ()))
-                    if number is not None and math.isfinite(number)
-                ],
-                compared.digits,
-            )
-            interval = f" ({texts[1]} to {texts[2]})" if len(texts) == 3 else ""
             place = f"{compared.column}, {compared.dataset}" + (f", {compared.study}" if len(asked.studies) > 1 else "")
-            effect = f"{texts[0] if texts else '–'}{interval}"
+            effect = "{} ({})".format(*comparison.effect_texts(one))
             click.echo(f"{verdict:12} {effect:28} {len(compared.seeds):3} seeds  {compared.rows} ({place})")
     counts = Counter(one.verdict for one in judgements)
     told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in every if counts[verdict])
@@ -122,7 +113,8 @@ def tell_verdicts(asked: Asked, ending: Ending, quiet: bool) -> None:
     most = max(len(one.compared.seeds) for one in judgements)
     preset = f"--preset {asked.preset} --seeds {max(1, most)} --compare"
     margins = "".join(f" --margin {f'{name}=' if name else ''}{value:g}" for name, value in ending.margins.items())
-    click.echo(f"`harness report {names} {preset}{margins}` shows what they rest on")
+    overrides = "".join(f" {one}" for one in (["with", *as_typed(asked.overrides)] if asked.overrides else []))
+    click.echo(f"`harness report {names} {preset}{margins}{overrides}` shows what they rest on")
 
 
 def _questions(ending: Ending, asked: Asked) -> Callable[[Sequence[StoredRun]], list[Any]]:

@@ -162,6 +162,15 @@ def test_at_another_number_than_planned_the_verdict_holds_at_any(preset: Preset)
     assert one.adjusted is None
 
 
+def test_what_was_waited_for_does_not_ease_the_test_of_others(preset: Preset) -> None:
+    found = [*runs(0, [0.50, 0.53, 0.56]), *runs(2, [0.58, 0.60, 0.64])]
+    (clear,) = measured(ABLATION, preset, found, "ablation-calr-tau")
+    waited = replace(clear, key="other", seeds=(0, 1), effects=(0.1, 0.1000001))
+    one, other = verdicts.judge([clear, waited])
+    assert other.p < one.p and other.anytime and not one.anytime
+    assert one.adjusted == pytest.approx(2 * one.p)
+
+
 def test_no_difference_within_a_margin_is_equivalent(preset: Preset) -> None:
     def verdict(differences: list[float], margin: float) -> str:
         found = [*runs(0, [0.5] * len(differences)), *runs(2, [0.5 + one for one in differences])]
