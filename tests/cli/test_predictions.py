@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,17 @@ def test_tables_show_it_as_a_marked_row() -> None:
     assert [value.mean for value in given.values] == [f"{expected:.3f}", "12", ""]
     assert "Mine (imported): predictions from mine.csv, not runs; judged as the runs are." in table.notes
     assert not any(value.best for value in given.values)
+
+
+def test_what_needs_others_than_were_predicted_is_missing() -> None:
+    """Two bins: their best are the architectures 5 and 11; the best half are 6 to 11."""
+    chosen = [row for row in ROWS if row.split(",")[0] in ("5", "11")]
+    assert bring("\n".join(chosen), "--partial") == 0
+    (mine,) = stored(DirectoryStore(Path("runs")))
+    ranking = replace(toy_config().rank, bins=2, top_share=0.5)
+    result = judged(mine, "toy", ranking)
+    assert (result["kendall_tau"], result["selected"], result["top1_accuracy"]) == (1.0, 2, None)
+    assert "complexity_bias" not in result
 
 
 def test_part_of_the_architectures_has_what_can_be_said_of_it() -> None:

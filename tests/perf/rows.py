@@ -11,10 +11,15 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
+from harness import metrics
+from harness.components.registries import BENCHMARKS
 from harness.metrics import complexity_bias
+from harness.study.configuration import Ranking
+from harness.study.panel import panel
 from tests.perf.darts import PATHS as DARTS_PATHS
 from tests.perf.measuring import Row, Side, in_turns, together
 from tests.perf.mobilenet import PATHS
@@ -162,6 +167,25 @@ def _bias_by_definition(predicted: np.ndarray, truth: np.ndarray, size: np.ndarr
     return float((wrong & (size[:, None] < size[None, :])).sum() / wrong.sum())
 
 
+def the_panel(turns: int = 5) -> Row:
+    """All measures of one run, against the same with every τ by scipy, one after the other."""
+    made = BENCHMARKS.get("digits")()
+    truth, rng = made.accuracies("digits"), np.random.default_rng(0)
+    guess = np.round((truth + 10 * rng.standard_normal(len(truth))) * 2.56) / 2.56
+    predictions = dict(zip(made.space, guess.tolist(), strict=True))
+    ours: list[float] = []
+    plain: list[float] = []
+    panels = []
+    for times, pairwise in [(ours, metrics.PAIRWISE), (plain, 0)] * turns:
+        with mock.patch.object(metrics, "PAIRWISE", pairwise):
+            begin = time.perf_counter()
+            panels.append(panel(predictions, made, "digits", Ranking()))
+            times.append(time.perf_counter() - begin)
+    if any(one != panels[0] for one in panels):
+        raise SystemExit("the two panels differ")
+    return Row(f"panel of {len(guess):,} predictions (≤ 2 s)", ours, plain, "≥ 1.2", "every τ by scipy")
+
+
 def per(times: list[float], parts: float) -> list[float]:
     return [seconds / parts for seconds in times]
 
@@ -186,4 +210,5 @@ ROWS: dict[str, Callable[[], Row]] = {
     "autoformer": lambda: autoformer("≥ 1.0", 5),
     "first-step": lambda: first_step(3),
     "bias": lambda: bias(3),
+    "panel": lambda: the_panel(5),
 }

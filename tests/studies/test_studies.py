@@ -35,6 +35,7 @@ NAMES = [
     "num_clusters",
     "retrain_scheduler",
     "searched_subnets",
+    "selection_sensitivity",
     "sota",
     "sota_equal_passes",
     "sota_plus_ours",
@@ -103,7 +104,7 @@ def test_all_together_share_their_trials() -> None:
     labels = [work.label.rpartition(" +")[0] for work in plan.work]
     assert "ablation_calr_ms/SPOS CaLR MS seed 0" in labels  # not after the retraining that needs it
     baseline = plan.work[labels.index("ablation_calr_ms/SPOS seed 0")]
-    assert len({request.study for request in baseline.requests}) == 12
+    assert len({request.study for request in baseline.requests}) == 13
     observe = baseline.trial.config.observe
     assert observe.spread and observe.kendall_tau_every == 2 and observe.subnets_every == 2
 

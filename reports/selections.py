@@ -1,0 +1,71 @@
+"""What a table with several Kendall's τ says of the selection of architectures: who wins by each, what is missing."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+
+from harness.stores.schema import PANEL
+from harness.study.layout import Column
+from harness.study.panel import LEAST
+from harness.study.study import Study
+
+from .evidence import Evidence
+from .values import TableRow, ValueColumn, look_up, row_name
+
+
+def too_few(columns: Sequence[Column], counted: Sequence[Evidence]) -> list[Column]:
+    """The columns of the panel that no run has a value for, because too few of the architectures were predicted."""
+    panels = [one.metrics for one in counted if PANEL in one.metrics]
+    own = [one for one in columns if one.metric.startswith(f"{PANEL}.")]
+    return [one for one in own if panels and all(look_up(metrics, one.metric) is None for metrics in panels)]
+
+
+def without_panel(study: Study, counted: Sequence[Evidence], preset: str) -> list[str]:
+    """A note on runs of older versions, if the study shows measures that these did not make."""
+    older = [one for one in counted if one.state == "done" and PANEL not in one.metrics]
+    if not older or not any(one.metric.startswith(f"{PANEL}.") for one in study.columns):
+        return []
+    command = f"`harness store recompute {study.name} --preset {preset}`"
+    return [f"{len(older)} runs were stored without a panel of measures; {command} adds it from their predictions."]
+
+
+def left_out(columns: Sequence[Column]) -> list[str]:
+    """A note on columns that are not shown."""
+    names = ", ".join(dict.fromkeys(one.metric.removeprefix(f"{PANEL}.") for one in columns))
+    return [f"Not shown, because fewer than {LEAST} of the architectures were predicted: {names}."] if columns else []
+
+
+def winners(study: Study, rows: Sequence[TableRow], columns: Sequence[ValueColumn]) -> list[str]:
+    """Per data set, which row has the highest mean τ by each selection, and how often two rows change their order.
+
+    Empty for tables with fewer than two selections or rows.
+    """
+    lines = []
+    for dataset in dict.fromkeys(column.dataset for column in columns):
+        means: dict[str, dict[int, float]] = {}
+        for place, column in enumerate(columns):
+            if column.dataset == dataset and (column.metric == "kendall_tau" or column.metric.endswith(".tau")):
+                known = {row.number: row.values[place].numbers for row in rows if row.source == "runs"}
+                means[column.label] = {number: statistics.fmean(own) for number, own in known.items() if own}
+        means = {label: own for label, own in means.items() if len(own) > 1}
+        if len(means) > 1:
+            lines.append(f"{dataset}: {_told(study, means)}")
+    return lines
+
+
+def _told(study: Study, means: Mapping[str, Mapping[int, float]]) -> str:
+    by_row: dict[int, list[str]] = {}
+    for label, own in means.items():
+        by_row.setdefault(max(own, key=lambda number: own[number]), []).append(label)
+    named = "; ".join(f"{row_name(study.rows[number].labels)} by {', '.join(own)}" for number, own in by_row.items())
+    shared = sorted(set.intersection(*({*own} for own in means.values())))
+    pairs = list(itertools.combinations(shared, 2))
+    turned = sum(len({_order(own, a, b) for own in means.values()}) > 1 for a, b in pairs)
+    verdict = "the winner changes with the selection" if len(by_row) > 1 else "the winner is the same by each selection"
+    return f"{verdict}: {named}. {turned} of {len(pairs)} pairs of rows change their order."
+
+
+def _order(means: Mapping[int, float], one: int, other: int) -> int:
+    return (means[one] > means[other]) - (means[one] < means[other])
