@@ -292,7 +292,9 @@ def _measured(
     return {name: float(METRICS.get(name)(guessed, true, complexity)) for name in ranking.metrics}
 
 
-def _winners(predictions: Mapping[Architecture, float], supernets: Supernets, ranking: Ranking) -> list[Architecture]:
+def _winners(
+    predictions: Mapping[Architecture, float], supernets: Supernets, ranking: Ranking
+) -> list[Architecture]:
     """The best-ranked of each supernet's candidates; ties go to the lowest number."""
     winners: dict[int, Architecture] = {}
     for architecture in candidate_architectures(supernets.space, ranking):
