@@ -45,7 +45,7 @@ class Cream(Method):
     """The learning rate of the meta network. Its optimiser is not published: here it is Adam."""
     last_score: bool = False
     """Whether ρ is taken from the score of the board's last path, not of the teacher: a defect of the released code,
-    behind the published values."""
+    from which the published values presumably come."""
 
     def __post_init__(self) -> None:
         for name in ("board", "images", "meta_every"):

@@ -39,7 +39,7 @@ class NSAS(Method):
 
     constraints: str = "archive"
     """The paths that constrain a step: `archive`, or `random-and-opposite` (weights 0.2, 0.4, 0.4), the authors'
-    variant for NAS-Bench-201, behind the published values there."""
+    variant for NAS-Bench-201."""
     size: int = 8
     """M, the number of paths in the archive."""
     neighbours: int = 10
@@ -49,8 +49,8 @@ class NSAS(Method):
     weight: float = 0.5
     """The share of the archive's mean loss; that of the drawn path has the rest."""
     archive_gradient: bool = True
-    """Whether the archive's losses have gradients. False is a defect of the released code, behind the values published
-    for DARTS's space: only the drawn path is trained, its loss times 1 − weight."""
+    """Whether the archive's losses have gradients. False is a defect of the released code, from which the values
+    published for DARTS's space presumably come: only the drawn path is trained, its loss times 1 − weight."""
 
     def __post_init__(self) -> None:
         if self.constraints not in CONSTRAINTS:
