@@ -207,8 +207,9 @@ class SupernetTraining:
             return self.loss_of(logits, batch.labels if target is None else target)
 
     def loss_of(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The training loss of logits that are at hand."""
-        return functional.cross_entropy(logits.float(), target, label_smoothing=self.label_smoothing)
+        """The training loss of logits that are at hand, of those in half precision in single precision."""
+        wide = logits.float() if logits.dtype.itemsize < 4 else logits
+        return functional.cross_entropy(wide, target, label_smoothing=self.label_smoothing)
 
     def clear_gradients(self) -> None:
         """Begin a step: no gradients, and the network in training mode."""
