@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from harness.components.method import Step
 from harness.components.registries import METHODS
 from harness.components.space import Space
-from harness.components.supernet import TwiceDifferentiable, offered
+from harness.components.supernet import Mixture, TwiceDifferentiable, offered
 from harness.errors import InvalidConfiguration, require
 
 from ._differentiable import Differentiable, alphas_of, every_decision
@@ -49,6 +49,7 @@ class DARTS(Differentiable):
 
     def begin(self, training: SupernetTraining) -> None:
         super().begin(training)
+        offered(training.network, Mixture, "DARTS")
         if self.order == 2 and training.precision == "float16":
             raise InvalidConfiguration(
                 "DARTS of second order cannot use train.precision=float16: gradients of gradients are not scaled and "

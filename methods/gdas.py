@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.components.method import Step
 from harness.components.registries import METHODS
 from harness.components.space import Architecture, Space
+from harness.components.supernet import Gated, Mixture, offered
 from harness.errors import require
 
 from ._differentiable import Differentiable, alphas_of, every_decision
@@ -58,6 +59,11 @@ class GDAS(Differentiable):
 
     def _passes_for_alphas(self, space: Space) -> int:
         return 1 if self.operations == "chosen" else max(space.choices[d] for d in space.operation_decisions)
+
+    def begin(self, training: SupernetTraining) -> None:
+        super().begin(training)
+        ability: type[Any] = Gated if self.operations == "chosen" else Mixture
+        offered(training.network, ability, "GDAS")
 
     def temperature_at(self, training: SupernetTraining, step: int) -> float:
         """τ at that step, counted from 0."""
