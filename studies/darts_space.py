@@ -5,16 +5,7 @@ from typing import Any
 from harness.study import Figure, FoundDrawing, Row, SearchPlot, Study
 
 from ._mobilenet import FLOPS, HOURS, MEMORY, PARAMETERS, TOP1
-
-FIRST_EDGE = 1
-"""The decision on the operation from the first input to the first node of the normal cell.
-
-The paper does not say which edge MS clusters by. Only the two edges of a cell's first node are in every path; clusters
-by another one would need one for the paths without it, the largest of all.
-"""
-
-OURS: dict[str, Any] = {"schedule.name": "calr", "clusters.name": "operation", "clusters.at": [FIRST_EDGE]}
-"""CaLR and MS together, which the paper calls "Ours"."""
+from ._words import OURS
 
 FOUND: dict[str, Any] = {"method.name": "spos", "search.name": "best-of-n-random", "retrain.which": 0}
 

@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from math import prod
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -221,11 +220,11 @@ def _component(registry: Registry[Any], name: str) -> Explained:
         text = docstring(thing) or text
     prefix = "" if _takes_value(key) else f"{key}."
     if registry is SPACES:
-        size = prod(thing.choices)
+        space = thing()
         facts |= {
-            "size": f"{short(size)} architectures",
-            "choices": ", ".join(map(str, thing.choices)),
-            "counts": thing().counts_text(),
+            "size": f"{short(space.size)} architectures",
+            "choices": ", ".join(map(str, space.choices)),
+            "counts": space.counts_text(),
         }
         inner = [_explained_key(f"network.{own.name}", own) for own in _network_of(name)]
     elif isinstance(thing, type):

@@ -53,6 +53,22 @@ LENGTH = NODES + len(EDGES)
 """Decisions per cell."""
 
 
+class Separable(NamedTuple):
+    """What a separable convolution repeats: a depthwise convolution of this kernel and dilation, and a 1×1 one."""
+
+    kernel: int
+    dilation: int
+    times: int
+
+
+def separable(operation: str) -> Separable | None:
+    """What the operation is made of; None if it is not a convolution."""
+    family, _, kernel = operation.rpartition("_conv_")
+    if not family:
+        return None
+    return Separable(int(kernel[0]), *{"sep": (1, 2), "dil": (2, 1)}[family])
+
+
 def pair_decision(kind: int, node: int) -> int:
     """The decision which pair of inputs that node takes."""
     return kind * LENGTH + _NODE_STARTS[node]

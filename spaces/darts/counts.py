@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.components.space import Architecture
 
-from .cell import EDGES, INPUTS, KINDS, LENGTH, NODES, PAIRS, SKIP, operation_decision, pair_decision, taken
+from .cell import EDGES, INPUTS, KINDS, LENGTH, NODES, PAIRS, SKIP, operation_decision, pair_decision, separable, taken
 from .layout import STEM, CellSize, cells
 
 COUNTS = ("parameters", "flops")
@@ -73,25 +73,23 @@ def table(operations: tuple[str, ...], count: str, settings: Any) -> Table:
     return Table(shared, edges, settings.inputs == "all")
 
 
-def _separable(operation: str, channels: int) -> tuple[int, int]:
+def _convolutions(operation: str, channels: int) -> tuple[int, int]:
     """Times that depthwise and 1×1 convolution follow each other, and the weights of both; nothing for others."""
-    family, _, kernel = operation.rpartition("_conv_")
-    if not family:
-        return 0, 0
-    return (2 if family == "sep" else 1), int(kernel[0]) ** 2 * channels + channels**2
+    parts = separable(operation)
+    return (parts.times, parts.kernel**2 * channels + channels**2) if parts else (0, 0)
 
 
 def _parameters(operation: str, cell: CellSize, source: int) -> int:
     if operation == SKIP:
         return _halving(cell.channels, cell.channels) if cell.stride(source) == 2 else 0
-    times, weights = _separable(operation, cell.channels)
+    times, weights = _convolutions(operation, cell.channels)
     return times * (weights + 2 * cell.channels)
 
 
 def _flops(operation: str, cell: CellSize, source: int) -> int:
     if operation == SKIP:
         return cell.channels**2 * cell.side_out**2 if cell.stride(source) == 2 else 0
-    times, weights = _separable(operation, cell.channels)
+    times, weights = _convolutions(operation, cell.channels)
     return times * weights * cell.side_out**2
 
 

@@ -7,6 +7,7 @@ have the same names in both networks.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -17,7 +18,20 @@ from torch import Tensor, nn
 
 from harness.components.space import Architecture
 
-from .cell import EDGES, INPUTS, KINDS, NODES, NONE, PAIRS, POOLS, SKIP, operation_decision, pair_decision, taken
+from .cell import (
+    EDGES,
+    INPUTS,
+    KINDS,
+    NODES,
+    NONE,
+    PAIRS,
+    POOLS,
+    SKIP,
+    operation_decision,
+    pair_decision,
+    separable,
+    taken,
+)
 from .layout import STEM, CellSize, cells, reductions
 from .operations import AuxiliaryHead, Depthwise, Halving, Norms, Pointwise, Pooling, Separable
 
@@ -67,11 +81,9 @@ class Cell(nn.Module):
             if operation in POOLS:
                 norm = norms.make(size.channels) if pooled_norms else None
                 return Pooling(operation == POOLS[0], stride, norm)
-            if operation == SKIP:
-                return Halving(size.channels, size.channels, norms) if stride == 2 else None
-            family, _, kernel = operation.rpartition("_conv_")
-            dilation, times = (1, 2) if family == "sep" else (2, 1)
-            return Separable(size.channels, int(kernel[0]), stride, dilation, times, norms)
+            if parts := separable(operation):
+                return Separable(size.channels, parts, stride, norms)
+            return Halving(size.channels, size.channels, norms) if stride == 2 else None  # a skip
 
         made = {
             (edge, operation): make(operation, size.stride(EDGES[edge].source))
@@ -167,6 +179,10 @@ class Network(nn.Module):
             first, second = second, run(cell, first, second).output(active=not last)
             yield second
 
+    def last(self, x: Tensor, run: Callable[[Cell, Tensor, Tensor], Values]) -> Tensor:
+        """The output of the last cell; none of the others is held."""
+        return deque(self.through(x, run), maxlen=1).pop()
+
     def logits(self, output: Tensor) -> Tensor:
         found: Tensor = self.classifier(output.mean((2, 3)))
         return found
@@ -189,8 +205,7 @@ class Supernet(Network):
 
     def forward(self, x: Tensor, architecture: Architecture) -> Tensor:
         paths = self.paths(architecture)
-        *_, last = self.through(x, lambda cell, first, second: cell(first, second, paths[cell.size.kind]))
-        return self.logits(last)
+        return self.logits(self.last(x, lambda cell, *inputs: cell(*inputs, paths[cell.size.kind])))
 
     def operation_parameters(self) -> dict[tuple[int, int], list[Tensor]]:
         """By decision on an operation and choice, the parameters of all cells of that kind."""
@@ -220,8 +235,7 @@ class Supernet(Network):
         not affine. Pairs of k inputs that weigh 1/(k - 1) each give all edges the weight 1, as DARTS has it.
         """
         mixed = [self._weights(kind, weights) for kind in range(len(KINDS))]
-        *_, last = self.through(x, lambda cell, first, second: cell.forward_mixed(first, second, mixed[cell.size.kind]))
-        return self.logits(last)
+        return self.logits(self.last(x, lambda cell, *inputs: cell.forward_mixed(*inputs, mixed[cell.size.kind])))
 
     def forward_gated(self, x: Tensor, architecture: Architecture, gates: Sequence[Tensor]) -> Tensor:
         """Logits with the path's operations at all edges, whichever pairs it has, each times its decision's gate."""

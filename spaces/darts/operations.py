@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from . import kernels
+from . import cell, kernels
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,9 @@ class Depthwise(nn.Conv2d):
 class Separable(nn.Module):
     """Depthwise and 1×1 convolution, normalised; once (dilated), or twice with a ReLU between."""
 
-    def __init__(self, channels: int, kernel: int, stride: int, dilation: int, times: int, norms: Norms) -> None:
+    def __init__(self, channels: int, parts: cell.Separable, stride: int, norms: Norms) -> None:
         super().__init__()
+        kernel, dilation, times = parts
         self.depthwise = nn.ModuleList(
             Depthwise(channels, kernel, stride if number == 0 else 1, dilation) for number in range(times)
         )

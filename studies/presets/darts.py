@@ -12,8 +12,16 @@ from ._compared import SHORT
 
 SPACE = "darts"
 
+FIRST_EDGE = 1
+"""The decision on the operation from the first input to the first node of the normal cell.
+
+The paper does not say which edge MS clusters by. Only the two edges of a cell's first node are in every path; clusters
+by another one would need one for the paths without it, the largest of all.
+"""
+
 COMMON = {
     "benchmark": None,  # there is no table of truth
+    "clusters.at": [FIRST_EDGE],
     "rank.top1": False,
     "optimiser.nesterov": False,
     "optimiser.weight_decay": 3e-4,

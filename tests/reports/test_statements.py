@@ -83,8 +83,12 @@ def test_the_papers_own_numbers_bear_out_every_statement_that_they_concern() -> 
                 if effect is not None:
                     borne_out.setdefault(statement.id, set()).add(effect > 0)
     assert [name for name, outcomes in borne_out.items() if outcomes != {True}] == []
-    # Figures of spread, time and curves have no printed numbers, sections neither; every statement on a table has.
-    assert every(lambda statement: statement.id in borne_out or not statement.where.startswith("Table")) == []
+    # Figures of spread, time and curves have no printed numbers, sections neither; every statement on a table has, but
+    # for the overheads that the paper calls marginal beside Table B.
+    in_words = {"darts-memory", "darts-time"}
+    known = borne_out.keys() | in_words
+    assert not in_words & borne_out.keys()
+    assert every(lambda statement: statement.id in known or not statement.where.startswith("Table")) == []
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from harness.components.preset import get_preset
 from harness.components.registries import SPACES
@@ -111,6 +112,18 @@ def test_every_stage_resumes_to_the_same_bytes(tmp_path: Path) -> None:
         assert (
             SPACES.get("darts")().canonical(tuple(found)) == tuple(found) == tuple((whole[False].result or {})["top1"])
         )
+
+
+def test_drop_path_draws_from_the_trials_seed() -> None:
+    """Whatever ran before in the process; and not in the first epoch, where its probability is 0."""
+    outcomes = []
+    for epochs, drop, seed in ((2, 0.5, 1), (2, 0.5, 2), (2, 0.0, 1)):
+        torch.manual_seed(seed)
+        again = {"epochs": epochs, "batch_size": 1536, "drop_path": drop}
+        outcomes.append(retrain_trial(config(retrain=again), (0, 3, 4, *(0,) * 33)).supernets)
+    networks = [one.networks[0].state_dict() for one in outcomes if one is not None]
+    first, second, without = (torch.cat([value.flatten().float() for value in one.values()]) for one in networks)
+    assert torch.equal(first, second) and not torch.equal(first, without)
 
 
 def test_what_retraining_adds_needs_a_network_that_offers_it() -> None:
