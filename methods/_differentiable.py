@@ -128,6 +128,11 @@ def alphas_of(training: SupernetTraining) -> list[Tensor]:
     return list(modules["alphas"])
 
 
+def passes_of_a_mixture(space: Space) -> int:
+    """A mixture computes every operation once, as the fair paths of a FairNAS step do: it counts as that many."""
+    return max(space.choices[decision] for decision in space.operation_decisions)
+
+
 def every_decision(training: SupernetTraining, learned: Sequence[Tensor]) -> list[Tensor]:
     """Weights of all decisions, as `Mixture.forward_mixed` takes them: the learned ones, and constants elsewhere."""
     space, by_decision = training.space, dict(zip(training.space.operation_decisions, learned, strict=True))

@@ -4,8 +4,6 @@ A step updates α by the loss of a validation batch, then the weights by that of
 present weights as they are. Second order takes the validation loss after one step of the weights, w′ = w − ξ·∇L_train,
 and its whole gradient in α: ∂L_valid(w′, α)/∂α − ξ·∂²L_train/∂α∂w·∂L_valid/∂w′. The published code approximates the
 last product by finite differences; here it is exact, by differentiating the training gradient once more.
-
-A mixture computes every operation once, as the fair paths of a FairNAS step do. So it counts as that many passes.
 """
 
 from __future__ import annotations
@@ -16,10 +14,10 @@ from typing import TYPE_CHECKING
 from harness.components.method import Step
 from harness.components.registries import METHODS
 from harness.components.space import Space
-from harness.components.supernet import TwiceDifferentiable, offered
+from harness.components.supernet import Mixture, TwiceDifferentiable, offered
 from harness.errors import InvalidConfiguration, require
 
-from ._differentiable import Differentiable, alphas_of, every_decision
+from ._differentiable import Differentiable, alphas_of, every_decision, passes_of_a_mixture
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,10 +43,11 @@ class DARTS(Differentiable):
         require(self.order in MIXTURES, f"method.order must be 1 or 2, not {self.order}")
 
     def paths_per_step(self, space: Space) -> int:
-        return MIXTURES[self.order] * max(space.choices[decision] for decision in space.operation_decisions)
+        return MIXTURES[self.order] * passes_of_a_mixture(space)
 
     def begin(self, training: SupernetTraining) -> None:
         super().begin(training)
+        offered(training.network, Mixture, "DARTS")
         if self.order == 2 and training.precision == "float16":
             raise InvalidConfiguration(
                 "DARTS of second order cannot use train.precision=float16: gradients of gradients are not scaled and "

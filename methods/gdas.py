@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.components.method import Step
 from harness.components.registries import METHODS
 from harness.components.space import Architecture, Space
+from harness.components.supernet import Gated, Mixture, offered
 from harness.errors import require
 
-from ._differentiable import Differentiable, alphas_of, every_decision
+from ._differentiable import Differentiable, alphas_of, every_decision, passes_of_a_mixture
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,7 +58,12 @@ class GDAS(Differentiable):
         return 1 + self._passes_for_alphas(space)
 
     def _passes_for_alphas(self, space: Space) -> int:
-        return 1 if self.operations == "chosen" else max(space.choices[d] for d in space.operation_decisions)
+        return 1 if self.operations == "chosen" else passes_of_a_mixture(space)
+
+    def begin(self, training: SupernetTraining) -> None:
+        super().begin(training)
+        ability: type[Any] = Gated if self.operations == "chosen" else Mixture
+        offered(training.network, ability, "GDAS")
 
     def temperature_at(self, training: SupernetTraining, step: int) -> float:
         """τ at that step, counted from 0."""
@@ -74,11 +80,10 @@ class GDAS(Differentiable):
             loss = training.mixed_loss(valid, weights)
         training.backward(loss, inputs=alphas_of(training))
         training.update_own("optimiser")
-        path, weights = sample(training, temperature)
+        path, _ = sample(training, temperature)
         losses = self.descend(training, batch, path, step)
         first = self._passes_for_alphas(training.space)
         return Step(losses, 1 + first, len(batch.labels) + first * len(valid.labels))
-
 
     def descend(self, training: SupernetTraining, batch: Batch, path: Architecture, step: int) -> Tensor:
         """Train the weights of a path. One with decisions that are not drawn (on inputs) runs all its operations."""

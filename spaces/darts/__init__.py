@@ -229,6 +229,9 @@ class Cells(Space):
         """Stand-alone networks have two inputs per node, always."""
         return replace(network, batch_norm="tracked", inputs="two")
 
+    def operation_parameters(self, network: Any) -> Mapping[tuple[int, int], Sequence[torch.Tensor]]:
+        return network.operation_parameters()  # type: ignore[no-any-return]
+
     def supernet(self, settings: Any) -> torch.nn.Module:
         from .networks import Supernet
 

@@ -207,6 +207,17 @@ class Supernet(Network):
         paths = self.paths(architecture)
         return self.logits(self.last(x, lambda cell, *inputs: cell(*inputs, paths[cell.size.kind])))
 
+    def operation_parameters(self) -> dict[tuple[int, int], list[Tensor]]:
+        """By decision on an operation and choice, the parameters of all cells of that kind."""
+        found: dict[tuple[int, int], list[Tensor]] = {}
+        for _, cell, _ in self.parts():
+            for edge in range(len(EDGES)):
+                for choice, operation in enumerate(self.names):
+                    if (name := _name(edge, operation)) in cell.operations:
+                        own = found.setdefault((operation_decision(cell.size.kind, edge), choice), [])
+                        own.extend(cell.operations[name].parameters())
+        return {key: own for key, own in found.items() if own}
+
     def evaluation(self, batches: Sequence[Tensor]) -> Callable[[int, Architecture], Tensor]:
         """A function for the logits of many paths on these batches, by number: what is equal is computed once.
 

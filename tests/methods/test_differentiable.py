@@ -11,11 +11,16 @@ import torch
 
 from harness.components.dataset import DataSet
 from harness.components.discovery import component
+from harness.components.preset import get_preset
 from harness.components.registries import SPACES
 from harness.data.loader import Batch
 from harness.errors import InvalidConfiguration
+from harness.execution.effort import effort
+from harness.study.catalogue import all_studies
+from harness.study.expansion import expand
 from harness.training.stages.train import build_supernets, make_step, prepare
 from harness.training.supernet import SupernetTraining
+from harness.training.trial import rank_again, run_trial
 from tests.training.stages import test_train
 
 shared: Any = component("methods._differentiable")
@@ -202,6 +207,34 @@ def test_architecture_parameters_have_torchs_adam() -> None:
     assert torch.allclose(ours, theirs, atol=1e-7)
 
 
+def test_what_a_method_finds_is_its_top1_also_when_it_is_judged_again() -> None:
+    ranking = {"images": 64, "candidates": 3, "bins": 5}
+    config = tiny("gdas", train={"epochs": 1, "batch_size": 512}, rank=ranking)
+    first = run_trial(config)
+    (found,) = first.result["found"]
+    assert first.result["top1"] == found["architecture"] and first.result["top1_accuracy"] > 0
+    known = {SPACE.index(one): score for one, score in first.predictions.items()}
+    assert SPACE.index(tuple(found["architecture"])) not in known
+    again = rank_again(config, list, known, found=[found])
+    assert again.result["top1"] == found["architecture"] and again.result["kendall_tau"] == first.result["kendall_tau"]
+    searching = tiny("gdas", train={"epochs": 1, "batch_size": 512}, rank=ranking, search={"name": "random"})
+    searched = run_trial(searching)
+    assert tuple(searched.result["top1"]) in searched.predictions  # ranked: the method is not asked where one searches
+
+
+def test_all_methods_make_the_passes_of_spos_in_the_demo() -> None:
+    """The differentiable ones, and those that split."""
+    (study,) = [one for one in all_studies() if one.name == "sota"]
+    found = {}
+    for request in expand(study, get_preset("demo"), seeds=1):
+        config = request.trial.config
+        planned = effort(config, lambda name: {"train": 1536})
+        assert planned is not None
+        found[config.method.name, config.method.options.get("order")] = planned.passes
+    assert {found[key] for key in (("spos", None), ("darts", 1), ("darts", 2), ("gdas", None))} == {480}
+    assert found["gm-nas", None] == pytest.approx(480, rel=0.02)  # shares of 7 epochs are rounded
+
+
 @pytest.mark.parametrize("name", ["darts", "gdas"])
 @pytest.mark.parametrize(
     ("settings", "message"),
@@ -271,6 +304,13 @@ def test_the_darts_space_has_parameters_for_operations_alone(method: dict[str, A
     ends = itertools.pairwise((0, 2, 5, 9, 14, 16, 19, 23, 28))  # the edges into each node, cell by cell
     nodes = [strengths[start:end] for start, end in ends]
     assert likely == pytest.approx(sum(sum(sorted(own)[-2:]) for own in nodes), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["darts", "gdas"])
+def test_a_supernet_without_a_mixture_is_refused(name: str, few_digits: DataSet) -> None:
+    config = tiny(name, space="mobilenet-reduced", benchmark=None, network={})
+    with pytest.raises(InvalidConfiguration, match=rf"{name.upper()} needs a supernet with the method forward_"):
+        prepare(config, build_supernets(config, few_digits), 2, few_digits)
 
 
 def test_gates_of_the_darts_space_run_one_operation_at_every_edge(few_digits: DataSet) -> None:

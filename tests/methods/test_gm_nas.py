@@ -64,6 +64,8 @@ def test_the_split_is_that_of_brute_force(few_digits: DataSet) -> None:
     parts = method.divide(training, 2)
     assert parts is not None and training.sampled.passes == 2 * (1 + 6 * 4)
     training.rng.setstate(state)
+    measured = gm.disagreement(training, dict.fromkeys(range(6), tuple(range(5))), 2)
+    training.rng.setstate(state)
     network: Any = training.network
     disagree = {edge: dict.fromkeys(itertools.combinations(range(5), 2), 0.0) for edge in range(6)}
     for number in range(2):
@@ -78,6 +80,8 @@ def test_the_split_is_that_of_brute_force(few_digits: DataSet) -> None:
                 rows.append(torch.cat([one.flatten() for one in found]))
             for i, j in disagree[edge]:
                 disagree[edge][i, j] += (1 - float(functional.cosine_similarity(rows[i], rows[j], dim=0))) / 2
+    for edge, pairs in disagree.items():
+        assert [measured[edge][i][j] for i, j in pairs] == pytest.approx(list(pairs.values()), abs=1e-4)
     best = max(
         ((edge, pair) for edge in range(6) for pair in itertools.combinations(range(5), 2)),
         key=lambda one: sum(d for ij, d in disagree[one[0]].items() if len(set(ij) & set(one[1])) == 1),
