@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from harness.stores.directory.run_directory import (
 )
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.stores.schema import PANEL
+from harness.stores.upkeep.comparison import Side, compare
 from harness.study.trial import Trial
 from tests.stored_runs import forget_panel, judged
 from tests.toy import toy_config
 
+Factory = pytest.TempPathFactory
 RANK = {"images": 50, "candidates": 4, "bins": 3}
 
 
@@ -108,3 +111,12 @@ def test_what_needs_weights_that_were_left_out_says_so(store: Path) -> None:
     assert answer["status"] == "failed"
     assert answer["error"] == f"{store / run.id / WEIGHTS}: was left out when the run was copied here"
     assert only_run(store) == run
+
+
+def test_a_panel_that_one_run_lacks_is_not_a_contradiction(store: Path, tmp_path_factory: Factory) -> None:
+    other = tmp_path_factory.mktemp("other")
+    shutil.copytree(store, other, dirs_exist_ok=True)
+    forget_panel(other / only_run(other).id)
+    sides = [Side(DirectoryStore(place), only_run(place)) for place in (store, other)]
+    found = compare(*sides)
+    assert [(one.name, one.other) for one in found.sections["result"]] == [(PANEL, "—")] and not found.contradicting
