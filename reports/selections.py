@@ -36,7 +36,7 @@ def left_out(columns: Sequence[Column], counted: Sequence[Evidence]) -> list[str
     if not any(PANEL in one.metrics for one in counted):
         return []
     names = ", ".join(dict.fromkeys(one.metric.removeprefix(f"{PANEL}.") for one in columns))
-    why = f"fewer than {LEAST} of the architectures, or none of their equals, were predicted, or the truth has no repeats"
+    why = f"fewer than {LEAST} of the architectures or none of their equals were predicted, or the truth has no repeats"
     return [f"Not shown, because {why}: {names}."] if columns else []
 
 
