@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.stores.schema import PANEL
 from harness.study.layout import Column
 from harness.study.study import Study
 
@@ -68,6 +69,7 @@ def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
             column.label
             for column in columns
             if column.dataset == dataset and column.of(one.metrics, rows[row].metrics) is None
+            if PANEL in one.metrics or not column.metric.startswith(f"{PANEL}.")  # else told of all together
         ]
         reason = one.reason
         if one.run and one.state == "done":

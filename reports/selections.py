@@ -15,11 +15,11 @@ from .evidence import Evidence
 from .values import TableRow, ValueColumn, look_up, row_name
 
 
-def too_few(columns: Sequence[Column], counted: Sequence[Evidence]) -> list[Column]:
-    """The columns of the panel that no run has a value for, because too few of the architectures were predicted."""
-    panels = [one.metrics for one in counted if PANEL in one.metrics]
+def unknown(columns: Sequence[Column], counted: Sequence[Evidence]) -> list[Column]:
+    """The columns of the panel that no run has a value for."""
+    done = [one.metrics for one in counted if one.state == "done"]
     own = [one for one in columns if one.metric.startswith(f"{PANEL}.")]
-    return [one for one in own if panels and all(look_up(metrics, one.metric) is None for metrics in panels)]
+    return [one for one in own if done and all(look_up(metrics, one.metric) is None for metrics in done)]
 
 
 def without_panel(study: Study, counted: Sequence[Evidence], preset: str) -> list[str]:
@@ -31,10 +31,13 @@ def without_panel(study: Study, counted: Sequence[Evidence], preset: str) -> lis
     return [f"{len(older)} runs were stored without a panel of measures; {command} adds it from their predictions."]
 
 
-def left_out(columns: Sequence[Column]) -> list[str]:
-    """A note on columns that are not shown."""
+def left_out(columns: Sequence[Column], counted: Sequence[Evidence]) -> list[str]:
+    """A note on columns that are not shown although runs have panels."""
+    if not any(PANEL in one.metrics for one in counted):
+        return []
     names = ", ".join(dict.fromkeys(one.metric.removeprefix(f"{PANEL}.") for one in columns))
-    return [f"Not shown, because fewer than {LEAST} of the architectures were predicted: {names}."] if columns else []
+    why = f"fewer than {LEAST} of the architectures or none of their equals were predicted, or the truth has no repeats"
+    return [f"Not shown, because {why}: {names}."] if columns else []
 
 
 def winners(study: Study, rows: Sequence[TableRow], columns: Sequence[ValueColumn]) -> list[str]:

@@ -21,7 +21,7 @@ from .evidence import Evidence, Findings, find
 from .imported import imported_rows
 from .notes import column_notes, damage, elsewhere, invalidated, notes, scale, title, unequal_passes
 from .quoted import given_row, remarks
-from .selections import left_out, too_few, winners, without_panel
+from .selections import left_out, unknown, winners, without_panel
 from .values import Label, Measurement, Table, TableRow, Value, ValueColumn, row_name
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
     unasked = [
         one for one in study.columns if all(one.metric in r.trial.config.rank.left_out for r in findings.requests)
     ]
-    empty = too_few(study.columns, counted)
+    empty = unknown(study.columns, counted)
     columns = value_columns([one for one in study.columns if one not in (*unasked, *empty)], preset)
     missing: list[str] = []
     rows = []
@@ -97,7 +97,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
             *remarks(study, rows),
             *tied_note(marked),
             *told,
-            *left_out(empty),
+            *left_out(empty, counted),
             *without_panel(study, counted, preset.name),
             *winners(study, rows, columns),
             *notes(findings, columns),

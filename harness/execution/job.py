@@ -16,19 +16,17 @@ from typing import Any
 import torch
 
 from harness import environment
-from harness.components.dataset import fingerprint
 from harness.documents import one_line
-from harness.errors import ComponentWarning, DataError, Unreachable
+from harness.errors import ComponentWarning, Unreachable
 from harness.execution import reference_job
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered
 from harness.execution.ranking_job import rank
 from harness.execution.references import KIND
 from harness.execution.states import Kind
-from harness.execution.task import Report, Task, failed
+from harness.execution.task import Report, Task, check_images, failed
 from harness.execution.training_job import train
 from harness.interruption import LOST, raise_interruption, reason_of
-from harness.study.trial import Trial
 from harness.training.allocator import keep_freed_memory
 from harness.training.compilation import operations_compiled
 
@@ -72,7 +70,8 @@ def run_job(document: Mapping[str, Any], progress: Report) -> dict[str, Any]:
             keep_freed_memory()
             assignment = Assignment.from_json(document)
             reply["key"] = assignment.trial.key
-            _check_images(assignment.trial)
+            if assignment.kind is not Kind.RANK:  # a ranking may need none
+                check_images(assignment.trial)
             try:
                 with operations_compiled(assignment.compile):
                     return reply | DOING[assignment.kind](Task(assignment, progress))
@@ -82,15 +81,6 @@ def run_job(document: Mapping[str, Any], progress: Report) -> dict[str, Any]:
         return reply | {"status": Answered.ELSEWHERE if reason_of(interruption) == LOST else Answered.INTERRUPTED}
     except (Exception, SystemExit) as error:
         return reply | failed(error, document["store"])
-
-
-def _check_images(trial: Trial) -> None:
-    """Raise `DataError` when the images are not those that the trial was planned with."""
-    if trial.images != (now_there := fingerprint(trial.config.dataset)):
-        raise DataError(
-            f"{trial.config.dataset} has the fingerprint {now_there} here, but the trial was planned with "
-            f"{trial.images}"
-        )
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from harness.errors import DataError, HarnessError, UnknownName
 from harness.execution.executors.executor import Answered
 from harness.execution.experiment import predicted, searching, throttled
 from harness.execution.states import Kind, claim_key
-from harness.execution.task import Task, failed
+from harness.execution.task import Task, check_images, failed
 from harness.interruption import LOST, asked_first, interrupt_main
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.claims.lease import ClaimLost, Lease
@@ -86,6 +86,7 @@ def _add_panel(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[s
 
 
 def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, Any]:
+    check_images(task.trial)
     trial, directory = task.trial, task.opened.directory
     key, config = trial.ranking_key, trial.config.json()
     (folder / RANKINGS).mkdir(exist_ok=True)

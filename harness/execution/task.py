@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from harness.components.dataset import fingerprint
 from harness.documents import one_line
+from harness.errors import DataError
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered
 from harness.stores.opened import Opened
@@ -45,6 +47,15 @@ class Task:
         """All runs of the trial, in order."""
         found = supersede(self.opened.reader.load({self.trial.key[:16]}, []), [])
         return [run for run in found if run.key == self.trial.key]
+
+
+def check_images(trial: Trial) -> None:
+    """Raise `DataError` when the images are not those that the trial was planned with."""
+    if trial.images != (now_there := fingerprint(trial.config.dataset)):
+        raise DataError(
+            f"{trial.config.dataset} has the fingerprint {now_there} here, but the trial was planned with "
+            f"{trial.images}"
+        )
 
 
 def failed(error: BaseException, store: object) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Store(ABC):
 
     @abstractmethod
     def remember(self, key: str, document: Mapping[str, Any]) -> None:
-        """Cache a document that can be recomputed at any time. A place that is not writable keeps nothing."""
+        """Keep a document. A place that is not writable keeps nothing: `add_references` verifies that it did."""
 
     @abstractmethod
     def forget(self, key: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,13 @@ from harness.stores.directory.run_directory import (
 )
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.stores.schema import PANEL
+from harness.stores.upkeep.comparison import Side, compare
+from harness.study.study import Request
 from harness.study.trial import Trial
-from tests.stored_runs import forget_panel, judged
+from tests.stored_runs import forget_panel, judged, store_run
 from tests.toy import toy_config
 
+Factory = pytest.TempPathFactory
 RANK = {"images": 50, "candidates": 4, "bins": 3}
 
 
@@ -101,6 +106,18 @@ def test_an_older_run_gets_its_panel_from_its_predictions_alone(store: Path) -> 
     assert do(trial(), store, "rank")["already"] is True
 
 
+def test_a_panel_needs_no_images(toy_project: Path, tmp_path: Path) -> None:
+    """Only another ranking does: the run was made on images that are not here."""
+    foreign = replace(trial(candidates=None, bins=9), given="elsewhere")
+    request = Request("", 0, "toy", 0, foreign, False)
+    store_run(tmp_path, request, 0.5, predictions={number: float(number) for number in range(12)})
+    assert do(foreign, tmp_path, "rank")["status"] == "done"
+    ((found,),) = [run.rankings.values() for run in DirectoryStore(tmp_path).runs()]
+    assert found[PANEL]["all"]["count"] == 12 and found["kendall_tau"] == 0.5
+    answer = do(foreign, tmp_path, "rank", again=True)
+    assert answer["status"] == "failed" and "the trial was planned with elsewhere" in answer["error"]
+
+
 def test_what_needs_weights_that_were_left_out_says_so(store: Path) -> None:
     run = only_run(store)
     leave_out_weights(store / run.id)
@@ -108,3 +125,12 @@ def test_what_needs_weights_that_were_left_out_says_so(store: Path) -> None:
     assert answer["status"] == "failed"
     assert answer["error"] == f"{store / run.id / WEIGHTS}: was left out when the run was copied here"
     assert only_run(store) == run
+
+
+def test_a_panel_that_one_run_lacks_is_not_a_contradiction(store: Path, tmp_path_factory: Factory) -> None:
+    other = tmp_path_factory.mktemp("other")
+    shutil.copytree(store, other, dirs_exist_ok=True)
+    forget_panel(other / only_run(other).id)
+    sides = [Side(DirectoryStore(place), only_run(place)) for place in (store, other)]
+    found = compare(*sides)
+    assert [(one.name, one.other) for one in found.sections["result"]] == [(PANEL, "—")] and not found.contradicting

@@ -58,7 +58,8 @@ def test_what_too_few_were_predicted_for_is_no_column(tmp_path: Path) -> None:
     found = table(tmp_path, [measured(0.1, 0.1), measured(None, 0.2)])
     labels = [column.label for column in found.columns]
     assert "Equal count" not in labels and "All" in labels and "n, equal count" in labels
-    assert any("fewer than 20 of the architectures were predicted: equal_count.tau" in note for note in found.notes)
+    (told,) = [note for note in found.notes if "fewer than 20 of the architectures" in note]
+    assert "equal_count.tau" in told and "equal_width.ceiling" in told
 
 
 def test_runs_of_older_versions_are_told_with_the_remedy(tmp_path: Path) -> None:
@@ -66,3 +67,11 @@ def test_runs_of_older_versions_are_told_with_the_remedy(tmp_path: Path) -> None
     told = "1 runs were stored without a panel of measures; `harness store recompute selection_sensitivity "
     assert any(note.startswith(told) for note in found.notes)
     assert not any("the winner" in note for note in found.notes if "digits" in note)  # nothing to compare with
+    assert not any("undefined" in note for note in found.notes if "seed 0: All" in note)
+
+
+def test_without_any_panel_its_columns_are_not_shown(tmp_path: Path) -> None:
+    found = table(tmp_path, [None, None])
+    assert [column.label for column in found.columns] == ["Kendall's τ"]
+    assert any(note.startswith("2 runs were stored without a panel") for note in found.notes)
+    assert not any("fewer than 20" in note or "undefined" in note for note in found.notes)

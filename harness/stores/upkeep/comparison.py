@@ -95,13 +95,10 @@ def _result(one: StoredRun, other: StoredRun) -> list[Difference]:
     """A run that has no result differs from one that has."""
     if one.result is None or other.result is None:
         return [] if one.result is other.result else [Difference("result", one.status.value, other.status.value)]
-    return _values(*(_flat(without_curves(run.result)) for run in (one, other) if run.result))
-
-
-def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result with the measures of its panel one by one."""
-    rest = {key: value for key, value in result.items() if key != PANEL}
-    return rest | flatten({PANEL: result.get(PANEL, {})})
+    ours, theirs = (without_curves(run.result) for run in (one, other) if run.result)
+    if PANEL in ours and PANEL in theirs:  # its measures one by one
+        ours, theirs = (own | flatten({PANEL: own[PANEL]}) for own in (ours, theirs))
+    return _values(*({k: "measured" if k == PANEL else v for k, v in own.items()} for own in (ours, theirs)))
 
 
 def _rankings(one: StoredRun, other: StoredRun) -> list[Difference]:
