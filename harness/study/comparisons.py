@@ -38,7 +38,7 @@ class Effect:
 
 
 def pairings(study: Study) -> list[Pairing]:
-    """The comparisons of a study. Rows without runs are compared only where the study says so."""
+    """The comparisons of a study, all of rows with runs."""
     if study.comparisons is None:
         numbers = [number for number, row in enumerate(study.rows) if row.source == "runs"]
         column = main_column(study)

@@ -63,8 +63,15 @@ class Study:
     def _check_comparisons(self) -> None:
         shown = [column.metric for column in self.columns]
         for one in self.comparisons or ():
-            if find_row(self, one.first, "a comparison") == find_row(self, one.second, "a comparison"):
+            rows = [find_row(self, labels, "a comparison") for labels in (one.first, one.second)]
+            if rows[0] == rows[1]:
                 raise InvalidConfiguration(f"study {self.name}: {dict(one.first)} is compared with itself")
+            for row in (self.rows[number] for number in rows):
+                if row.source != "runs":
+                    raise InvalidConfiguration(
+                        f"study {self.name}: {dict(row.labels)} is compared, but has no runs "
+                        f"(its source is {row.source!r})"
+                    )
             if one.metric and one.metric not in shown:
                 raise InvalidConfiguration(
                     f"study {self.name}: a comparison is on {one.metric!r}, which no column shows; "

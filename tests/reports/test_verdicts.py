@@ -339,6 +339,10 @@ def test_judgements_are_deterministic_with_many_seeds(preset: Preset) -> None:
     assert len(one.compared.seeds) == 20
 
 
+def test_nothing_compared_is_nothing_judged() -> None:
+    assert verdicts.judge([]) == verdicts.judge([], anytime=True) == []
+
+
 def test_studies_that_are_not_the_papers_have_no_statements(preset: Preset) -> None:
     assert list(statements.statements_compared(replace(ABLATION, name="mine"), preset, runs(0, [0.5]), {})) == []
 
@@ -472,5 +476,7 @@ def test_a_main_effect_that_a_statement_asks_for_counts_once(preset: Preset) -> 
 def test_a_study_that_cannot_be_compared_so_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidConfiguration, match=message):
         replace(CROSSED, **changes)
+    with pytest.raises(InvalidConfiguration, match="is compared, but has no runs .its source is 'paper'."):
+        replace(SOTA, comparisons=[Comparison(labels("SPOS"), labels("PA&DA"))])
     with pytest.raises(InvalidConfiguration, match="margin is 0; it must be above 0"):
         Comparison(labels("A"), labels("B"), margin=0)
