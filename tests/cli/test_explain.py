@@ -116,7 +116,7 @@ def test_the_presets_of_each_space_are_shown(tmp_path: Path, capsys: pytest.Capt
         ("rank.top_share", ["number or null", "allowed above 0 and at most 1, or null"]),
         ("schedule.gamma_prime", ["(learning-rate schedule calr)", "γ_max = γ′", "default 4.0", "allowed above 0"]),
         ("gamma_prime", ["schedule.gamma_prime (", "retrain.schedule.gamma_prime ("]),
-        ("method", ["method.name", "default spos", "allowed fairnas, fsnas, related, spos", "method.split (fsnas)"]),
+        ("method", ["method.name", "default spos", "allowed autoformer, fairnas, fsnas, related, spos", "method.split (fsnas)"]),
         ("search.name", ["default null", "best-of-n-random, evolution, exhaustive, random"]),
         ("train.order.times", ["(order of samples repeated)", "allowed at least 1"]),
         ("train.augment", ["names (augmentation)", "default []", "mixup"]),
