@@ -106,7 +106,9 @@ def test_report_compares_with_the_paper(tmp_path: Path, capsys: pytest.CaptureFi
     assert "0.772" in capsys.readouterr().out
     assert main([*report, "--format", "csv", "--out", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        *("ablation_calr_ms-compared.csv", "ablation_calr_ms.csv")
+        "ablation_calr_ms-compared.csv",
+        *(f"ablation_calr_ms-comparisons.{suffix}" for suffix in ("csv", "pdf", "svg")),
+        "ablation_calr_ms.csv",
     ]
     assert "0.772" in (tmp_path / "ablation_calr_ms-compared.csv").read_text()
     assert main([*report, "--format", "html"]) == 0

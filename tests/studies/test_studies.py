@@ -99,8 +99,8 @@ def test_all_together_share_their_trials() -> None:
     plan = make_plan(of_the_default_space(), get_preset("demo"), [], seeds=1)
     kinds = Counter("retraining" if work.trial.start else work.trial.config.method.name for work in plan.work)
     paper = {"spos": 16, "fairnas": 10, "fsnas": 10, "retraining": 6, "related": 1}
-    compared = dict.fromkeys(("cream", "sumnas", "pa-da", "greedynas", "shiftnas-reading", "sandwich"), 2)
-    assert kinds == paper | compared | {"nsas": 3}
+    twice = ("cream", "sumnas", "pa-da", "greedynas", "shiftnas-reading", "sandwich", "gm-nas", "darts")
+    assert kinds == paper | dict.fromkeys(twice, 2) | {"nsas": 3, "gdas": 1}
     labels = [work.label.rpartition(" +")[0] for work in plan.work]
     assert "ablation_calr_ms/SPOS CaLR MS seed 0" in labels  # not after the retraining that needs it
     baseline = plan.work[labels.index("ablation_calr_ms/SPOS seed 0")]
@@ -116,8 +116,10 @@ def test_methods_train_as_published_and_at_equal_passes() -> None:
         requests = expand(study, get_preset(preset), seeds=1)
         return {one.trial.config.method.name: one.trial.config.train.epochs for one in requests}
 
-    assert epochs(published, "paper") == dict.fromkeys(epochs(published, "paper"), 250) | {"fairnas": 200, "fsnas": 300}
-    shares = {"fairnas": 50, "fsnas": 50, "sumnas": 25, "nsas": 83, "sandwich": 62}
+    others = {"fairnas": 200, "fsnas": 300, "darts": 50, "gm-nas": 90}
+    assert epochs(published, "paper") == dict.fromkeys(epochs(published, "paper"), 250) | others
+    # A mixture of five operations counts as five passes; DARTS of second order makes four a step, GDAS two single paths.
+    shares = {"fairnas": 50, "fsnas": 50, "sumnas": 25, "nsas": 83, "sandwich": 62, "darts": 12, "gdas": 125, "gm-nas": 87}
     assert epochs(equal, "paper") == dict.fromkeys(epochs(equal, "paper"), 250) | shares
     trials = [{one.trial.key for one in expand(study, get_preset("demo"), seeds=1)} for study in (published, equal)]
     assert trials[0] == trials[1]
