@@ -48,7 +48,8 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
     unasked = [
         one for one in study.columns if all(one.metric in r.trial.config.rank.left_out for r in findings.requests)
     ]
-    empty = unknown(study.columns, counted)
+    # Imported predictions may have values where no run has one.
+    empty = [] if findings.imported else unknown(study.columns, counted)
     columns = value_columns([one for one in study.columns if one not in (*unasked, *empty)], preset)
     missing: list[str] = []
     rows = []
