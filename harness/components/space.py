@@ -302,3 +302,23 @@ class Space(Decisions, ABC):
 
         With `settings.copies` above 1: the logits' second dimension is the copy.
         """
+
+
+class SizedSpace(Space):
+    """A space that counts networks of any size. `at` gives the same space with the counts of another size."""
+
+    _settings: Any = None
+
+    @abstractmethod
+    def published(self, network: Any = None) -> Any:
+        """The settings of the published counts, with those images and classes; `network` replaces the network's own."""
+
+    @property
+    def settings(self) -> Any:
+        """The settings whose networks are counted."""
+        return self._settings or self.published()
+
+    def at(self, settings: Any) -> Space:
+        sized = type(self)()
+        sized._settings = settings if hasattr(settings, "classes") else self.published(settings)
+        return sized

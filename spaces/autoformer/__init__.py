@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from harness.components.registries import SPACES
-from harness.components.space import Architecture, Block, Chain, Space, network_settings
+from harness.components.space import Architecture, Block, Chain, SizedSpace, network_settings
 from harness.errors import InvalidConfiguration
 
 from .counts import COUNTS, count
@@ -34,13 +34,12 @@ def published(name: str, network: TransformerNetwork) -> Any:
     return network_settings(network, classes=layout.classes, image_channels=3, image_size=layout.image_size)
 
 
-class Transformers(Space):
-    """What both forms share. `at` gives the same space with the counts of networks of another size."""
+class Transformers(SizedSpace):
+    """What both forms share."""
 
     complexity_counts = COUNTS
     embedding = EMBEDDING
     """The decision about the embedding dimension."""
-    _settings: Any = None
 
     @property
     def layout(self) -> Layout:
@@ -50,15 +49,8 @@ class Transformers(Space):
     def layers(self) -> tuple[tuple[int, ...], ...]:
         return self.layout.layers
 
-    @property
-    def settings(self) -> Any:
-        """The settings whose networks are counted."""
-        return self._settings or published(self.name, self.Network())
-
-    def at(self, settings: Any) -> Space:
-        sized = type(self)()
-        sized._settings = settings if hasattr(settings, "classes") else published(self.name, settings)
-        return sized
+    def published(self, network: Any = None) -> Any:
+        return published(self.name, network or self.Network())
 
     def transformer(self, architecture: Architecture) -> Transformer:
         """The sizes of the architecture's network."""

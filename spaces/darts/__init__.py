@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from harness.components.registries import SPACES
-from harness.components.space import Architecture, Decisions, Fixed, Space, Wiring, network_settings
+from harness.components.space import Architecture, Decisions, Fixed, SizedSpace, Wiring, network_settings
 from harness.errors import InvalidConfiguration
 
 from . import genotype
@@ -51,24 +51,16 @@ def published(network: CellNetwork | None = None) -> Any:
     return network_settings(network or PUBLISHED, classes=10, image_channels=3, image_size=32)
 
 
-class Cells(Space):
-    """What both forms share. `at` gives the same space with the counts of networks of another size."""
+class Cells(SizedSpace):
+    """What both forms share."""
 
     operations: tuple[str, ...]
     complexity_counts = COUNTS
     Network = CellNetwork
     split = operation_decision(0, 0)
-    _settings: Any = None
 
-    @property
-    def settings(self) -> Any:
-        """The settings whose networks are counted."""
-        return self._settings or published()
-
-    def at(self, settings: Any) -> Space:
-        sized = type(self)()
-        sized._settings = settings if hasattr(settings, "classes") else published(settings)
-        return sized
+    def published(self, network: Any = None) -> Any:
+        return published(network)
 
     @cached_property
     def short(self) -> Decisions:

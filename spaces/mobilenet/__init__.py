@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.latency import Pieces
 from harness.components.registries import SPACES
-from harness.components.space import Architecture, Block, Chain, Space, network_settings
+from harness.components.space import Architecture, Block, Chain, SizedSpace, network_settings
 from harness.errors import InvalidConfiguration
 
 from .counts import Table, table
@@ -39,10 +39,8 @@ def published(name: str, network: ReducedNetwork | None = None) -> Any:
     return network_settings(own, classes=layout.classes, image_channels=3, image_size=layout.image_size)
 
 
-class Chained(Space):
-    """What both forms share. `at` gives the same space with the counts of networks of another size."""
-
-    _settings: Any = None
+class Chained(SizedSpace):
+    """What both forms share."""
 
     @cached_property
     def complexity_counts(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -54,15 +52,8 @@ class Chained(Space):
     def counts_text(self) -> str:
         return f"{super().counts_text()}, and what `python -m harness benchmark latency {self.name}` measures"
 
-    @property
-    def settings(self) -> Any:
-        """The settings whose networks are counted."""
-        return self._settings or published(self.name)
-
-    def at(self, settings: Any) -> Space:
-        sized = type(self)()
-        sized._settings = settings if hasattr(settings, "classes") else published(self.name, settings)
-        return sized
+    def published(self, network: Any = None) -> Any:
+        return published(self.name, network)
 
     def operations(self, decision: int) -> tuple[Operation | str, ...]:
         return self._plan.layers[decision].choices
