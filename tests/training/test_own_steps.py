@@ -269,7 +269,7 @@ def test_passes_that_only_choose_are_counted_apart_and_go_on_after_a_resume(proj
         assert (cost["passes"], cost["images"]) == (plain["passes"], plain["images"]) == (12, 160)
         assert (cost["sampling_passes"], cost["sampling_images"]) == (24, 2 * 3 * 50)
         assert 0 < cost["sampling_seconds"] < cost["stage_seconds"]["train"]  # type: ignore[operator, index]
-    assert plain["sampling_passes"] == 0 and plain["sampling_seconds"] < 0.05  # type: ignore[operator]
+    assert plain["sampling_passes"] == 0
 
 
 @pytest.mark.parametrize(
