@@ -108,7 +108,9 @@ def test_paths_are_dropped_in_training_only_and_repeatably() -> None:
 
 
 def test_dropped_paths_are_timms() -> None:
-    drop_path = pytest.importorskip("timm.layers").DropPath(0.25)
+    from timm.layers.drop import DropPath
+
+    drop_path = DropPath(0.25)
     block, x = supernet(drop_path=0.5).blocks[2], torch.randn(16, 5, 8)
     torch.manual_seed(3)
     expected = drop_path(x)
@@ -138,7 +140,6 @@ def test_half_precision() -> None:
 
 def test_the_plain_supernet_of_the_benchmarks_gives_the_same_logits() -> None:
     """It looks up the relative position of every pair of tokens, as research code does."""
-    pytest.importorskip("timm")
     from tests.perf.autoformer import PlainSupernet
 
     space: Any = SPACES.get("autoformer")()
