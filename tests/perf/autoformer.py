@@ -7,18 +7,16 @@ tokens has its relative position looked up and multiplied.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.components.loader import Batch
-from harness.components.method import Part
 from harness.components.registries import SPACES
-from harness.components.space import Architecture, network_settings
+from harness.components.space import network_settings
+from tests.perf.turns import our_turn, paths, plain_turn, random_batch
 
 BATCH, SIDE, CLASSES = 32, 224, 1000
 PATHS = 2
@@ -116,18 +114,6 @@ class PlainSupernet(nn.Module):
         self.load_state_dict(own)
 
 
-def _paths() -> Iterator[Architecture]:
-    space = SPACES.get("autoformer")()
-    while True:
-        rng = random.Random(1)
-        yield from (space.sample(rng) for _ in range(PATHS))
-
-
-def _batch() -> tuple[Tensor, Tensor]:
-    rng = torch.Generator().manual_seed(0)
-    return torch.randn(BATCH, 3, SIDE, SIDE, generator=rng), torch.randint(CLASSES, (BATCH,), generator=rng)
-
-
 def _settings() -> Any:
     own = SPACES.get("autoformer").Network(drop_path=0.0)
     return network_settings(own, classes=CLASSES, image_channels=3, image_size=SIDE)
@@ -135,35 +121,16 @@ def _settings() -> Any:
 
 def step() -> Callable[[], object]:
     """Training as the harness does it, in the order of dimensions in which its loaders give images."""
-    from harness.study.configuration import RunConfig
-    from harness.training.stages.train import Supernets, prepare
-
-    config = RunConfig.from_json(
-        {
-            "space": "autoformer",
-            "benchmark": None,
-            "dataset": "imagenet",
-            "method": "autoformer",
-            "network": {"drop_path": 0.0},
-            "train": {"epochs": 500, "batch_size": BATCH},
-            "optimiser": {"name": "adamw", "learning_rate": RATE, "weight_decay": DECAY, "clip": None},
-        }
-    )
-    settings = _settings()
-    space = SPACES.get("autoformer")().at(settings)
-    torch.manual_seed(0)
-    _, (training,) = prepare(config, Supernets(space, (Part({}),), (space.supernet(settings),)), 1000)
-    images, labels = _batch()
-    batch = Batch(images.contiguous(memory_format=torch.channels_last), labels, torch.arange(BATCH))
-    drawn, done = _paths(), 0
-
-    def turn() -> None:
-        nonlocal done
-        for _ in range(PATHS):
-            training.descend(batch, [next(drawn)], done)
-            done += 1
-
-    return turn
+    asked = {
+        "space": "autoformer",
+        "benchmark": None,
+        "dataset": "imagenet",
+        "method": "autoformer",
+        "network": {"drop_path": 0.0},
+        "train": {"epochs": 500, "batch_size": BATCH},
+        "optimiser": {"name": "adamw", "learning_rate": RATE, "weight_decay": DECAY, "clip": None},
+    }
+    return our_turn(asked, _settings(), random_batch(BATCH, SIDE, CLASSES), paths("autoformer", PATHS), PATHS)
 
 
 def plain_step() -> Callable[[], object]:
@@ -171,14 +138,6 @@ def plain_step() -> Callable[[], object]:
     torch.manual_seed(0)
     network = PlainSupernet()
     optimiser = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
-    (images, labels), drawn = _batch(), _paths()
     space: Any = SPACES.get("autoformer")()
-
-    def turn() -> None:
-        for _ in range(PATHS):
-            optimiser.zero_grad()
-            logits = network(images, space.transformer(next(drawn)))
-            functional.cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-
-    return turn
+    drawn = map(space.transformer, paths("autoformer", PATHS))
+    return plain_turn(network, optimiser, random_batch(BATCH, SIDE, CLASSES), drawn, PATHS)

@@ -6,8 +6,7 @@ has every operation as a sequence of torch's modules, in NCHW order or in channe
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from harness.components.registries import SPACES
 from harness.components.space import Architecture, network_settings
 from spaces.darts.cell import EDGES, INPUTS, NODES, OPERATIONS, operation_decision, taken
 from spaces.darts.layout import CellSize, cells
-from tests.perf.mobilenet import our_turn, plain_turn
+from tests.perf.turns import our_turn, paths, plain_turn, random_batch
 
 BATCH, SIDE, CLASSES = 64, 32, 10
 PATHS = 3
@@ -132,18 +131,6 @@ def _copy(mine: nn.Module, its: Any) -> None:
             own.copy_(value)
 
 
-def _paths() -> Iterator[Architecture]:
-    space = SPACES.get("darts")()
-    while True:
-        rng = random.Random(1)
-        yield from (space.sample(rng) for _ in range(PATHS))
-
-
-def _batch() -> tuple[Tensor, Tensor]:
-    rng = torch.Generator().manual_seed(0)
-    return torch.randn(BATCH, 3, SIDE, SIDE, generator=rng), torch.randint(CLASSES, (BATCH,), generator=rng)
-
-
 def _settings() -> Any:
     return network_settings(SPACES.get("darts").Network(), classes=CLASSES, image_channels=3, image_size=SIDE)
 
@@ -158,11 +145,11 @@ def step() -> Callable[[], object]:
         "train": {"epochs": 50, "batch_size": BATCH},
         "optimiser": optimiser,
     }
-    return our_turn(asked, _settings(), _batch(), _paths(), PATHS)
+    return our_turn(asked, _settings(), random_batch(BATCH, SIDE, CLASSES), paths("darts", PATHS), PATHS)
 
 
 def plain_step(order: str = "contiguous") -> Callable[[], object]:
     torch.manual_seed(0)
     network = PlainSupernet(_settings())
     optimiser = torch.optim.SGD(network.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
-    return plain_turn(network, optimiser, _batch(), _paths(), PATHS, order, CLIP)
+    return plain_turn(network, optimiser, random_batch(BATCH, SIDE, CLASSES), paths("darts", PATHS), PATHS, order, CLIP)

@@ -7,20 +7,17 @@ channels_last order, as a careful reader of torch's manual would have it.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from harness.components.loader import Batch
-from harness.components.method import Part
 from harness.components.registries import SPACES
 from harness.components.space import Architecture, network_settings
 from spaces.mobilenet.layout import plan
+from tests.perf.turns import our_turn, paths, plain_turn, random_batch
 
 BATCH, SIDE, CLASSES = 32, 224, 1000
 PATHS = 2
@@ -69,19 +66,6 @@ class PlainSupernet(nn.Module):
         self.load_state_dict({name: value.reshape(mine.shape) for (name, mine), value in pairs})
 
 
-def _paths() -> Iterator[Architecture]:
-    space = SPACES.get("mobilenet")()
-    while True:
-        rng = random.Random(1)
-        yield from (space.sample(rng) for _ in range(PATHS))
-
-
-def _batch() -> tuple[Tensor, Tensor]:
-    rng = torch.Generator().manual_seed(0)
-    images = torch.randn(BATCH, 3, SIDE, SIDE, generator=rng)
-    return images, torch.randint(CLASSES, (BATCH,), generator=rng)
-
-
 def _settings() -> Any:
     own = SPACES.get("mobilenet").Network()
     return network_settings(own, classes=CLASSES, image_channels=3, image_size=SIDE)
@@ -96,7 +80,7 @@ def step() -> Callable[[], object]:
         "train": {"epochs": 150, "batch_size": BATCH},
         "optimiser": {"learning_rate": RATE, "momentum": MOMENTUM, "weight_decay": DECAY, "clip": None},
     }
-    return our_turn(asked, _settings(), _batch(), _paths(), PATHS)
+    return our_turn(asked, _settings(), random_batch(BATCH, SIDE, CLASSES), paths("mobilenet", PATHS), PATHS)
 
 
 def plain_step(order: str = "contiguous") -> Callable[[], object]:
@@ -104,53 +88,4 @@ def plain_step(order: str = "contiguous") -> Callable[[], object]:
     torch.manual_seed(0)
     network = PlainSupernet(plan("mobilenet", _settings()))
     optimiser = torch.optim.SGD(network.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
-    return plain_turn(network, optimiser, _batch(), _paths(), PATHS, order)
-
-
-def our_turn(
-    asked: dict[str, Any], settings: Any, batch: tuple[Tensor, Tensor], drawn: Iterator[Architecture], steps: int
-) -> Callable[[], object]:
-    """So many steps of a supernet of these settings, as the harness makes them."""
-    from harness.study.configuration import RunConfig
-    from harness.training.stages.train import Supernets, prepare
-
-    config = RunConfig.from_json(asked)
-    space = SPACES.get(config.space)().at(settings)
-    torch.manual_seed(0)
-    _, (training,) = prepare(config, Supernets(space, (Part({}),), (space.supernet(settings),)), 1000)
-    images, labels = batch
-    whole = Batch(images.contiguous(memory_format=torch.channels_last), labels, torch.arange(len(labels)))
-    done = 0
-
-    def turn() -> None:
-        nonlocal done
-        for _ in range(steps):
-            training.descend(whole, [next(drawn)], done)
-            done += 1
-
-    return turn
-
-
-def plain_turn(
-    network: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    batch: tuple[Tensor, Tensor],
-    drawn: Iterator[Architecture],
-    steps: int,
-    order: str,
-    clip: float | None = None,
-) -> Callable[[], object]:
-    """The same of any module, as most research code writes it; `order` is that of dimensions, contiguous or last."""
-    layout: Any = {"memory_format": {"contiguous": torch.contiguous_format, "last": torch.channels_last}[order]}
-    network.to(**layout)
-    images, labels = batch[0].contiguous(**layout), batch[1]
-
-    def turn() -> None:
-        for _ in range(steps):
-            optimiser.zero_grad()
-            functional.cross_entropy(network(images, next(drawn)), labels).backward()  # type: ignore[no-untyped-call]
-            if clip is not None:
-                nn.utils.clip_grad_norm_(network.parameters(), clip)
-            optimiser.step()
-
-    return turn
+    return plain_turn(network, optimiser, random_batch(BATCH, SIDE, CLASSES), paths("mobilenet", PATHS), PATHS, order)
