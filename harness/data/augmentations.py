@@ -123,7 +123,6 @@ class Erasing(Transform):
         erasing: ImageTransform = _transforms().RandomErasing(self.probability, (0.02, self.largest), value=value)
         return erasing
 
-
     def _noise(self, dataset: DataSet) -> ImageTransform:
         import torch
         from torchvision.transforms import RandomErasing

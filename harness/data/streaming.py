@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -260,7 +261,8 @@ def batches(samples: Samples, keys: Iterable[list[Key]], processes: int) -> Iter
     ahead: dict[str, Any] = {}
     if processes:
         # Forked: users' sources are in modules under private names, which another start could not import.
-        ahead = {"multiprocessing_context": "fork", "prefetch_factor": PREFETCH, "worker_init_fn": _end_with_parent}
+        start = partial(_end_with_parent, os.getpid())
+        ahead = {"multiprocessing_context": "fork", "prefetch_factor": PREFETCH, "worker_init_fn": start}
     generator = torch.Generator()  # or DataLoader would draw from the global one
     loader = DataLoader(
         samples, batch_sampler=keys, num_workers=processes, generator=generator, collate_fn=collated, **ahead
@@ -268,9 +270,11 @@ def batches(samples: Samples, keys: Iterable[list[Key]], processes: int) -> Iter
     return iter(loader)
 
 
-def _end_with_parent(worker: int) -> None:
+def _end_with_parent(parent: int, worker: int) -> None:
     """A worker must not outlive a killed training: it would hold the training's claim and pipes."""
     for number in (signal.SIGINT, signal.SIGTERM):  # those of the training are not for its workers
         signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(OSError, AttributeError):  # not Linux: torch's watchdog ends the worker within seconds
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # it ended before it could be watched
+        os._exit(1)
