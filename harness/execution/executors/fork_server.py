@@ -162,6 +162,8 @@ def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> 
         threading.Thread(target=_watch, args=(connection,), daemon=True).start()
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
+        os.chdir(request["folder"])
+        os.environ.clear()
         os.environ.update(request["environment"])  # before torch looks for a GPU
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(request["threads"])

@@ -6,6 +6,7 @@ when any of the processes dies.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -18,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.errors import HarnessError
 from harness.execution.executors.executor import RUN_JOB, Answered, Event, Job, Later, Stopping
@@ -36,7 +37,7 @@ class ServerFailed(HarnessError):
 class LocalExecutor:
     """An executor whose jobs are processes of this machine. Raises `ServerFailed` if the target cannot be imported.
 
-    The fork server of one `execute` ends with it.
+    The fork server outlives an `execute` whose jobs have all ended: the next one of this process goes on with it.
     """
 
     def __init__(self, slots: Slots, *, target: str = RUN_JOB, grace: float = GRACE) -> None:
@@ -47,11 +48,11 @@ class LocalExecutor:
 
     def prepare(self) -> None:
         """Start the fork server: it imports torch while the caller plans."""
-        self._server = self._server or _ForkServer(self._target)
+        self._server = self._server or _ForkServer.obtain(self._target)
 
     def close(self) -> None:
         if self._server is not None:
-            self._server.close()
+            self._server.give_back()
             self._server = None
 
     def execute(self, jobs: Iterable[Job | Later], stopping: Stopping) -> Iterator[Event]:
@@ -128,7 +129,7 @@ class _Processes:
         for number in list(self.running):
             self._forget(number)
         if self.server:
-            self.server.close()
+            self.server.give_back()
         self.selector.close()
 
     @property
@@ -142,7 +143,7 @@ class _Processes:
         if job.ranks != 1:
             raise HarnessError(f"this executor runs jobs of one process, not of {job.ranks}")
         if self.server is None:
-            self.server = _ForkServer(self.target)
+            self.server = _ForkServer.obtain(self.target)
             self.selector.register(self.server.control, selectors.EVENT_READ, self.server)
         slot = self.free[0]
         running = _Running(job, self.server.fork(job, self.slots.environment(slot)), slot)
@@ -251,13 +252,34 @@ class _Processes:
 class _ForkServer:
     """Our side of the fork server, which starts to import the target as soon as this is constructed."""
 
+    _spare: ClassVar[_ForkServer | None] = None
+    """A server without jobs, kept for the next executor of this process; it ends with the process."""
+
+    @classmethod
+    def obtain(cls, target: str) -> _ForkServer:
+        """The spare server if it fits, else a new one."""
+        spare, cls._spare = cls._spare, None
+        if spare is None:
+            return cls(target)
+        if spare._start == _start(target) and not spare.listen()[1]:
+            return spare
+        spare.close()
+        return cls(target)
+
+    def give_back(self) -> None:
+        """Keep the server for the next executor, or end it when some job of it may still run."""
+        if self._forked or _ForkServer._spare is not None:
+            self.close()
+        else:
+            _ForkServer._spare = self
+
     def __init__(self, target: str = RUN_JOB) -> None:
         self.control, theirs = socket.socketpair()
         self.ready = False
         self._buffer = b""
+        self._forked = 0  # jobs whose end the server has not told yet
+        self._start = _start(target)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the server
-        # OpenBLAS would start threads when numpy is imported, and a process with threads should not fork.
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
         # Blocked signals stay blocked in the new process: Ctrl-C cannot end it before it ignores the signal.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
@@ -267,7 +289,7 @@ class _ForkServer:
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
-                env=environment,
+                env=_environment(),
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -276,7 +298,9 @@ class _ForkServer:
     def fork(self, job: Job, environment: Mapping[str, str]) -> socket.socket:
         """Request the job's process; return our end of its socket. If the server is dead, that socket just closes."""
         ours, theirs = socket.socketpair()
-        request = {"job": job.number, "threads": job.threads, "document": job.document, "environment": environment}
+        self._forked += 1
+        request = {"job": job.number, "threads": job.threads, "document": job.document}
+        request |= {"folder": os.getcwd(), "environment": {**_environment(), **environment}}
         line = json.dumps(request).encode() + b"\n"
         with theirs, contextlib.suppress(OSError):
             sent = socket.send_fds(self.control, [line], [theirs.fileno()])
@@ -287,6 +311,7 @@ class _ForkServer:
         """The messages so far, and whether the control socket has closed."""
         messages, self._buffer, over = _lines(self.control, self._buffer)
         self.ready = self.ready or any(message["event"] == "ready" for message in messages)
+        self._forked -= sum(message["event"] == "ended" for message in messages)
         return [message for message in messages if message["event"] != "ready"], over
 
     def said(self) -> str:
@@ -303,6 +328,24 @@ class _ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """The variables of a job."""
+    # OpenBLAS would start threads when numpy is imported, and a process with threads should not fork.
+    return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+
+
+def _start(target: str) -> tuple[object, ...]:
+    """What a server was started with and cannot change: where it imports from, and the variables that imports read."""
+    late = ("HARNESS_", "PYTEST_")  # read by jobs only
+    return target, tuple(sys.path), {name: one for name, one in os.environ.items() if not name.startswith(late)}
+
+
+@atexit.register
+def _end_spare() -> None:
+    if _ForkServer._spare is not None:
+        _ForkServer._spare.close()
 
 
 def _lines(connection: socket.socket, buffer: bytes) -> tuple[list[dict[str, Any]], bytes, bool]:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,8 @@ TARGETS = """
 import os, signal, sys, time
 
 def act(job, progress):
-    progress({"pid": os.getpid(), "server": os.getppid(), "directory": os.getcwd()})
+    progress({"pid": os.getpid(), "server": os.getppid(), "directory": os.getcwd(),
+              "colour": os.environ.get("HARNESS_COLOUR")})
     if job["act"] == "raise":
         raise ValueError("two\\nlines")
     if job["act"] == "exit":
@@ -103,7 +105,38 @@ def test_each_job_has_a_fresh_process_of_one_server_in_the_callers_folder(
     assert len({report["pid"] for report in reports}) == 4
     assert len({report["server"] for report in reports}) == 1
     assert {report["directory"] for report in reports} == {str(tmp_path)}
-    assert all(gone(report["pid"]) and gone(report["server"]) for report in reports)
+    assert all(gone(report["pid"]) for report in reports)
+
+
+def reported(acts: list[str]) -> list[dict[str, Any]]:
+    return [event.data for event in run(acts) if event.kind == "progress"]
+
+
+def test_the_next_executor_goes_on_with_a_server_whose_jobs_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [first] = reported(["raise"])
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("HARNESS_COLOUR", "blue")
+    [second] = reported(["fine"])
+    assert second["server"] == first["server"] and second["pid"] != first["pid"]
+    assert (second["directory"], second["colour"]) == (str(tmp_path / "elsewhere"), "blue")
+    monkeypatch.delenv("HARNESS_COLOUR")
+    assert reported(["fine"])[0]["colour"] is None
+    os.kill(first["server"], signal.SIGKILL)
+    assert gone(first["server"])
+    [third] = reported(["fine"])
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # read when torch is imported
+    [fourth] = reported(["fine"])
+    assert len({report["server"] for report in (first, third, fourth)}) == 3 and gone(third["server"])
+
+
+def test_a_server_with_a_job_that_may_still_run_is_not_kept() -> None:
+    events = run(["hang", "fine"])
+    servers = [next(event for event in events if event.kind == "progress").data["server"]]
+    events.close()  # type: ignore[attr-defined]
+    assert gone(servers[0]) and reported(["fine"])[0]["server"] != servers[0]
 
 
 def test_no_more_than_the_workers_run_side_by_side_and_jobs_are_drawn_when_there_is_room() -> None:
