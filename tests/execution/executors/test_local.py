@@ -109,7 +109,7 @@ def test_each_job_has_a_fresh_process_of_one_server_in_the_callers_folder(
 
 
 def reported(acts: list[str]) -> list[dict[str, Any]]:
-    return [event.data for event in run(acts) if event.kind == "progress"]
+    return [dict(event.data) for event in run(acts) if event.kind == "progress"]
 
 
 def test_the_next_executor_goes_on_with_a_server_whose_jobs_have_ended(
