@@ -21,6 +21,11 @@ RUN_JOB = "harness.execution.job:run_job"
 """The target of a study's trials."""
 
 
+GROUP = "group"
+"""The key of a job's document that tells a process of several its `index`, the group's `size`, and the file of their
+`meeting` on this machine. The first answers for the job; the others end with it, and one that fails ends all."""
+
+
 class Answered(Word):
     """How a job ended: the `status` of its answer."""
 
@@ -45,7 +50,9 @@ class Job:
     device: str | None = None
     """The kind of device that it computes on, "cpu" or "cuda"; None for what its slot has."""
     ranks: int = 1
-    """Processes that train the trial together. Executors of today run jobs of one rank."""
+    """Processes that do the job together. Each is told its place in the document's `GROUP`."""
+    devices: float | None = None
+    """The GPUs that it needs: 0.5 for half of one, 2 for two ranks with one each; None for one slot per rank."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from harness.documents import one_line
@@ -45,6 +45,9 @@ STOP = object()
 
 ASKED, OUT_OF_TIME = b"s", b"t"
 """Messages from `run` to a job that should end."""
+
+Place = dict[str, int]
+"""Which job a process belongs to, and its rank in it."""
 
 Target = Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], dict[str, Any]]
 
@@ -69,15 +72,14 @@ def main(control_number: int, target_name: str) -> None:
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     gc.collect()
     gc.freeze()  # all objects so far are shared with the jobs: garbage collection must not touch their pages
-    jobs: dict[int, int] = {}
+    jobs: dict[int, Place] = {}
     try:
         _send(control, {"event": "ready"})
         _serve(control, wake, target, warm_up, jobs)
     except (BrokenPipeError, ConnectionResetError):
         pass  # `run` has ended
     finally:
-        for process in jobs:
-            os.kill(process, signal.SIGKILL)  # not reaped yet, so the process id is still theirs
+        _kill(jobs)
 
 
 @contextlib.contextmanager
@@ -101,7 +103,7 @@ def _ending_with(control: socket.socket, wake: socket.socket, waker: socket.sock
 
 
 def _serve(
-    control: socket.socket, wake: socket.socket, target: Target, warm_up: Iterator[None], jobs: dict[int, int]
+    control: socket.socket, wake: socket.socket, target: Target, warm_up: Iterator[None], jobs: dict[int, Place]
 ) -> None:
     """Fork for every request and report every end; returns when the control socket closes."""
     buffer = b""
@@ -117,7 +119,7 @@ def _serve(
                 wake.recv(4096)
             for process, status in _ended(jobs):
                 code = os.waitstatus_to_exitcode(status)
-                _send(control, {"event": "ended", "job": jobs.pop(process), "code": code})
+                _send(control, {"event": "ended", **jobs.pop(process), "code": code})
         if control not in ready:
             continue
         data, received, _, _ = socket.recv_fds(control, 1 << 16, 16)
@@ -128,14 +130,18 @@ def _serve(
         while b"\n" in buffer:
             line, _, buffer = buffer.partition(b"\n")
             request = json.loads(line)
+            if "end" in request:
+                _kill(process for process, place in jobs.items() if place["job"] == request["end"])
+                continue
             connection = socket.socket(fileno=descriptors.pop(0))
+            place = {"job": request["job"], "rank": request["rank"]}
             sys.stdout.flush()
             sys.stderr.flush()
             try:
                 process = os.fork()
             except OSError as error:  # no memory or no processes left
                 connection.close()
-                _send(control, {"event": "ended", "job": request["job"], "error": f"could not start: {error}"})
+                _send(control, {"event": "ended", **place, "error": f"could not start: {error}"})
                 continue
             if process == 0:
                 for other in (control, wake):
@@ -144,10 +150,16 @@ def _serve(
                     os.close(number)
                 _run(connection, target, request)
             connection.close()
-            jobs[process] = request["job"]
+            jobs[process] = place
 
 
-def _ended(jobs: dict[int, int]) -> list[tuple[int, int]]:
+def _kill(processes: Iterable[int]) -> None:
+    """Kill processes of jobs. They are not reaped yet, so the process ids are still theirs."""
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+
+
+def _ended(jobs: dict[int, Place]) -> list[tuple[int, int]]:
     """The jobs' processes that ended, with their wait statuses. One SIGCHLD may cover several."""
     return [(process, status) for process, status in (os.waitpid(p, os.WNOHANG) for p in list(jobs)) if process]
 
