@@ -289,7 +289,7 @@ def train(
                 method.begin_epoch(training, epoch)
             for step in range(course.step, (epoch + 1) * steps_per_epoch):
                 with phase("data"):
-                    batch = training.ranks.share_of(loader.batch(step))
+                    batch = loader.batch(step)
                 with randomness(step):
                     done = make_step(method, training, batch, step)
                 step_done()
@@ -298,7 +298,7 @@ def train(
                 meter.count(done, training.sampled)
                 if keeper is not None:
                     keeper.between_steps()
-            mean = training.ranks.mean(check_finite(course.losses, epoch * steps_per_epoch))
+            mean = check_finite(course.losses, epoch * steps_per_epoch)
             progress = Progress(course.part, len(trainings), epoch + 1, config.train.epochs, mean, training.measured())
             meter.steps_done(training.observers_bytes())
             if (spread := training.momentum.spread) is not None:
