@@ -182,4 +182,5 @@ class Batch:
 
 def job_of(number: int, assignment: Assignment) -> Job:
     """The job of an assignment, with the resources that it names."""
-    return Job(number, assignment.json(), assignment.threads, assignment.timeout, assignment.device)
+    resources = {name: getattr(assignment, name) for name in ("threads", "timeout", "device", "ranks", "devices")}
+    return Job(number, assignment.json(), **resources)

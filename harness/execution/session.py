@@ -111,6 +111,8 @@ class Session:
                     screen.started(number, work.label)
                 elif event.kind == "progress":
                     screen.progress(number, event.data)
+                    if "note" in event.data:
+                        screen.say(f"{work.label}: {event.data['note']}")
                     if "run_id" in event.data:
                         run_ids[number] = event.data["run_id"]
                 else:
@@ -133,7 +135,7 @@ def assigning(make: Callable[..., Assignment], profile: bool = False) -> Assign:
         profiled = kind is Kind.TRAIN and any(to_profile)
         if profiled:
             to_profile.clear()
-        return make(kind=kind, trial=work.trial, profile=profiled)
+        return make(kind=kind, trial=work.trial, profile=profiled, devices=work.devices)
 
     return assign
 

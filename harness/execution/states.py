@@ -81,6 +81,11 @@ class Work:
         return Kind.RANK if self.state is State.RANK else Kind.TRAIN
 
     @property
+    def devices(self) -> float | None:
+        """The GPUs that the trial needs: the most that a row which requests it says."""
+        return max((one.devices for one in self.requests if one.devices is not None), default=None)
+
+    @property
     def rankings(self) -> dict[str, Trial]:
         """The rankings and searches that are requested of the trained weights, by their keys; one trial for each."""
         return {request.trial.ranking_key: request.trial for request in self.requests}

@@ -179,6 +179,7 @@ class Cost(Measured, total=False):
     device: Annotated[str, "the device that computed"]
     resumed: Annotated[int, "how many times the trial went on from a checkpoint"]
     threads: Annotated[int, "the threads of the process"]
+    arithmetic: Annotated[str, "how products of float32 are computed, and how cuDNN chooses its algorithms"]
 
 
 UNRANKED: Judgement = {

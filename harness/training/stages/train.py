@@ -97,6 +97,10 @@ class Course:
                 self._order = epoch, self.source(training, epoch)
         return self._order[1]
 
+    @property
+    def trained(self) -> bool:
+        return self.part == len(self.trainings)
+
     def end_part(self) -> None:
         self.trainings[self.part].release()
         self.part, self._order = self.part + 1, None
@@ -177,6 +181,10 @@ class Course:
 
 class Resumable(Protocol):
     """A training between two steps, as a keeper sees it."""
+
+    @property
+    def trained(self) -> bool:
+        """Whether all its steps are done, so that what follows is evaluation alone."""
 
     def state(self) -> dict[str, Any]: ...
 
