@@ -108,7 +108,8 @@ class Checkpoint:
         import torch
 
         check_plain(state, "state")
-        made = self._made | {"schema": SCHEMA, "torch": torch.__version__, "ranks": self._ranks, "trained": self.trained}
+        made = self._made | {"schema": SCHEMA, "torch": torch.__version__}
+        made |= {"ranks": self._ranks, "trained": self.trained}
 
         def fill(file: IO[bytes]) -> None:
             file.write(b" " * _HEADER)

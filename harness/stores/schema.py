@@ -237,7 +237,7 @@ class RunDocument(Recorded, total=False):
     start_time: Annotated[str | None, "when the run began"]
     stop_time: Annotated[str | None, "when it ended"]
     heartbeat: Annotated[str | None, "when its process was last heard of"]
-    fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line"]
+    fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line; how a lost one died"]
 
 
 class ResultDocument(Versioned):

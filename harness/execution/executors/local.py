@@ -244,7 +244,9 @@ class _Processes:
             if running is not None:  # otherwise it was stopped before it started
                 process = running.processes[message["rank"]]
                 yield from self._listen(process)
-                yield from self._ended(process, message.get("error") or _how_it_ended(message["code"]))
+                if "error" in message:
+                    process.answer = {"status": Answered.FAILED, "error": message["error"]}
+                yield from self._ended(process, _how_it_ended(message.get("code", 0)))
         if over:
             self.selector.unregister(server.control)
             self.server = None
@@ -275,7 +277,7 @@ class _Processes:
         running = process.running
         if self.running.get(running.job.number) is not running:
             return  # finished meanwhile
-        answer = process.answer or {"status": Answered.FAILED, "error": otherwise}
+        answer = process.answer or {"status": Answered.LOST, "error": otherwise}
         process.ended = True
         if running.outcome is None and (process.rank == 0 or answer["status"] != Answered.DONE):
             running.outcome = answer if process.rank == 0 else _of_rank(process.rank, answer)
@@ -311,7 +313,7 @@ def _meeting() -> Path:
 def _of_rank(rank: int, answer: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of a job that ended because of another process than the first."""
     kept = {name: answer[name] for name in ("status", "error", "traceback") if name in answer}
-    return kept | {"error": f"rank {rank}: {answer.get('error') or answer['status']}"}
+    return kept | {"rank": rank, "error": f"rank {rank}: {answer.get('error') or answer['status']}"}
 
 
 def _over(moment: float) -> bool:
@@ -325,6 +327,6 @@ def _late(job: Job) -> dict[str, Any]:
 def _how_it_ended(code: int) -> str:
     if code >= 0:
         return f"its process ended with exit code {code} before it answered"
-    with contextlib.suppress(ValueError):
-        return f"killed by signal {-code} ({signal.Signals(-code).name})"
-    return f"killed by signal {-code}"
+    name = "".join(f" ({one.name})" for one in signal.Signals if one == -code)
+    # The kernel kills so when memory runs out; nothing in the process can tell.
+    return f"killed by signal {-code}{name}{': out of memory?' if -code == signal.SIGKILL else ''}"

@@ -90,7 +90,11 @@ def test_the_first_process_speaks_for_the_job_and_each_has_a_gpu_of_its_own(tmp_
 def test_a_process_that_fails_ends_all_with_its_traceback(tmp_path: Path, rank: int) -> None:
     one = job(tmp_path, f"raise in {rank}", ranks=3)
     answer = last(execute(one))
-    assert answer["status"] == "failed" and answer["error"].endswith("ValueError: no part of mine")
+    assert (
+        answer["status"] == "failed"
+        and answer.get("rank", 0) == rank
+        and answer["error"].endswith("ValueError: no part of mine")
+    )
     assert answer["error"].startswith(f"rank {rank}: ") == bool(rank) and "in act" in answer["traceback"]
     assert all_gone(processes(one).values(), within=0.1)  # it finished after they ended
 
@@ -103,6 +107,7 @@ def test_a_process_that_is_killed_ends_all(tmp_path: Path, rank: int) -> None:
         if event.kind == "progress":
             os.kill(processes(one)[rank], signal.SIGKILL)
         answer = dict(event.data)
+    assert answer["status"] == "lost" and answer.get("rank", 0) == rank
     assert "killed by signal 9 (SIGKILL)" in answer["error"] and all_gone(processes(one).values(), within=0.1)
 
 
