@@ -105,7 +105,7 @@ class Cream(Method):
     def consider(self, training: SupernetTraining, batch: Batch, path: Architecture, answers: Tensor) -> None:
         """Put the path on the board if its accuracy on the batch is good enough; the worst leaves a full board."""
         labels = batch.labels if batch.labels.ndim == 1 else batch.labels.argmax(1)
-        accuracy = training.ranks.mean(100 * (answers.argmax(1) == labels).float().mean().item())
+        accuracy = 100 * (answers.argmax(1) == labels).float().mean().item()
         flops = training.space.complexity(path, "flops")
         board = training.memory["board"]
         if not self.enters(board, accuracy, flops):

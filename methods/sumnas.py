@@ -112,7 +112,7 @@ class SUMNAS(FairNAS):
             if not active:  # a path that is zero throughout may train nothing
                 continue
             gradients = [one.grad for one in active if one.grad is not None]
-            training.ranks.mean_(gradients)
+            training.ranks.sum_(gradients, active)
             clip_norm(gradients, self.inner_clip)
             with torch.no_grad():
                 for parameter, gradient in zip(active, gradients, strict=True):

@@ -120,6 +120,7 @@ def command(
         overrides=asked.overrides,
         threads=threads,
         device=slots.device,
+        ranks=slots.ranks,
         mongo=places.mongo,
         weights_max=int(mirror_weights_max),
         lease=lease,
@@ -151,6 +152,7 @@ def command(
             planned=None if until is None else until.plan,
         )
         if not references_only:
+            session.plan.require_ranks(slots, retry)
             session.plan.require_images(retry)
         for problem in place.reader.problems:
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
@@ -202,7 +204,7 @@ def _announce(display: Display, asked: Asked, session: Session, store: Store | N
     with contextlib.suppress(HarnessError):  # what is wrong with references is said when they are made
         lacking = None if store is None else missing(asked, store)
     references = len(lacking.references) if lacking else 0
-    for line in announced(session.plan, todo, min(len(session.executor.slots), len(todo)), directory, references):
+    for line in announced(session.plan, todo, session.executor.slots, directory, references):
         click.echo(line)
     display.tally.stored = session.plan.states[State.DONE]
     display.tally.add(items)
@@ -219,21 +221,22 @@ def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received:
     from harness.execution.states import LOSSES, State
 
     # A ranking that failed now leaves its trial as it was; for the reader the trial has failed.
-    states = Counter(
-        State.FAILED if work.trial.key in errors and work.state is not State.DONE else work.state for work in plan.work
-    )
+    failed_now = {work.trial.key for work in plan.work if work.state not in (State.DONE, State.LOST)} & errors.keys()
+    states = Counter(State.FAILED if work.trial.key in failed_now else work.state for work in plan.work)
     now = sum(work.trial.key in attempted and work.state is State.DONE for work in plan.work)
     rest = sorted((state, count) for state, count in states.items() if state is not State.DONE)
     others = "".join(f", {count} {_WORDS.get(state, state)}" for state, count in rest)
     click.echo(f"{states[State.DONE]} of {len(plan.work)} trials done, {now} of them now{others}")
-    failed = [w for w in plan.work if w.state is State.FAILED or (w.trial.key in errors and w.state is not State.DONE)]
-    for work in failed:
-        trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
-        reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
-        click.echo(f"failed: {work.label}: {reason}{where_to_look(work.run, places)}", err=True)
+    failed = [work for work in plan.work if work.state is State.FAILED or work.trial.key in failed_now]
+    lost = [work for work in plan.work if work.state is State.LOST and work.kind() is None]
+    for word, works in (("failed", failed), ("lost", lost)):
+        for work in works:
+            trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
+            reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
+            click.echo(f"{word}: {work.label}: {reason}{where_to_look(work.run, places)}", err=True)
     if any(work.trial.key not in attempted for work in failed):
         click.echo("trials that failed before are run again with --retry failed", err=True)
-    if any(work.state is State.LOST and work.kind() is None for work in plan.work):
+    if lost:
         click.echo(f"trials that died {LOSSES} times in a row are run again with --retry lost", err=True)
     if received:
         click.echo("stopped; finished trials are stored, and the same command continues with the rest", err=True)

@@ -60,7 +60,7 @@ class Training:
     label_smoothing: float = 0.0
     """The share of the label that is spread over all classes."""
     precision: str = added("float32")
-    """The number format of the passes: float32, bfloat16 or float16; see `harness.training.precision`."""
+    """The number format of the passes: float32, tf32, bfloat16 or float16; see `harness.training.precision`."""
     augment: tuple[Component, ...] = added(())
     """Transforms and batch augmentations in this order, beside the data set's own crops and mirroring."""
     order: Component = added(SHUFFLED)

@@ -90,7 +90,7 @@ class SeparatedMomentum:
             if (gradient := parameter.grad) is not None:
                 active.append(parameter)
                 gradients.append(gradient)
-        self.ranks.mean_(gradients)
+        self.ranks.sum_(gradients, active)
         if active:
             self.scaler.unscale_(optimiser)
         if spread is not None:

@@ -36,6 +36,7 @@ from harness.study.references import REFERENCES
 from harness.training.cost import Meter
 from harness.training.observers.curves import Observers
 from harness.training.profiling import phase
+from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.rank import predict, validation_loss
 from harness.training.stages.retrain import retrain
 from harness.training.stages.search import (
@@ -86,8 +87,11 @@ def run_trial(
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
     checkpoint: Checkpoint | None = None,
+    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Train the configuration's supernets, rank, and compare with the ground truth.
+
+    All `ranks` call it with equal arguments and get equal outcomes; only the first one's is stored.
 
     With a checkpoint, the trial resumes from the stored state and saves its state: whenever a save is due,
     between any two steps or evaluations, and after each supernet. The caller removes the checkpoint when
@@ -131,6 +135,7 @@ def retrain_trial(
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
     checkpoint: Checkpoint | None = None,
+    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Train the architecture that a search has found as a stand-alone network.
 
@@ -177,6 +182,7 @@ def rank_again(
     watch: Watch | None = None,
     found: Sequence[Mapping[str, Any]] = (),
     checkpoint: Checkpoint | None = None,
+    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Make the ranking and search that the configuration requests now, with the stored weights of a run of this trial.
 

@@ -97,6 +97,10 @@ class Course:
                 self._order = epoch, self.source(training, epoch)
         return self._order[1]
 
+    @property
+    def trained(self) -> bool:
+        return self.part == len(self.trainings)
+
     def end_part(self) -> None:
         self.trainings[self.part].release()
         self.part, self._order = self.part + 1, None
@@ -177,6 +181,10 @@ class Course:
 
 class Resumable(Protocol):
     """A training between two steps, as a keeper sees it."""
+
+    @property
+    def trained(self) -> bool:
+        """Whether all its steps are done, so that what follows is evaluation alone."""
 
     def state(self) -> dict[str, Any]: ...
 
@@ -289,7 +297,7 @@ def train(
                 method.begin_epoch(training, epoch)
             for step in range(course.step, (epoch + 1) * steps_per_epoch):
                 with phase("data"):
-                    batch = training.ranks.share_of(loader.batch(step))
+                    batch = loader.batch(step)
                 with randomness(step):
                     done = make_step(method, training, batch, step)
                 step_done()
@@ -298,7 +306,7 @@ def train(
                 meter.count(done, training.sampled)
                 if keeper is not None:
                     keeper.between_steps()
-            mean = training.ranks.mean(check_finite(course.losses, epoch * steps_per_epoch))
+            mean = check_finite(course.losses, epoch * steps_per_epoch)
             progress = Progress(course.part, len(trainings), epoch + 1, config.train.epochs, mean, training.measured())
             meter.steps_done(training.observers_bytes())
             if (spread := training.momentum.spread) is not None:
