@@ -18,13 +18,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import DataError, UserError
-from harness.files import make_durable, sha256, write
+from harness.files import DAY, make_durable, sha256, write
 from harness.owner import describe
-from harness.stores.claims.lease import Claims
-from harness.stores.directory.reading import Damaged, absent_files, check_predictions, read_small, summarise
-from harness.stores.directory.run_directory import COMPLETION, METRICS, POINTS, PREDICTIONS, RANKINGS, read_points
+from harness.stores.claims.lease import ClaimRecord, Claims
+from harness.stores.directory.curves import check_columns
+from harness.stores.directory.reading import (
+    Damaged,
+    absent_files,
+    check_predictions,
+    read_small,
+    summarise,
+    wrong_trial,
+)
+from harness.stores.directory.run_directory import (
+    COMPLETION,
+    METRICS,
+    POINTS,
+    PREDICTIONS,
+    RANKINGS,
+    TRIAL,
+    read_points,
+)
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.schema import CompletionDocument
+from harness.stores.schema import CompletionDocument, TrialDocument
+from harness.stores.shapes import parsed
 from harness.stores.store import Store, supersede
 from harness.stores.stored import Problem, StoredRun
 
@@ -107,15 +124,26 @@ def duplicates(runs: Iterable[StoredRun]) -> Iterator[Finding]:
 
 
 def orphaned(claims: Claims, where: str) -> Iterator[Finding]:
-    """Claims whose owners are dead, or have not renewed them in time."""
+    """Claims whose owners are dead, or have not renewed them in time; damaged ones, and those with a wrong time."""
     for record in claims.records():
-        if record.held and not record.alive:
+        place = f"{where}: {record.key[:16]}"
+
+        def free(record: ClaimRecord = record) -> str | None:
+            return "freed" if claims.drop(record) else None
+
+        def restart(record: ClaimRecord = record) -> str | None:
+            return "its lease counts from now on" if claims.restart(record) else None
+
+        if record.ahead:
+            years = f"its time is {min(record.ahead / DAY, 1e6):.1f} days ahead"
+            wrong = years if record.damage is None else f"{record.damage}; it has no time that counts"
+            yield Finding("claim", place, f"held by {describe(record.owner)}, but {wrong}", restart)
+        elif record.damage is not None:
+            repair = None if record.alive else free
+            yield Finding("claim", place, f"{record.damage}; it counts as held until it expires", repair)
+        elif record.held and not record.alive:
             reason = f"held by {describe(record.owner)}, which has not renewed it for {record.age:.0f} s or is dead"
-
-            def free(record=record) -> str | None:  # type: ignore[no-untyped-def]
-                return "freed" if claims.drop(record) else None
-
-            yield Finding("claim", f"{where}: {record.key[:16]}", reason, free)
+            yield Finding("claim", place, reason, free)
 
 
 def examine(path: Path) -> list[Problem]:
@@ -126,10 +154,7 @@ def examine(path: Path) -> list[Problem]:
     except Damaged as error:
         found.append(Problem(str(error.path), error.reason))
     found += _wrong_checksums(path) or _wrong_predictions(path)
-    try:
-        read_points(path / POINTS)
-    except (ValueError, OSError) as error:
-        found.append(Problem(str(path / POINTS), f"is not a list of points: {error}"))
+    found += _wrong_curves(path)
     return list({problem.place: problem for problem in reversed(found)}.values())[::-1]
 
 
@@ -153,6 +178,18 @@ def unreadable(store: Store, run: StoredRun) -> Iterator[tuple[str, str]]:
                 yield name, "has another checksum than the completion record says"
         except DataError as error:
             yield name, str(error)
+
+
+def _wrong_curves(path: Path) -> list[Problem]:
+    """The file of curves, if it does not hold curves."""
+    name = METRICS if (path / METRICS).exists() else POINTS
+    try:
+        read_points(path / name) if name == POINTS else check_columns(read_small(path / name))
+    except Damaged as error:
+        return [Problem(str(error.path), error.reason)]
+    except DataError as error:
+        return [Problem(str(path / name), str(error))]
+    return []
 
 
 def _wrong_predictions(path: Path) -> list[Problem]:
@@ -223,6 +260,8 @@ def _restoring(path: Path, problem: Problem, backup: MongoStore | None) -> Calla
 def _is_right(path: Path, name: str, content: bytes) -> bool:
     """Whether that content is the original one, according to the records beside the file."""
     try:
+        if name == TRIAL and not (path / COMPLETION).exists():
+            return wrong_trial(parsed(content, TrialDocument), path.name) is None
         if name == COMPLETION:
             files = json.loads(content)["files"]
             return all(sha256(path / other) == checksum for other, checksum in files.items())
@@ -235,5 +274,5 @@ def _is_right(path: Path, name: str, content: bytes) -> bool:
         else:
             expected = read_small(path / COMPLETION, CompletionDocument)["files"][name]
         return bool(hashlib.sha256(content).hexdigest() == expected)
-    except (Damaged, ValueError, KeyError, TypeError, AttributeError, OSError):
+    except (DataError, ValueError, KeyError, TypeError, AttributeError, OSError):
         return False
