@@ -179,6 +179,8 @@ class Cost(Measured, total=False):
     device: Annotated[str, "the device that computed"]
     resumed: Annotated[int, "how many times the trial went on from a checkpoint"]
     threads: Annotated[int, "the threads of the process"]
+    ranks: Annotated[int, "the processes that trained together, if several; memory is their sum"]
+    peak_memory_per_rank: Annotated[list[int], "the most memory in use in each of them"]
 
 
 UNRANKED: Judgement = {
