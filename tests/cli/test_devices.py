@@ -193,9 +193,9 @@ def test_two_trials_share_a_gpu_unless_one_needs_it_whole_and_lack_of_memory_is_
     status = Counter(run.status for run in DirectoryStore(Path("runs")).runs())
     assert status == {"done": 8, "failed": 2}
     (first, *_) = (line for line in shown.err.splitlines() if line.startswith("failed: sharing/greedy"))
-    assert "out of memory on" in first and "CUDA out of memory. Tried to allocate" not in first.partition(": ")[0]
-    for setting in ("Tried to allocate 20.00 GiB", "--jobs", "train.batch_size=20", "rank.batch_size"):
-        assert setting in first, first
+    assert "out of memory on the GPU: Tried to allocate 20.00 GiB. GPU 0 has 24 GiB." in first
+    settings = ("--per-device", "--ranks 2", "train.batch_size=20", "rank.batch_size=256", "train.precision=bfloat16")
+    assert all(setting in first for setting in settings), first
 
 
 def test_a_page_about_runs_made_on_gpus(project: Path) -> None:
