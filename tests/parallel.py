@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from harness.components.dataset import DataSet
+from harness.components.discovery import component
 from harness.components.loader import Batch, Loader
 from harness.components.registries import DATASETS
 from harness.data.loading import EvaluationBatches, loader_for
@@ -109,12 +110,21 @@ def in_float64() -> None:
     changed.compile_if_wanted = lambda network: network.double()
     for module in (stage, preparation):
         module.loader_for = lambda *given, **more: Doubled(loader_for(*given, **more))  # type: ignore[attr-defined]
-    preparation.EvaluationBatches = DoubledBatches  # type: ignore[attr-defined, assignment, misc]
+    preparation.EvaluationBatches = DoubledBatches  # type: ignore[attr-defined, assignment]
+    differentiable = component("methods._differentiable").Differentiable
+    begin = differentiable.begin
+
+    def begun(self: Any, training: Any) -> None:
+        torch.set_default_dtype(torch.double)  # of the architecture parameters
+        begin(self, training)
+        torch.set_default_dtype(torch.float)
+
+    differentiable.begin = begun
 
 
 def few(name: str, images: int = IMAGES) -> DataSet:
     """A data set with few training images, and as many to validate."""
-    dataset = DATASETS.get(name)()
+    dataset: DataSet = DATASETS.get(name)()
     return replace(dataset, train=dataset.train.head(images), valid=dataset.valid.head(images))
 
 
