@@ -182,6 +182,8 @@ class Cost(Measured, total=False):
     resumed: Annotated[int, "how many times the trial went on from a checkpoint"]
     threads: Annotated[int, "the threads of the process"]
     arithmetic: Annotated[str, "how products of float32 are computed, and how cuDNN chooses its algorithms"]
+    ranks: Annotated[int, "the processes that trained together, if several; memory is their sum"]
+    peak_memory_per_rank: Annotated[list[int], "the most memory in use in each of them"]
 
 
 UNRANKED: Judgement = {

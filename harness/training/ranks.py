@@ -50,6 +50,12 @@ class Ranks:
         """The sums of numbers over the ranks."""
         return list(values)
 
+    def soon_(self, tensor: Tensor) -> None:
+        """Begin to replace a tensor by its sum over the ranks; `settle` waits for it."""
+
+    def settle(self) -> None:
+        """Wait for all sums that `soon_` has begun."""
+
     def summing(self, parameters: Sequence[Tensor]) -> contextlib.AbstractContextManager[None]:
         """Context of the last backward pass before an update; then the gradients of these parameters are sums over
         the ranks. They are sent as they become ready, while the pass goes on."""
@@ -109,8 +115,8 @@ class _Group(Ranks):
     def __init__(self, index: int, size: int, group: Any) -> None:
         self.index, self.size, self.group = index, size, group
         self._neighbours: dict[int, Ranks] = {size: self}
-        self._hooked: set[int] = set()
         self._passing: _Passing | None = None
+        self._begun: list[_Sent] = []
 
     def __deepcopy__(self, memo: Any) -> Ranks:
         return self
@@ -125,11 +131,21 @@ class _Group(Ranks):
         found: list[float] = tensor.tolist()
         return found
 
+    def soon_(self, tensor: Tensor) -> None:
+        self.settle()
+        self._begun = _sent([tensor], [tensor], self.group, self.contact)
+
+    def settle(self) -> None:
+        for one in self._begun:
+            one.wait()
+        self._begun = []
+
     @contextlib.contextmanager
     def summing(self, parameters: Sequence[Tensor]) -> Iterator[None]:
         for parameter in parameters:
-            if id(parameter) not in self._hooked:
-                self._hooked.add(id(parameter))
+            # Kept at the parameter: numbers of objects are used again, and all ranks must send in the same order.
+            if getattr(parameter, "_summed_by", None) is not self:
+                parameter._summed_by = self  # type: ignore[attr-defined]
                 parameter.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
         self._passing = passing = _Passing(self)
         try:

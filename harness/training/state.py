@@ -37,7 +37,7 @@ class Observer(Protocol):
 class Stateless:
     """Training and observers of a search with stored weights: there is neither, and nothing to store of them."""
 
-    trained = True
+    is_over = True
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -145,7 +145,7 @@ class TrialState:
 
     def save(self) -> None:
         assert self.course is not None, "save() before start()"
-        self.checkpoint.trained = self.course.trained
+        self.checkpoint.trained = self.course.is_over
         with phase("logging"):
             self.checkpoint.save(
                 {
