@@ -259,7 +259,8 @@ class _ForkServer:
         self._buffer = b""
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the server
         # OpenBLAS would start threads when numpy is imported, and a process with threads should not fork.
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        # Its output is read as UTF-8 here, whatever the terminal has.
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
         # Blocked signals stay blocked in the new process: Ctrl-C cannot end it before it ignores the signal.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
