@@ -91,7 +91,6 @@ class Checkpoint:
         """
         import torch
 
-
         check_plain(state, "state")
         made = self._made | {"schema": SCHEMA, "torch": torch.__version__}
 
