@@ -35,7 +35,7 @@ OPTIONS = {
         "no_wait",
         "calibration",
     ),
-    "Store and database": ("store", "mongo", "offline", "outage_wait", "mirror_weights_max"),
+    "Store and database": ("store", "mongo", "mongo_file", "offline", "outage_wait", "mirror_weights_max"),
     "Checkpoints and claims": ("work", "checkpoint_every", "lease"),
     "What is shown": ("form", "columns", "references", "compare", "strict", "figures", "out", "quiet", "help"),
 }

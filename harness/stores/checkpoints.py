@@ -142,6 +142,8 @@ class Checkpoint:
         """
         import torch
 
+        from harness.data.pickles import refusal
+
         self._clear_away()
         try:
             with self.path.open("rb") as file:
@@ -157,7 +159,7 @@ class Checkpoint:
         except _Foreign as error:
             why = str(error)
         except Exception as error:  # a failing disk, or a state that torch cannot read: start over
-            why = f"it cannot be read: {error}"
+            why = f"it cannot be read: {refusal(error)}"
         self.tell(f"not resuming from the checkpoint {self.path}: {why}")
         return None
 

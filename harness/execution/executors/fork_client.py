@@ -116,7 +116,8 @@ class ForkServer:
 def _environment() -> dict[str, str]:
     """The variables of a job."""
     # OpenBLAS would start threads when numpy is imported, and a process with threads should not fork.
-    return {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    # Its output is read as UTF-8 here, whatever the terminal has.
+    return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
 
 
 def _start(target: str) -> tuple[object, ...]:

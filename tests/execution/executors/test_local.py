@@ -27,6 +27,8 @@ import os, signal, subprocess, sys, time
 def act(job, progress):
     progress({"pid": os.getpid(), "server": os.getppid(), "directory": os.getcwd(),
               "colour": os.environ.get("HARNESS_COLOUR")})
+    if job["act"] == "print":
+        print("Kendall's τ")
     if job["act"] == "raise":
         raise ValueError("two\\nlines")
     if job["act"] == "exit":
@@ -166,6 +168,11 @@ def test_no_more_than_the_workers_run_side_by_side_and_jobs_are_drawn_when_there
         most = max(most, running)
         assert len(drawn) <= 6
     assert most <= 2
+
+
+def test_a_job_may_print_what_the_terminal_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    assert [event.data["status"] for event in run(["print"]) if event.kind == "finished"] == ["done"]
 
 
 def test_long_talk_arrives_whole_and_in_order() -> None:
