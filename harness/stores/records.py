@@ -132,31 +132,52 @@ class FileEntry(Entry):
     id: Annotated[Any, "its id in GridFS; null if it is not in the database"]
 
 
-class MirroredKeys(TypedDict):
-    """The keys of every mirrored run."""
-
-    schema: Annotated[int, "the version of the run's documents"]
-    run_id: Annotated[str, "the run's id"]
-    cell16: Annotated[str, "the first 16 digits of the trial's key"]
-    origin: Annotated[str, "the SHA-256 of `cell.json`"]
-    revision: Annotated[int, "how new it is (`harness.stores.mongo.snapshot`)"]
-    version: Annotated[int, "how often the document was written"]
-
-
 class Seal(TypedDict):
     """What shows that a summary is the one that was written (`harness.stores.mongo.seal`)."""
 
     files: Annotated[str, "SHA-256 over the names and checksums of the files that it was made from"]
-    summary: Annotated[str, "SHA-256 over that, the run's id, the summary and the mark"]
+    summary: Annotated[str, "SHA-256 over that, the run's id, the mark, the problems and the summary"]
 
 
-class MirroredDocument(MirroredKeys, total=False):
-    """`harness` of a run's document in the database."""
+class ProjectedKeys(TypedDict):
+    """What readers need of every mirrored run."""
 
+    run_id: Annotated[str, "the run's id"]
+    cell16: Annotated[str, "the first 16 digits of the trial's key"]
     summary: Annotated[str, "the summary, as JSON (`harness.stores.schema.Summary`)"]
-    seal: Annotated[Seal, "its checksums; older documents have none"]
     invalid: Annotated[str | None, "why the run must not be counted"]
-    problems: Annotated[list[list[str]], "places in the run that cannot be used, and reasons"]
-    added: Annotated[list[str], "names of files added after completion"]
+    problems: Annotated[list[tuple[str, str]], "places in the run that cannot be used, and reasons"]
+
+
+class Projected(ProjectedKeys, total=False):
+    """The same, with what older documents lack."""
+
+    seal: Annotated[Seal, "its checksums"]
+
+
+class Listed(TypedDict, total=False):
+    """The files of a mirrored run."""
+
     documents: Annotated[list[TextEntry], "small files"]
     files: Annotated[list[FileEntry], "larger files"]
+
+
+class MirroredKeys(TypedDict):
+    """What shows how new a mirrored run is."""
+
+    run_id: Annotated[str, "the run's id"]
+    revision: Annotated[int, "how new it is (`harness.stores.mongo.snapshot`)"]
+
+
+class MirroredState(MirroredKeys, total=False):
+    """The same, with what only some have."""
+
+    added: Annotated[list[str], "names of files added after completion"]
+
+
+class MirroredDocument(Projected, Listed, MirroredState, total=False):
+    """`harness` of a run's document in the database."""
+
+    schema: Annotated[int, "the version of the run's documents"]
+    origin: Annotated[str, "the SHA-256 of `cell.json`"]
+    version: Annotated[int, "how often the document was written"]

@@ -17,6 +17,7 @@ from harness.cli._announcement import announced
 from harness.cli._display import Display, duration, shortened
 from harness.cli._tally import Item, Running, Tally, items_of
 from harness.components.preset import get_preset
+from harness.execution.executors.slots import Slots
 from harness.execution.plan import Plan, make_plan
 from harness.execution.states import State, Work
 from harness.study.catalogue import find_studies
@@ -336,7 +337,7 @@ def test_the_header_says_what_runs_and_why(tmp_path: Any) -> None:
     todo.append(replace(work[0], trial=trials[-1], attempts=(invalid,)))
     todo.append(todo[states.index(State.RANK)])  # a second ranking of the same trial
     left = [replace(work[1], state=State.DONE)] * 3 + [replace(work[1], state=State.FAILED)]
-    first, why, *others = announced(Plan((*todo, *left), ()), todo, 2, tmp_path, 3)
+    first, why, *others = announced(Plan((*todo, *left), ()), todo, Slots.cpu(2), tmp_path, 3)
     assert first == f"8 trials to run, 2 in parallel, stored in {tmp_path}"
     assert why.split(", ") == [
         "  2 new",

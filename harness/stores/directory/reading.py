@@ -160,9 +160,8 @@ def read_verified(path: Path, name: str) -> bytes:
 def verify(path: Path) -> None:
     """Compare a directory with its completion record. Raises `Damaged`."""
     record = read_small(path / COMPLETION, CompletionDocument)
-    for name in (TRIAL, RUN, METRICS, RESULT, PREDICTIONS):
-        if name not in record["files"]:
-            raise Damaged(path / COMPLETION, f"does not list {name}")
+    if (wrong := not_listed(record["files"])) is not None:
+        raise Damaged(path / COMPLETION, wrong)
     for name, size in record["sizes"].items():
         file = path / name
         try:
@@ -178,6 +177,12 @@ def verify(path: Path) -> None:
     metrics = {name: len(columns["values"]) for name, columns in read_small(path / METRICS, CurvesDocument).items()}
     if metrics != record["metrics"]:
         raise Damaged(path / METRICS, f"has {metrics} points instead of {record['metrics']}")
+
+
+def not_listed(files: Mapping[str, str]) -> str | None:
+    """What the files of a completion record lack, for the reader; None if nothing."""
+    missing = (name for name in (TRIAL, RUN, METRICS, RESULT, PREDICTIONS) if name not in files)
+    return next((f"does not list {name}" for name in missing), None)
 
 
 def absent_files(path: Path, record: Mapping[str, Any]) -> set[str]:

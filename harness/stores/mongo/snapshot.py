@@ -122,6 +122,12 @@ def phase_of(number: int) -> int:
     return (number + 1) >> _PHASE_BITS
 
 
+def explained(entries: Mapping[str, Mapping[str, Any]]) -> int:
+    """The revision that these files of a mirrored run explain; that of a complete run is exactly this."""
+    newest = max((entry["modified"] for entry in entries.values()), default=0)
+    return ((COMPLETE if COMPLETION in entries else OPEN) << _PHASE_BITS) + newest
+
+
 def look(path: Path) -> State:
     """How new a run directory is, without reading its files. Raises `Damaged`."""
     return _state(path, _scan(path))

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,7 +39,7 @@ from harness.stores.directory.run_directory import (
     read_points,
 )
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.schema import CompletionDocument, TrialDocument
+from harness.stores.schema import CompletionDocument, RankingDocument, TrialDocument
 from harness.stores.shapes import parsed
 from harness.stores.store import Store, supersede
 from harness.stores.stored import Problem, StoredRun
@@ -94,14 +93,13 @@ def _recalled(store: DirectoryStore, key: str, backup: MongoStore) -> str | None
     return "restored from the database"
 
 
-def check_database(store: Store, progress: Progress | None = None) -> Iterator[Finding]:
+def check_database(store: MongoStore, progress: Progress | None = None) -> Iterator[Finding]:
     """Everything that is wrong with the runs of a database by itself. Reads every file and every point."""
-    problems: list[Problem] = []
-    runs = store.load(None, problems)
-    yield from (Finding("damaged", f"{store.name}: {problem.place}", problem.reason) for problem in problems)
+    runs = store.load(None, [])
     for name, count in Counter(store.ids()).items():
         if count > 1:
             yield Finding("duplicate", f"{store.name}: {name}", f"{count} documents have this id")
+    yield from unusable(store, set())
     for number, run in enumerate(runs):
         for name, error in unreadable(store, run):
             yield Finding("damaged", f"{store.name}: {run.id}/{name}", error)
@@ -109,6 +107,32 @@ def check_database(store: Store, progress: Progress | None = None) -> Iterator[F
             progress(number + 1, len(runs))
     yield from duplicates(runs)
     yield from (Finding("damaged", problem.place, problem.reason) for problem in store.references()[1])
+
+
+def unusable(store: MongoStore, here: Collection[str]) -> Iterator[Finding]:
+    """Documents of a database that are no runs, and runs whose summaries are not what their files say.
+
+    Runs that are `here`, in a directory, are left out.
+    """
+    problems: list[Problem] = []
+    store.load(None, problems)
+    ids = {*store.ids()} - {*here}
+    for problem in problems:
+        name, _, inside = problem.place.removeprefix(f"{store.name}/").partition("/")
+        if name not in here and (inside or name not in ids):
+            yield Finding("damaged", f"{store.name}: {problem.place}", problem.reason)
+    for name in sorted(ids):
+        if (wrong := store.wrong_summary(name)) is not None:
+            yield Finding("damaged", f"{store.name}: {name}", wrong, partial(_summarised, store, name))
+
+
+def _summarised(store: MongoStore, name: str) -> str | None:
+    """Make the summary of a run again, from its files in the database."""
+    try:
+        store.summarise_again(name)
+    except DataError:
+        return None
+    return None if store.wrong_summary(name) else "its summary was made again from its files"
 
 
 def duplicates(runs: Iterable[StoredRun]) -> Iterator[Finding]:
@@ -160,16 +184,20 @@ def examine(path: Path) -> list[Problem]:
 
 def unreadable(store: Store, run: StoredRun) -> Iterator[tuple[str, str]]:
     """The files of a run that the store lists, but cannot return unchanged; with the reasons."""
-    names = store.files(run)
     expected: dict[str, str] = {}
+    try:
+        names = store.files(run)
+    except DataError as error:
+        yield "", str(error)
+        return
     if COMPLETION in names:
         try:
-            record = json.loads(store.read(run, COMPLETION))
+            record = parsed(store.read(run, COMPLETION), CompletionDocument)
             expected = record["files"]
             counts = {name: len(points) for name, points in store.metrics(run).items()}
             if counts != record["metrics"]:
                 yield METRICS, f"has {counts} points instead of {record['metrics']}"
-        except (DataError, ValueError, KeyError, TypeError) as error:
+        except DataError as error:
             yield COMPLETION, str(error)
     for name in names:
         try:
@@ -263,14 +291,14 @@ def _is_right(path: Path, name: str, content: bytes) -> bool:
         if name == TRIAL and not (path / COMPLETION).exists():
             return wrong_trial(parsed(content, TrialDocument), path.name) is None
         if name == COMPLETION:
-            files = json.loads(content)["files"]
+            files = parsed(content, CompletionDocument)["files"]
             return all(sha256(path / other) == checksum for other, checksum in files.items())
         if name.startswith(f"{RANKINGS}/") and not name.endswith(f".{PREDICTIONS}"):
-            files = json.loads(content)["files"]
+            files = parsed(content, RankingDocument)["files"]
             return all(sha256(path / RANKINGS / other) == checksum for other, checksum in files.items())
         if name.startswith(f"{RANKINGS}/"):
             record = path / f"{name.removesuffix(f'.{PREDICTIONS}')}.json"
-            expected = read_small(record)["files"][Path(name).name]
+            expected = read_small(record, RankingDocument)["files"][Path(name).name]
         else:
             expected = read_small(path / COMPLETION, CompletionDocument)["files"][name]
         return bool(hashlib.sha256(content).hexdigest() == expected)
