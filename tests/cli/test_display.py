@@ -357,7 +357,7 @@ def test_the_header_says_what_runs_and_why(tmp_path: Any) -> None:
 
 def test_nothing_is_said_of_a_single_new_trial_but_that() -> None:
     work: list[Work] = list(planned().work)
-    assert list(announced(Plan(tuple(work[:1]), ()), work[:1], 1, "runs", 0)) == [  # type: ignore[arg-type]
+    assert list(announced(Plan(tuple(work[:1]), ()), work[:1], Slots.cpu(1), "runs", 0)) == [  # type: ignore[arg-type]
         "1 trial to run, 1 in parallel, stored in runs",
         "  1 new",
     ]

@@ -197,9 +197,7 @@ class MongoClaim(Claim):
 
 
 _AGE: Document = {
-    "$set": {
-        "age": {"$cond": [{"$eq": [{"$type": "$renewed"}, "date"]}, {"$subtract": ["$$NOW", "$renewed"]}, None]}
-    }
+    "$set": {"age": {"$cond": [{"$eq": [{"$type": "$renewed"}, "date"]}, {"$subtract": ["$$NOW", "$renewed"]}, None]}}
 }
 _FREED: Document = {"owner": None, "held": False, "token": None}
 
