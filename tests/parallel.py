@@ -34,12 +34,12 @@ IMAGES = 37
 """Training images: batches of 16, 16 and 5. The last cannot be divided evenly."""
 
 
-def in_group(size: int, work: Callable[[Ranks], Any]) -> list[Any]:
+def in_group(size: int, work: Callable[[Ranks], Any], limit: float = LIMIT) -> list[Any]:
     """What `work` returns in each of so many processes, which form a group. Fails with the traceback of one of them."""
     folder = Path(tempfile.mkdtemp(prefix="ranks"))
     try:
         children = [_forked(index, size, work, folder) for index in range(size)]
-        _await(children, folder)
+        _await(children, folder, limit)
         return [torch.load(folder / f"{index}.pt", weights_only=False) for index in range(size)]
     finally:
         shutil.rmtree(folder)
@@ -61,9 +61,9 @@ def _forked(index: int, size: int, work: Callable[[Ranks], Any], folder: Path) -
         os._exit(1)
 
 
-def _await(children: list[int], folder: Path) -> None:
+def _await(children: list[int], folder: Path, limit: float) -> None:
     """Wait for all; the failure of one ends the others."""
-    until, running, failed = time.monotonic() + LIMIT, set(children), False
+    until, running, failed = time.monotonic() + limit, set(children), False
     while running and not failed and time.monotonic() < until:
         for child in list(running):
             ended, status = os.waitpid(child, os.WNOHANG)

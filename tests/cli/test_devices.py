@@ -182,11 +182,13 @@ def test_two_trials_share_a_gpu_unless_one_needs_it_whole_and_lack_of_memory_is_
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["run", "sharing", "--preset", "tiny", "--seeds", "2", "--per-device", "2", "--no-references"]
-    assert main([*command, "--device", "cuda:5"]) == 2
-    assert "--device cuda:5: there are 2 GPUs here" in capsys.readouterr().err
+    assert main(["plan", *command[1:6], "--no-calibration"]) == 0
+    assert "2 need 1 GPU each" in capsys.readouterr().out
+    assert main([*command, "--ranks", "3"]) == 2
+    assert "--ranks 3: each of 3 ranks needs a GPU of its own, and 2 can be used here" in capsys.readouterr().err
     assert main(command) == 1
     shown = capsys.readouterr()
-    assert "10 trials to run, 4 in parallel" in shown.out and "2 with 1 GPU each, as their rows need" in shown.out
+    assert "10 trials to run, 4 in parallel" in shown.out and "2 need 1 GPU each, as the study says" in shown.out
     taken = [line.split() for line in Path("taken").read_text().splitlines()]
     assert len(taken) == 10 and {gpu for gpu, _ in taken} == {"0", "1"}
     assert all(float(share) <= 1.0 for _, share in taken)

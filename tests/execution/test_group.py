@@ -127,6 +127,7 @@ def test_one_rank_continues_after_training_and_within_it_trains_again(ended: dic
     assert "its training was under way with --ranks 2, now it is 1" in note and "training starts again" in note
     assert again.answer["cost"]["resumed"] == 0 and "ranks" not in again.answer["cost"]
     assert on.answer["cost"]["resumed"] == 1 and not on.notes
+    assert on.answer["cost"]["ranks"] == 2  # as it was trained
     assert not list(Path("runs/work").iterdir())
 
 
