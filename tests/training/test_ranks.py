@@ -137,6 +137,9 @@ CASES: dict[str, Case] = {
     "darts whole": training(of_method("darts", None)),
     "mobilenet whole": training(config_of("mobilenet", 1, **CALR_MS["mobilenet"]), 21),
     "mobilenet 8": training(config_of("mobilenet", 1, 8, **CALR_MS["mobilenet"]), 21),
+    "held out, calibrated": training(
+        config_of("mobilenet", 1, 8, method={"name": "greedynas", **OPTIONS["greedynas"]}), 21
+    ),
     "autoformer space": training(config_of("autoformer", 2, **CALR_MS["autoformer"])),
     "similarity": training(config_of("nasbench201", 1, 8, method="related", observe={"gradient_similarity": True})),
     "retrained": retrained,
