@@ -27,7 +27,7 @@ from harness.training.ranks import Ranks, join
 from harness.training.stages import train as stage
 from harness.training.stages.train import Progress, Supernets
 
-LIMIT = 300.0
+LIMIT = 600.0
 """Seconds after which a group is ended: something hangs."""
 
 IMAGES = 37

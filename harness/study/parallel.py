@@ -35,6 +35,5 @@ def check_last_batch(count: int, batch_size: int, groups: int, ranks: int, split
     if last < least:
         what = f"{groups} groups of batch normalisation" if groups >= ranks else f"{ranks} ranks"
         raise InvalidConfiguration(
-            f"the last batch of {split} has {last} of {count} images, too few for {what}: "
-            "choose another train.batch_size"
+            f"the last batch of {split} has {last} of {count} images, too few for {what}: choose another batch_size"
         )

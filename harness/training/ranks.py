@@ -167,12 +167,14 @@ class _Group(Ranks):
         return whole
 
     def near(self, count: int) -> Ranks:
+        if count == 1:
+            return ALONE
         if count not in self._neighbours:
             with self.contact():
                 for first in range(0, self.size, count):  # every rank takes part in making every group
                     group = distributed.new_group(list(range(first, first + count)))
                     if first <= self.index < first + count:
-                        self._neighbours[count] = _Group(self.index - first, count, group) if count > 1 else ALONE
+                        self._neighbours[count] = _Group(self.index - first, count, group)
         return self._neighbours[count]
 
     def agree(self, numbers: Mapping[str, int], when: str) -> None:

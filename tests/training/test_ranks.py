@@ -137,6 +137,9 @@ CASES: dict[str, Case] = {
     "darts whole": training(of_method("darts", None)),
     "mobilenet whole": training(config_of("mobilenet", 1, **CALR_MS["mobilenet"]), 21),
     "mobilenet 8": training(config_of("mobilenet", 1, 8, **CALR_MS["mobilenet"]), 21),
+    "held out, calibrated": training(
+        config_of("mobilenet", 1, 8, method={"name": "greedynas", **OPTIONS["greedynas"]}), 21
+    ),
     "autoformer space": training(config_of("autoformer", 2, **CALR_MS["autoformer"])),
     "similarity": training(config_of("nasbench201", 1, 8, method="related", observe={"gradient_similarity": True})),
     "retrained": retrained,
@@ -266,15 +269,10 @@ def test_a_group_of_one_is_alone() -> None:
         join(2, 2, "file:///nowhere")
 
 
+PAIRS = [(space, method) for space in ("nasbench201", "mobilenet") for method in ("spos", "fairnas")]
 FIFTY = {
-    f"{space} {method} {group}": training(config_of(space, 17, group, **CALR_MS[space], **more), 37)
-    for space, methods in {
-        "nasbench201": ("spos", "fairnas"),
-        "mobilenet": ("spos", "fairnas"),
-        "autoformer": (),
-    }.items()
-    for method in methods or ("autoformer",)
-    for more in ([{"method": method}] if methods else [{}])
+    f"{space} {method} {group}": training(config_of(space, 17, group, method=method, **CALR_MS[space]), 37)
+    for space, method in [*PAIRS, ("autoformer", "autoformer")]
     for group in (None, 8)
 }
 """The trainings of the paper's two methods with CaLR and MS, and AutoFormer's, over 51 steps."""
