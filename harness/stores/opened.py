@@ -16,6 +16,7 @@ from harness.stores.directory.run_directory import RunDirectory
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.snapshot import WEIGHTS_MAX
 from harness.stores.places import MONGO, Places
+from harness.stores.records import DirectoryRecords, MongoRecords, Records
 from harness.stores.store import Store
 
 if TYPE_CHECKING:
@@ -86,6 +87,13 @@ class Opened:
     def claims(self) -> Claims:
         """Claims that hold in both places."""
         return self._joint if self.has_database else self._claims_here
+
+    @property
+    def records(self) -> Records:
+        """Small documents about how studies are run: of the database if there is one."""
+        if not self.has_database:
+            return DirectoryRecords(self.directory.path)
+        return MongoRecords(self.database)
 
     @property
     def claims_by_place(self) -> dict[str, Claims]:
