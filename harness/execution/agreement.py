@@ -18,7 +18,7 @@ from harness.documents import utc_text
 from harness.errors import UserError
 from harness.execution.plan import Asked
 from harness.files import sha256
-from harness.stores.records import FILES, Records, record_key
+from harness.stores.board import FILES, Board, note_key
 from harness.study.catalogue import file_of
 from harness.study.expansion import expand_stored
 
@@ -37,28 +37,28 @@ class Agreement:
     asked: Asked
     files: Mapping[str, Mapping[str, Path]]
     """By study, its files by name."""
-    records: Records
+    board: Board
 
     @classmethod
-    def of(cls, asked: Asked, records: Records) -> Agreement:
+    def of(cls, asked: Asked, board: Board) -> Agreement:
         """The agreement about everything that is asked for: seeds and `--only` do not matter."""
-        return cls(asked, {study.name: files_of(replace(asked, studies=[study])) for study in asked.studies}, records)
+        return cls(asked, {study.name: files_of(replace(asked, studies=[study])) for study in asked.studies}, board)
 
     def tell(self) -> None:
         """Tell the store these files, in the place of those that it was told before."""
         for study in self.files:
-            self.records.put(FILES, self._key(study), self._told(study))
+            self.board.replace(FILES, self._key(study), self._told(study))
 
     def check(self) -> None:
         """Raise `OtherFiles` unless the store was told these files. What it was not told yet, it is told now."""
         for study in self.files:
             mine = self._told(study)
-            told = self.records.add(FILES, self._key(study), mine)
+            told = self.board.post(FILES, self._key(study), mine)
             if told["files"] != mine["files"]:
                 raise OtherFiles(_difference(study, mine["files"], told))
 
     def _key(self, study: str) -> str:
-        return record_key(study, self.asked.preset, dict(self.asked.overrides))
+        return note_key(study, self.asked.preset, dict(self.asked.overrides))
 
     def _told(self, study: str) -> dict[str, Any]:
         hashes = {name: sha256(file) for name, file in self.files[study].items() if file.is_file()}

@@ -81,7 +81,7 @@ def work(
     if not place.reach(settings.outage_wait, stopping):
         return Worked(None, unreachable=place.silence)
     place.check_writable()
-    agreement = Agreement.of(asked, place.opened.records)
+    agreement = Agreement.of(asked, place.opened.board)
     if new_files:
         agreement.tell()
     agreement.check()

@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import Unreachable, UserError
+from harness.stores.board import Board, DirectoryBoard, MongoBoard
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.claims.lease import LEASE, Claims
 from harness.stores.directory.run_directory import RunDirectory
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.snapshot import WEIGHTS_MAX
 from harness.stores.places import MONGO, Places
-from harness.stores.records import DirectoryRecords, MongoRecords, Records
 from harness.stores.store import Store
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ class Opened:
         return self._joint if self.has_database else self._claims_here
 
     @property
-    def records(self) -> Records:
+    def board(self) -> Board:
         """Small documents about how studies are run: of the database if there is one."""
         if not self.has_database:
-            return DirectoryRecords(self.directory.path)
-        return MongoRecords(self.database)
+            return DirectoryBoard(self.directory.path)
+        return MongoBoard(self.database)
 
     @property
     def claims_by_place(self) -> dict[str, Claims]:

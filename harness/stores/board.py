@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from pymongo.database import Database
 
 FILES, JOBS = "files", "jobs"
-"""The kinds of records."""
+"""The kinds of notes."""
 
-FOLDER, COLLECTION = "records", "harness_records"
+FOLDER, COLLECTION = "board", "harness_board"
 
 
-class Records(ABC):
+class Board(ABC):
     """A place for such documents, each of a kind and under a key. Any number of processes may use it at once.
 
     Every method raises `UserError` if the place refuses, and `Unreachable` if it does not answer.
     """
 
     @abstractmethod
-    def add(self, kind: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    def post(self, kind: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Keep the document unless there is one; returns the one that counts. Of several callers the first decides."""
 
     @abstractmethod
-    def put(self, kind: str, key: str, document: Mapping[str, Any]) -> None:
+    def replace(self, kind: str, key: str, document: Mapping[str, Any]) -> None:
         """Keep the document in the place of any other."""
 
     @abstractmethod
@@ -51,18 +51,18 @@ class Records(ABC):
         """Remove the document, if it is there."""
 
 
-def record_key(*known_by: Any) -> str:
+def note_key(*known_by: Any) -> str:
     """The key of what is known by these plain values."""
     return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:32]
 
 
-class DirectoryRecords(Records):
-    """Records in a folder of the store: `records/KIND/KEY.json`."""
+class DirectoryBoard(Board):
+    """A board in a folder of the store: `board/KIND/KEY.json`."""
 
     def __init__(self, store: Path) -> None:
         self.folder = store / FOLDER
 
-    def add(self, kind: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    def post(self, kind: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
         place = self._place(kind, key)
         fresh = place.with_name(f".{key}.{os.getpid()}.new")
         try:
@@ -76,7 +76,7 @@ class DirectoryRecords(Records):
             fresh.unlink(missing_ok=True)
         return _read(place)
 
-    def put(self, kind: str, key: str, document: Mapping[str, Any]) -> None:
+    def replace(self, kind: str, key: str, document: Mapping[str, Any]) -> None:
         place = self._place(kind, key)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -102,13 +102,13 @@ class DirectoryRecords(Records):
         return self.folder / kind / f"{key}.json"
 
 
-class MongoRecords(Records):
-    """Records in a collection of the database."""
+class MongoBoard(Board):
+    """A board in a collection of the database."""
 
     def __init__(self, database: Database[dict[str, Any]]) -> None:
         self._collection = database[COLLECTION]
 
-    def add(self, kind: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    def post(self, kind: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
         from pymongo.collection import ReturnDocument
         from pymongo.errors import DuplicateKeyError
 
@@ -122,9 +122,9 @@ class MongoRecords(Records):
                         where, new, upsert=True, return_document=ReturnDocument.AFTER
                     )
                     return _document(found or {})
-        raise DataError(f"the record {kind}/{key} of the database changes faster than it can be read")
+        raise DataError(f"the note {kind}/{key} of the database changes faster than it can be read")
 
-    def put(self, kind: str, key: str, document: Mapping[str, Any]) -> None:
+    def replace(self, kind: str, key: str, document: Mapping[str, Any]) -> None:
         from harness.stores.mongo.connection import translated
 
         with translated():
@@ -151,7 +151,7 @@ def _document(stored: Mapping[str, Any]) -> dict[str, Any]:
     try:
         document = json.loads(stored["text"])
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"the record {stored.get('_id')} of the database is damaged: remove it") from error
+        raise DataError(f"the note {stored.get('_id')} of the database is damaged: remove it") from error
     return dict(document)
 
 
@@ -163,8 +163,8 @@ def _read(place: Path) -> dict[str, Any]:
     except OSError as error:
         raise _refused(place, error) from error
     except (TypeError, ValueError) as error:
-        raise DataError(f"the record {place} is damaged: remove it") from error
+        raise DataError(f"the note {place} is damaged: remove it") from error
 
 
 def _refused(place: Path, error: OSError) -> UserError:
-    return UserError(f"cannot use the record {place}: {error.strerror or error}")
+    return UserError(f"cannot use the note {place}: {error.strerror or error}")
