@@ -19,6 +19,7 @@ from harness.execution.executors.executor import Answered, Event, Executor, Stop
 from harness.execution.plan import Asked, Plan, require_inputs
 from harness.execution.states import Kind, State, Work, stand
 from harness.execution.workplace import Workplace
+from harness.stores.claims.keeper import Keeper
 from harness.stores.directory.crash import record_crash
 from harness.stores.stored import StoredRun
 from harness.study.judging import lacks
@@ -65,6 +66,8 @@ class Session:
     """How every job ended."""
     gave_up: bool = False
     """Whether the database was unreachable for too long."""
+    keeper: Keeper = field(default_factory=Keeper)
+    """Renews the claims of the jobs, besides their own processes."""
 
     def __post_init__(self) -> None:
         self.plan = self.planned(self.place.reader.runs())
@@ -76,6 +79,10 @@ class Session:
 
     def run(self) -> None:
         """Execute and plan again until nothing is left that was not tried, or a stop was asked for."""
+        with contextlib.closing(self.keeper):
+            self._run()
+
+    def _run(self) -> None:
         while not self.stopping.asked and not self.gave_up:
             todo = [work for work in self.choose(self.plan) if _what(work) not in self.attempted]
             if not todo:
@@ -109,11 +116,14 @@ class Session:
                 screen.stopping = bool(self.stopping.asked)
                 if event.kind == "started":
                     screen.started(number, work.label)
+                elif event.kind == "progress" and "claim" in event.data:
+                    self.keeper.keep(number, self.place.claims.redeem(event.data["claim"]), event.data["owner"])
                 elif event.kind == "progress":
                     screen.progress(number, event.data)
                     if "run_id" in event.data:
                         run_ids[number] = event.data["run_id"]
                 else:
+                    self.keeper.leave(number)
                     screen.finished(number, event.data)
                     self.answers.append((work, event.data))
                     self._record_crash(event, run_ids.pop(number, None))

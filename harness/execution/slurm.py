@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from harness.errors import HarnessError, UserError
+from harness.owner import job_name, slurm_job
 
 PATIENCE = 60.0
 """Seconds that one of SLURM's commands may take."""
@@ -20,33 +21,27 @@ class SlurmFailed(HarnessError):
     """A command of SLURM's failed."""
 
 
-def job_id(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The job of this process as SLURM's commands name it, such as 1234_5; None outside of SLURM."""
-    array, task = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{task}" if array and task else environment.get("SLURM_JOB_ID") or None
-
-
 def end_time(environment: Mapping[str, str] = os.environ) -> float | None:
     """When the time of this job is over, in seconds since 1970; None if it has no limit.
 
     Raises `UserError` outside of SLURM, and `SlurmFailed` if SLURM does not say.
     """
-    if (job := job_id(environment)) is None:
+    if not (job := slurm_job(environment)):
         raise UserError("this is not a job of SLURM: SLURM_JOB_ID is not set. Give a time or a duration instead")
     if given := environment.get("SLURM_JOB_END_TIME"):  # of newer versions
         return float(given)
-    said = _output(["squeue", "-h", "-j", job, "-O", "EndTime"]).strip()
+    said = _output(["squeue", "-h", "-j", job_name(job), "-O", "EndTime"]).strip()
     if said in ("N/A", "NONE", "Unknown", "UNLIMITED"):
         return None
     try:
         return datetime.fromisoformat(said).timestamp()
     except ValueError as error:
-        raise SlurmFailed(f"squeue says {said!r} of the end of job {job}, which is not a time") from error
+        raise SlurmFailed(f"squeue says {said!r} of the end of job {job_name(job)}, which is not a time") from error
 
 
 def requeue() -> str:
     """Have SLURM start this job again later, with the same command; returns its id. SLURM then ends this process."""
-    job = job_id() or ""
+    job = job_name(slurm_job())
     _output(["scontrol", "requeue", job])
     return job
 

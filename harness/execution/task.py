@@ -15,6 +15,9 @@ from harness.documents import one_line
 from harness.errors import DataError
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered
+from harness.interruption import LOST, interrupt_main
+from harness.owner import this_process
+from harness.stores.claims.lease import Claim, Lease
 from harness.stores.opened import Opened
 from harness.stores.store import supersede
 from harness.stores.stored import StoredRun
@@ -42,6 +45,11 @@ class Task:
     def device(self) -> str:
         """The device. Read only in the job's own process: the server must not touch a GPU before it forks."""
         return self.assignment.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+    def holding(self, claim: Claim) -> Lease:
+        """Hold the claim while the job runs; the process that started the job renews it, too."""
+        self.progress({"event": "claimed", "claim": claim.ticket(), "owner": this_process()})
+        return Lease(claim, lost=lambda: interrupt_main(LOST))
 
     def runs(self) -> list[StoredRun]:
         """All runs of the trial, in order."""

@@ -19,7 +19,7 @@ from pymongo.errors import DuplicateKeyError
 
 from harness.errors import Unreachable, UserError
 from harness.owner import this_process
-from harness.stores.claims.lease import LEASE, RENEWALS, SCHEMA, Claim, ClaimLost, ClaimRecord, Claims, is_held
+from harness.stores.claims.lease import LEASE, RENEWALS, SCHEMA, TICKET, Claim, ClaimLost, ClaimRecord, Claims, is_held
 from harness.stores.mongo.connection import Document, translated
 
 COLLECTION = "harness_claims"
@@ -59,6 +59,9 @@ class MongoClaims(Claims):
             }
             new = self._replace(key, last, change)
             return None if new is None else MongoClaim(self, key, new)
+
+    def redeem(self, ticket: Mapping[str, Any]) -> Claim:
+        return MongoClaim(self, ticket["key"], ticket)
 
     def holder(self, key: str) -> ClaimRecord | None:
         with self._answering():
@@ -141,6 +144,9 @@ class MongoClaim(Claim):
         self.key, self.generation, self.attempt = key, document["generation"], document["attempt"]
         self.lease = document["lease"]
         self._claims, self._token = claims, document["token"]
+
+    def ticket(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in TICKET} | {"token": self._token}
 
     def renew(self) -> None:
         self._change([{"$set": {"renewed": "$$NOW"}}])
