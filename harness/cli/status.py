@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -70,7 +71,31 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
     if hidden := len(studies) - len({name for name, _, _ in shown}):
         others = f"{hidden} other studies have" if shown else f"none of {hidden} studies has"
         click.echo(f"{others} {'no runs' if shown else 'runs'} here; --all shows them")
+    _show_jobs(store, shown)
     if reader.problems:
         click.echo(f"\nnot usable in {reader.name}:")
         for problem in reader.problems:
             click.echo(f"  {problem.place}: {problem.reason}")
+
+
+def _show_jobs(store: Places, shown: Sequence[tuple[str, str, Plan]]) -> None:
+    """Print which jobs of SLURM run trials of the studies now, and which were submitted."""
+    from harness.execution.states import State
+    from harness.owner import job_name
+    from harness.stores.board import JOBS
+    from harness.stores.opened import Opened
+
+    running = {
+        work.trial.key: work.run.owner["slurm"]
+        for _, _, plan in shown
+        for work in plan.work
+        if work.state is State.RUNNING and work.run is not None and "slurm" in work.run.owner
+    }
+    places = sorted({f"{job_name(job)} on {job.get('node', 'an unknown node')}" for job in running.values()})
+    if running:
+        click.echo(f"running in SLURM: {len(running)} trials, by {', '.join(places)}")
+    names = {name for name, _, _ in shown}
+    for job, note in Opened(store).board.all(JOBS).items():
+        if studies := sorted(names & {*note["studies"]}):
+            told = f"job {job}, {note['workers']} workers, preset {note['preset']}"
+            click.echo(f"submitted to SLURM: {told}; `harness cancel {' '.join(studies)}` cancels it")

@@ -60,6 +60,7 @@ class Until(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
     help="Be gone at this time (14:30), after this duration (4h), or at the end of the job's time (slurm).",
 )
 @click.option("--requeue", is_flag=True, help="Have SLURM start the job again if its time ends before the work does.")
+@click.option("--needs", metavar="NEEDS", help="Only trials whose rows have these needs: gpus=2, memory=32G, or none.")
 @click.option("--new-files", is_flag=True, help="Tell the store that the files here are the right ones from now on.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and the summary.")
 def command(
@@ -69,6 +70,7 @@ def command(
     settings: Settings,
     deadline: Deadline | None,
     requeue: bool,
+    needs: str | None,
     new_files: bool,
     quiet: bool,
 ) -> int:
@@ -85,8 +87,10 @@ def command(
 
     from harness.cli._display import Display
     from harness.execution.executors.executor import Stopping, make
+    from harness.execution.submission import Needs
     from harness.execution.worker import work
 
+    wanted = None if needs is None else Needs.parse(needs)
     stopping = Stopping()
     display = Display(asked.studies, Console(highlight=False, stderr=quiet), quiet, lambda: stopping.asked)
     signals = on_signals(stopping.ask, shown=lambda: display.is_live, also=(signal.SIGUSR2,))
@@ -101,6 +105,7 @@ def command(
                 display.show,
                 display.say,
                 deadline=deadline,
+                mine=lambda one: wanted is None or Needs.of(one, asked.studies) == wanted,
                 new_files=new_files,
             )
     asked_to_stop = [number for number in received if number != signal.SIGUSR2]

@@ -6,9 +6,11 @@ Only SLURM's own commands are called. Whether a worker lives is never asked of S
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from harness.errors import HarnessError, UserError
 from harness.owner import job_name, slurm_job
@@ -46,10 +48,40 @@ def requeue() -> str:
     return job
 
 
-def _output(command: Sequence[str]) -> str:
+def max_array_size() -> int:
+    """The most tasks that an array of this cluster may have. Raises `SlurmFailed`."""
+    config = _output(["scontrol", "show", "config"])
+    if (match := re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE)) is None:
+        raise SlurmFailed("`scontrol show config` does not tell MaxArraySize")
+    return int(match[1])
+
+
+def submit(script: Path, environment: Mapping[str, str]) -> str:
+    """Submit a script with these additional variables; returns the job's id."""
+    said = _output(["sbatch", "--parsable", str(script)], {**os.environ, **environment}).strip()
+    job = said.partition(";")[0]  # a cluster's name may follow
+    if not job.isdigit():
+        raise SlurmFailed(f"sbatch says {said!r}, which is not the id of a job")
+    return job
+
+
+def cancel(job: str) -> bool:
+    """Cancel a job with all of its tasks; False if SLURM does not know it any more. Raises `SlurmFailed`."""
+    try:
+        _output(["scancel", job])
+    except SlurmFailed as error:
+        if "invalid job id" in str(error).lower():
+            return False
+        raise
+    return True
+
+
+def _output(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
     """What a command prints. Raises `SlurmFailed`."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, env=environment
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmFailed(f"{command[0]} could not be run: {error}") from error
     if done.returncode:

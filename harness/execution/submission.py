@@ -1,0 +1,121 @@
+"""Workers as arrays of SLURM: how many, with which options, and the script that starts them. Imports no torch.
+
+A trial whose row needs more than the others, GPUs or memory, is run by workers of an array of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.execution.states import Work
+from harness.study.layout import memory_bytes
+from harness.study.study import Study
+
+WARNING = 300
+"""Seconds before the end of its time at which SLURM tells a worker to save."""
+
+_OURS = ("array", "parsable", "wrap")
+"""Options that only the harness may set."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a trial needs beyond what the others get."""
+
+    gpus: int | None = None
+    memory: str | None = None
+
+    @classmethod
+    def of(cls, work: Work, studies: Iterable[Study]) -> Needs:
+        """The needs of a trial: the most that a row which requests it says. One GPU, or a part, is nothing special."""
+        rows = [study.rows[one.row] for study in studies for one in work.requests if one.study == study.name]
+        gpus = [int(devices) for row in rows if (devices := getattr(row, "devices", None)) is not None and devices > 1]
+        memory = [row.memory for row in rows if row.memory is not None]
+        return cls(max(gpus, default=None), max(memory, key=memory_bytes, default=None))
+
+    @classmethod
+    def parse(cls, text: str) -> Needs:
+        """The needs of a text as `str` gives it. Raises `UserError`."""
+        if text == "none":
+            return cls()
+        found = dict(part.partition("=")[::2] for part in text.split(","))
+        if not {*found} <= {"gpus", "memory"} or not found.get("gpus", "1").isdigit() or "" in found.values():
+            raise UserError(f"{text!r} is not what trials need: give gpus=2, memory=32G, both with a comma, or none")
+        return cls(int(found["gpus"]) if "gpus" in found else None, found.get("memory"))
+
+    def __str__(self) -> str:
+        named = {"gpus": self.gpus, "memory": self.memory}
+        return ",".join(f"{name}={value}" for name, value in named.items() if value is not None) or "none"
+
+    def options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The options of an array for such trials, of those for all."""
+        options = dict(given)
+        if self.gpus is not None:
+            kind = re.fullmatch(r"gpu(?::[a-zA-Z]\w*)?", options.get("gres", "gpu").rpartition(":")[0] or "gpu")
+            options["gres"] = f"{kind[0] if kind else 'gpu'}:{self.gpus}"
+        if self.memory is not None:
+            options["mem"] = self.memory
+        return options
+
+
+@dataclass(frozen=True)
+class Array:
+    """Workers of equal needs."""
+
+    needs: Needs
+    trials: int
+    """How many trials they share."""
+    workers: int
+
+
+def parse_options(text: str) -> dict[str, str]:
+    """Options of sbatch by name, from a text such as "partition=gpu gres=gpu:1 exclusive". Raises `UserError`."""
+    found = {}
+    for word in shlex.split(text):
+        name, _, value = word.removeprefix("--").partition("=")
+        if not re.fullmatch(r"[a-z][a-z-]*", name):
+            raise UserError(f"--slurm: {word!r} is not a long option of sbatch: give name=value, as in partition=gpu")
+        if name in _OURS:
+            raise UserError(f"--slurm: {name} is set by the harness; --workers gives the number of tasks")
+        found[name] = value
+    return found
+
+
+def arrays(left: Sequence[Work], studies: Sequence[Study], workers: int, limit: int | None) -> list[Array]:
+    """The arrays that share so many workers, in proportion to their trials: no more than trials, nor than the limit."""
+    found = []
+    by_needs = Counter(Needs.of(work, studies) for work in left)
+    for needs, trials in sorted(by_needs.items(), key=lambda item: str(item[0])):
+        share = max(1, round(workers * trials / len(left)))
+        found.append(Array(needs, trials, min(share, trials, limit or share)))
+    return found
+
+
+def script(array: Array, name: str, given: Mapping[str, str], command: Sequence[str], folder: Path, logs: Path) -> str:
+    """The batch script of an array: every task becomes a worker, which gets SLURM's signals itself."""
+    options = {
+        "job-name": name,
+        "signal": f"B:USR2@{WARNING}",
+        "requeue": "",
+        "open-mode": "append",
+        "output": str(logs / "%x-%A_%a.log"),
+        **array.needs.options(given),
+        "array": f"0-{array.workers - 1}",
+    }
+    lines = [f"#SBATCH --{key}={value}" if value else f"#SBATCH --{key}" for key, value in options.items()]
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *lines,
+            "# Made by `harness submit`. The address of a database is not in here, but in the job's environment.",
+            f"cd {shlex.quote(str(folder))} || exit 1",
+            f"exec {shlex.join(command)}",
+            "",
+        ]
+    )
