@@ -24,7 +24,10 @@ OPTIONS = {
         *("until", "power", "effects", "margins", "max_seeds", "hours"),
         *("no_references", "references_only", "again", "all_attempts"),
     ),
-    "How": ("jobs", "threads", "device", "per_device", "timeout", "compiled", "profile", "no_wait", "calibration"),
+    "How": (
+        *("jobs", "threads", "device", "per_device", "ranks"),
+        *("timeout", "compiled", "profile", "no_wait", "calibration"),
+    ),
     "Workers and SLURM": ("given", "workers", "dry_run", "deadline", "requeue", "needs", "new_files"),
     "Store and database": ("store", "mongo", "offline", "outage_wait", "mirror_weights_max"),
     "Checkpoints and claims": ("work", "checkpoint_every", "lease"),

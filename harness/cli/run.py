@@ -93,6 +93,7 @@ def command(
             planned=None if until is None else until.plan,
         )
         if not references_only:
+            session.plan.require_ranks(slots, settings.retry)
             session.plan.require_images(settings.retry)
         for problem in place.reader.problems:
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
@@ -140,7 +141,7 @@ def _announce(display: Display, asked: Asked, session: Session, store: Store | N
     with contextlib.suppress(HarnessError):  # what is wrong with references is said when they are made
         lacking = None if store is None else missing(asked, store)
     references = len(lacking.references) if lacking else 0
-    for line in announced(session.plan, todo, min(len(session.executor.slots), len(todo)), directory, references):
+    for line in announced(session.plan, todo, session.executor.slots, directory, references):
         click.echo(line)
     display.tally.stored = session.plan.states[State.DONE]
     display.tally.add(items)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from harness.cli._working import working_options
 from harness.stores.places import MONGO, Places
 
 if TYPE_CHECKING:
-    from harness.execution.executors.slots import Slots
     from harness.execution.plan import Asked
     from harness.execution.settings import Settings
     from harness.execution.submission import Array
@@ -25,7 +25,7 @@ _EXAMPLE = 'harness submit mine --preset paper --slurm "partition=gpu gres=gpu:1
 
 @click.command("submit", cls=WithUpdates, example=_EXAMPLE)
 @request_options
-@resource_options
+@partial(resource_options, here=False)
 @working_options
 @click.option(
     "--slurm",
@@ -42,7 +42,7 @@ def command(
     context: click.Context,
     asked: Asked,
     store: Places,
-    slots: Slots,
+    ranks: int,
     settings: Settings,
     given: str,
     workers: int,
@@ -62,7 +62,8 @@ def command(
     from harness.execution.executors.executor import Stopping
     from harness.stores.board import JOBS
 
-    options = submission.parse_options(given)
+    options = {"cpus-per-task": str(ranks * settings.threads), **submission.parse_options(given)}
+    submission.check_ranks(options, ranks)
     place = settings.workplace(lambda line: click.echo(line, err=True))
     if not place.reach(settings.outage_wait, Stopping()):
         raise slurm.SlurmFailed(f"nothing was submitted: {place.silence}")
@@ -81,7 +82,7 @@ def command(
         command += ["--needs", str(array.needs)] if len(arrays) > 1 else []
         words = context.params["updates"]
         command += ["--until-deadline", "slurm", "--requeue", *(["with", *words] if words else [])]
-        scripts.append(submission.script(array, name, _with_cores(options, settings), command, Path.cwd(), folder))
+        scripts.append(submission.script(array, name, options, command, Path.cwd(), folder))
     if dry_run:
         click.echo("\n".join(scripts).rstrip())
         return
@@ -113,11 +114,6 @@ def _limit(dry_run: bool) -> int | None:
             raise
         click.echo(f"the most tasks of an array are not known: {error}", err=True)
         return None
-
-
-def _with_cores(options: dict[str, str], settings: Settings) -> dict[str, str]:
-    """The options with as many cores as a trial has threads, unless they name a number."""
-    return {"cpus-per-task": str(settings.threads), **options}
 
 
 OWN = ("given", "workers", "dry_run", "new_files", "store", "mongo")

@@ -35,7 +35,7 @@ class Needs:
     def of(cls, work: Work, studies: Iterable[Study]) -> Needs:
         """The needs of a trial: the most that a row which requests it says. One GPU, or a part, is nothing special."""
         rows = [study.rows[one.row] for study in studies for one in work.requests if one.study == study.name]
-        gpus = [int(devices) for row in rows if (devices := getattr(row, "devices", None)) is not None and devices > 1]
+        gpus = [int(row.devices) for row in rows if row.devices is not None and row.devices > 1]
         memory = [row.memory for row in rows if row.memory is not None]
         return cls(max(gpus, default=None), max(memory, key=memory_bytes, default=None))
 
@@ -85,6 +85,15 @@ def parse_options(text: str) -> dict[str, str]:
             raise UserError(f"--slurm: {name} is set by the harness; --workers gives the number of tasks")
         found[name] = value
     return found
+
+
+def check_ranks(options: Mapping[str, str], ranks: int) -> None:
+    """Raise `UserError` if the options ask for GPUs, but for fewer than ranks."""
+    match = re.fullmatch(r"gpu(?::[a-zA-Z]\w*)?(?::(\d+))?", options.get("gres", ""))
+    if match and int(match[1] or 1) < ranks:
+        raise UserError(
+            f"--slurm: gres={options['gres']} is fewer than a GPU for each of {ranks} ranks: ask for gres=gpu:{ranks}"
+        )
 
 
 def arrays(left: Sequence[Work], studies: Sequence[Study], workers: int, limit: int | None) -> list[Array]:

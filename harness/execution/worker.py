@@ -18,7 +18,7 @@ from harness.errors import Unreachable
 from harness.execution.agreement import Agreement
 from harness.execution.deadline import Deadline
 from harness.execution.executors.executor import Answered, Executor, Stopping
-from harness.execution.plan import Asked, Plan
+from harness.execution.plan import Asked, Plan, require_inputs, require_ranks
 from harness.execution.session import Session, Show, working
 from harness.execution.settings import Settings
 from harness.execution.states import State, Work
@@ -102,7 +102,9 @@ def work(
         mine=mine,
         admits=gate.admits,
     )
-    session.plan.require_images(settings.retry)
+    todo = [work for work in session.choose(session.plan) if work.kind(settings.retry)]
+    require_ranks(todo, executor.slots)
+    require_inputs(work.trial for work in todo)
     with _stopped_at(deadline, stopping):
         session.run()
     left = None if session.gave_up else place.sync(stopping)

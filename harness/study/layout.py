@@ -54,11 +54,18 @@ class Row:
     """Whether the row is highlighted, as the paper highlights its own methods."""
     source: str = "runs"
     """Where the values come from: one of `SOURCES`."""
+    devices: float | None = None
+    """The GPUs that a trial of the row needs: 0.5 for half of one, 2 for two, by as many ranks; None for what the
+    command says. It precedes `--per-device`, has no effect without GPUs, and is not part of a trial's identity."""
     memory: str | None = None
     """The memory that a trial of the row needs, as "32G": `harness submit` asks SLURM for it. None for what the command
     says. Not part of a trial's identity."""
 
     def __post_init__(self) -> None:
+        if self.devices is not None and not (0 < self.devices <= 1 or self.devices == int(self.devices) > 1):
+            raise InvalidConfiguration(
+                f"a row's devices is {self.devices!r}; allowed: a part of one, as 0.5, a whole number, or None"
+            )
         if self.memory is not None:
             memory_bytes(self.memory)
         if self.source not in SOURCES:
