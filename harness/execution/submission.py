@@ -20,6 +20,9 @@ from harness.study.study import Study
 WARNING = 300
 """Seconds before the end of its time at which SLURM tells a worker to save."""
 
+_GPUS = re.compile(r"(gpu(?::[a-zA-Z]\w*)?)(?::(\d+))?")
+"""A request for GPUs, of a kind or any, with their number."""
+
 _OURS = ("array", "parsable", "wrap")
 """Options that only the harness may set."""
 
@@ -57,8 +60,8 @@ class Needs:
         """The options of an array for such trials, of those for all."""
         options = dict(given)
         if self.gpus is not None:
-            kind = re.fullmatch(r"gpu(?::[a-zA-Z]\w*)?", options.get("gres", "gpu").rpartition(":")[0] or "gpu")
-            options["gres"] = f"{kind[0] if kind else 'gpu'}:{self.gpus}"
+            given_gpus = _GPUS.fullmatch(options.get("gres", ""))
+            options["gres"] = f"{given_gpus[1] if given_gpus else 'gpu'}:{self.gpus}"
         if self.memory is not None:
             options["mem"] = self.memory
         return options
@@ -89,8 +92,8 @@ def parse_options(text: str) -> dict[str, str]:
 
 def check_ranks(options: Mapping[str, str], ranks: int) -> None:
     """Raise `UserError` if the options ask for GPUs, but for fewer than ranks."""
-    match = re.fullmatch(r"gpu(?::[a-zA-Z]\w*)?(?::(\d+))?", options.get("gres", ""))
-    if match and int(match[1] or 1) < ranks:
+    match = _GPUS.fullmatch(options.get("gres", ""))
+    if match and int(match[2] or 1) < ranks:
         raise UserError(
             f"--slurm: gres={options['gres']} is fewer than a GPU for each of {ranks} ranks: ask for gres=gpu:{ranks}"
         )

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
+from harness.errors import UserError
 from harness.execution.plan import make_plan
+from harness.execution.submission import Needs
 from harness.stores.claims.directory import DirectoryClaims
 from harness.study.catalogue import find_studies
 from harness.truth.table import Table
@@ -45,18 +47,18 @@ def options(script: str) -> dict[str, str]:
 def test_the_script_is_shown_and_nothing_is_submitted(
     here: Path, slurm: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = ("--checkpoint-every", "5m", "--threads", "2", "--retry", "lost", "--mongo", "mongodb://u:secret@lab/nas")
+    more = ("--checkpoint-every", "5m", "--threads", "2", "--ranks", "3", "--mongo", "mongodb://u:secret@lab/nas")
     words = ["submit", *MANY, *SLURM, "--workers", "20", "--dry-run", "--offline", *more]
     assert main([*words, "with", "optimiser.learning_rate=0.2"]) == 0
     script = capsys.readouterr().out
     found = options(script)
-    assert found["partition"] == "cpu" and found["time"] == "1:00:00" and found["cpus-per-task"] == "2"
+    assert found["partition"] == "cpu" and found["time"] == "1:00:00" and found["cpus-per-task"] == "6"
     assert found["array"] == "0-1"  # no more workers than trials
     assert found["signal"] == "B:USR2@300" and found["open-mode"] == "append" and found["requeue"] == ""
     command = script.splitlines()[-1]
     assert command.startswith("exec ") and "secret" not in script
     assert command.endswith(" --until-deadline slurm --requeue with optimiser.learning_rate=0.2")
-    for part in ("worker many", "--preset tiny", "--seeds 1", "--checkpoint-every 300", "--retry lost", "--jobs 1"):
+    for part in ("worker many", "--preset tiny", "--seeds 1", "--checkpoint-every 300", "--ranks 3", "--jobs 1"):
         assert f" {part} " in command
     assert f"--store {here / 'runs'} " in command and f"cd {here} " in script
     assert not slurm.calls("sbatch") and not (here / "runs").exists()
@@ -91,12 +93,25 @@ def test_rows_with_needs_of_their_own_get_an_array_of_their_own(
     assert slurm.calls("scancel") == [["1000"], ["1001"]]
 
 
+def test_what_trials_need_is_asked_of_slurm() -> None:
+    given = {"gres": "gpu:a100:1", "mem": "8G", "time": "1:00"}
+    assert Needs.parse("gpus=4,memory=64G").options(given) == given | {"gres": "gpu:a100:4", "mem": "64G"}
+    assert Needs.parse("none").options(given) == given and Needs(gpus=2).options({}) == {"gres": "gpu:2"}
+    assert Needs.parse(str(Needs(2, "8G"))) == Needs(2, "8G") and str(Needs()) == "none"
+    with pytest.raises(UserError, match="not what trials need"):
+        Needs.parse("cores=2")
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
-    [("array=0-9", "array is set by the harness"), ("-p gpu", "'-p' is not a long option of sbatch")],
+    [
+        ("array=0-9", "array is set by the harness"),
+        ("-p gpu", "'-p' is not a long option of sbatch"),
+        ("gres=gpu:a100:1", "ask for gres=gpu:2"),
+    ],
 )
 def test_options_that_cannot_be_are_refused(given: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["submit", "ablation_calr_ms", "--slurm", given, "--workers", "2"]) == 2
+    assert main(["submit", "ablation_calr_ms", "--slurm", given, "--workers", "2", "--ranks", "2"]) == 2
     assert told in capsys.readouterr().err
 
 
