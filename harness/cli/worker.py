@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,18 +27,15 @@ SLURM = "slurm"
 
 
 class Until(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.4 on
-    """A time, a duration from now, or the end of the job's time in SLURM: a `Deadline`, or None without a limit."""
+    """A time, or a duration from now: a `Deadline`. The word for the end of the job's time in SLURM stays as it is."""
 
     name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Deadline | None:
-        import time
-
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Deadline | str:
         from harness.execution.deadline import Deadline, moment
-        from harness.execution.slurm import end_time
 
         if value == SLURM:
-            return None if (end := end_time()) is None else Deadline(end)
+            return SLURM
         if (named := moment(value)) is not None:
             if named <= time.time():
                 self.fail(f"{value!r} is over", param, ctx)
@@ -68,7 +66,7 @@ def command(
     store: Places,
     slots: Slots,
     settings: Settings,
-    deadline: Deadline | None,
+    deadline: Deadline | str | None,
     requeue: bool,
     needs: str | None,
     new_files: bool,
@@ -90,6 +88,7 @@ def command(
     from harness.execution.submission import Needs
     from harness.execution.worker import work
 
+    end = _end_of_job() if isinstance(deadline, str) else deadline
     wanted = None if needs is None else Needs.parse(needs)
     stopping = Stopping()
     display = Display(asked.studies, Console(highlight=False, stderr=quiet), quiet, lambda: stopping.asked)
@@ -104,7 +103,7 @@ def command(
                 stopping,
                 display.show,
                 display.say,
-                deadline=deadline,
+                deadline=end,
                 mine=lambda one: wanted is None or Needs.of(one, asked.studies) == wanted,
                 new_files=new_files,
             )
@@ -126,3 +125,11 @@ def command(
 
         click.echo(f"job {start_again()} starts again")
     return 0
+
+
+def _end_of_job() -> Deadline | None:
+    """The end of the job's time in SLURM; None if it has no limit."""
+    from harness.execution.deadline import Deadline
+    from harness.execution.slurm import end_time
+
+    return None if (end := end_time()) is None else Deadline(end)
