@@ -15,7 +15,7 @@ from tests.many_trials import finish, standing, start
 from tests.slurm import Cluster, cluster
 
 STUDY = ("ablation_calr_ms", "--preset", "tiny", "--seeds", "1")
-CHANGES = ("with", "train.epochs=60")
+CHANGES = ("with", "train.epochs=20")
 TASKS, PREEMPTIONS = 4, 6
 
 
@@ -45,7 +45,7 @@ def test_cut_short_preempted_and_requeued(
     (folder := tmp_path / "project").mkdir()
     rng = random.Random(2)
     # Time to start, and for a part of a trial: most are cut short.
-    limit = f"time=0:{int(20 + 0.6 * takes)} signal=B:USR2@4"
+    limit = f"time=0:{int(25 + 0.6 * takes)} signal=B:USR2@4"
     with cluster(tmp_path, grace=10.0) as slurm:
         how = ("--slurm", limit, "--workers", str(TASKS), "--checkpoint-every", "1", "--lease", "20")
         submitted = start(folder, "submit", *STUDY, *how, *CHANGES, mongo=uri, path=slurm.path)
