@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +12,7 @@ from harness.cli._completion import presets, studies
 from harness.cli._help import Command
 from harness.cli._request import PresetOption, chosen_studies, left_out, with_preset
 from harness.cli._store_option import store_option
-from harness.errors import UserError
+from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
@@ -95,7 +96,10 @@ def _show_jobs(store: Places, shown: Sequence[tuple[str, str, Plan]]) -> None:
     if running:
         click.echo(f"running in SLURM: {len(running)} trials, by {', '.join(places)}")
     names = {name for name, _, _ in shown}
-    for job, note in Opened(store).board.all(JOBS).items():
+    jobs: Mapping[str, Any] = {}
+    with contextlib.suppress(HarnessError):  # a database that is not read need not answer
+        jobs = Opened(store).board.all(JOBS)
+    for job, note in jobs.items():
         if studies := sorted(names & {*note["studies"]}):
             told = f"job {job}, {note['workers']} workers, preset {note['preset']}"
             click.echo(f"submitted to SLURM: {told}; `harness cancel {' '.join(studies)}` cancels it")

@@ -85,17 +85,21 @@ def command(
 
     from harness.cli._display import Display
     from harness.execution.executors.executor import Stopping, make
+    from harness.execution.slurm import requeue as start_again
+    from harness.execution.slurm import require_job
     from harness.execution.submission import Needs
     from harness.execution.worker import work
 
+    if requeue:
+        require_job()
     end = _end_of_job() if isinstance(deadline, str) else deadline
     wanted = None if needs is None else Needs.parse(needs)
     stopping = Stopping()
     display = Display(asked.studies, Console(highlight=False, stderr=quiet), quiet, lambda: stopping.asked)
-    signals = on_signals(stopping.ask, shown=lambda: display.is_live, also=(signal.SIGUSR2,))
-    with contextlib.closing(make("local", slots)) as executor, signals as received:
-        executor.prepare()
-        with display:
+    warnings = {int(signal.SIGUSR2): stopping.warn}
+    with on_signals(stopping.ask, shown=lambda: display.is_live, also=warnings) as received:
+        with contextlib.closing(make("local", slots)) as executor, display:
+            executor.prepare()
             worked = work(
                 asked,
                 settings,
@@ -107,24 +111,24 @@ def command(
                 mine=lambda one: wanted is None or Needs.of(one, asked.studies) == wanted,
                 new_files=new_files,
             )
-    asked_to_stop = [number for number in received if number != signal.SIGUSR2]
-    if worked.session is None:
-        return unreached(asked_to_stop, settings.outage_wait)
-    status = conclude(worked.session, asked_to_stop, store)
-    if worked.unreachable:
-        tell_given_up(settings.outage_wait)
-        return status or 1
-    if worked.too_long:
-        click.echo(f"error: {worked.too_long}", err=True)
-        return 1
-    if asked_to_stop or not stopping.asked or not worked.left:
-        return status
-    click.echo(f"the time is over; {len(worked.left)} trials are left to other workers")
-    if requeue:
-        from harness.execution.slurm import requeue as start_again
-
-        click.echo(f"job {start_again()} starts again")
-    return 0
+        # At the end of its time SLURM ends a job as it does when somebody cancels it: that is no reason to stay away.
+        in_time = end is None or time.time() < end.end
+        asked_to_stop = [number for number in received if number not in warnings and in_time]
+        if worked.session is None:
+            return unreached(asked_to_stop, settings.outage_wait)
+        status = conclude(worked.session, asked_to_stop, store)
+        if worked.unreachable:
+            tell_given_up(settings.outage_wait)
+            return status or 1
+        if worked.too_long:
+            click.echo(f"error: {worked.too_long}", err=True)
+            return 1
+        if asked_to_stop or not stopping.asked or not worked.left:
+            return status
+        click.echo(f"the time is over; {len(worked.left)} trials are left to other workers")
+        if requeue:
+            click.echo(f"job {start_again()} starts again")
+        return int(bool(worked.session.errors))
 
 
 def _end_of_job() -> Deadline | None:

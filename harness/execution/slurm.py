@@ -23,27 +23,33 @@ class SlurmFailed(HarnessError):
     """A command of SLURM's failed."""
 
 
+def require_job(environment: Mapping[str, str] = os.environ) -> str:
+    """The job of this process as SLURM's commands name it. Raises `UserError` outside of SLURM."""
+    if not (job := slurm_job(environment)):
+        raise UserError("this is not a job of SLURM (SLURM_JOB_ID is not set): name a time, and leave --requeue out")
+    return job_name(job)
+
+
 def end_time(environment: Mapping[str, str] = os.environ) -> float | None:
     """When the time of this job is over, in seconds since 1970; None if it has no limit.
 
     Raises `UserError` outside of SLURM, and `SlurmFailed` if SLURM does not say.
     """
-    if not (job := slurm_job(environment)):
-        raise UserError("this is not a job of SLURM: SLURM_JOB_ID is not set. Give a time or a duration instead")
+    job = require_job(environment)
     if given := environment.get("SLURM_JOB_END_TIME"):  # of newer versions
         return float(given)
-    said = _output(["squeue", "-h", "-j", job_name(job), "-O", "EndTime"]).strip()
+    said = _output(["squeue", "-h", "-j", job, "-O", "EndTime"]).strip()
     if said in ("N/A", "NONE", "Unknown", "UNLIMITED"):
         return None
     try:
         return datetime.fromisoformat(said).timestamp()
     except ValueError as error:
-        raise SlurmFailed(f"squeue says {said!r} of the end of job {job_name(job)}, which is not a time") from error
+        raise SlurmFailed(f"squeue says {said!r} of the end of job {job}, which is not a time") from error
 
 
 def requeue() -> str:
     """Have SLURM start this job again later, with the same command; returns its id. SLURM then ends this process."""
-    job = job_name(slurm_job())
+    job = require_job()
     _output(["scontrol", "requeue", job])
     return job
 

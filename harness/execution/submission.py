@@ -18,7 +18,10 @@ from harness.study.layout import memory_bytes
 from harness.study.study import Study
 
 WARNING = 300
-"""Seconds before the end of its time at which SLURM tells a worker to save."""
+"""Most seconds before the end of its time at which SLURM tells a worker to save."""
+
+_TIME = re.compile(r"(?:(\d+)-)?(\d+(?::\d+){0,2})")
+"""A time as sbatch reads it: minutes, minutes:seconds, hours:minutes:seconds, and after days- hours first."""
 
 _GPUS = re.compile(r"(gpu(?::[a-zA-Z]\w*)?)(?::(\d+))?")
 """A request for GPUs, of a kind or any, with their number."""
@@ -90,6 +93,17 @@ def parse_options(text: str) -> dict[str, str]:
     return found
 
 
+def warning(options: Mapping[str, str]) -> int:
+    """Seconds before the end of its time at which a worker is warned: no more than a tenth of its time."""
+    match = _TIME.fullmatch(options.get("time", ""))
+    if match is None:
+        return WARNING
+    parts = [int(part) for part in match[2].split(":")]
+    units = (3600, 60, 1) if match[1] or len(parts) == 3 else (60, 1)
+    seconds = 86400 * int(match[1] or 0) + sum(part * unit for part, unit in zip(parts, units, strict=False))
+    return max(1, min(WARNING, seconds // 10))
+
+
 def check_ranks(options: Mapping[str, str], ranks: int) -> None:
     """Raise `UserError` if the options ask for GPUs, but for fewer than ranks."""
     match = _GPUS.fullmatch(options.get("gres", ""))
@@ -113,7 +127,7 @@ def script(array: Array, name: str, given: Mapping[str, str], command: Sequence[
     """The batch script of an array: every task becomes a worker, which gets SLURM's signals itself."""
     options = {
         "job-name": name,
-        "signal": f"B:USR2@{WARNING}",
+        "signal": f"B:USR2@{warning(given)}",
         "requeue": "",
         "open-mode": "append",
         "output": str(logs / "%x-%A_%a.log"),

@@ -161,7 +161,7 @@ def _stopped_at(deadline: Deadline | None, stopping: Stopping) -> Iterator[None]
     if deadline is None:
         yield
         return
-    timer = threading.Timer(deadline.left, stopping.ask)
+    timer = threading.Timer(deadline.left, stopping.warn)
     timer.daemon = True
     timer.start()
     try:

@@ -12,7 +12,7 @@ import pytest
 from harness.cli import main
 from harness.errors import UserError
 from harness.execution.plan import make_plan
-from harness.execution.submission import Needs
+from harness.execution.submission import WARNING, Needs, warning
 from harness.stores.claims.directory import DirectoryClaims
 from harness.study.catalogue import find_studies
 from harness.truth.table import Table
@@ -91,6 +91,14 @@ def test_rows_with_needs_of_their_own_get_an_array_of_their_own(
     assert main(["cancel", "many"]) == 0
     assert "no job of many is known here" in capsys.readouterr().out
     assert slurm.calls("scancel") == [["1000"], ["1001"]]
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [("4:00:00", 300), ("10", 60), ("0:40", 4), ("10:00", 60), ("0-1", 300), ("2-00:00:00", 300), ("0-0:20", 120)],
+)
+def test_a_worker_is_warned_a_tenth_of_its_time_before_the_end(time: str, seconds: int) -> None:
+    assert warning({"time": time}) == seconds and warning({}) == WARNING
 
 
 def test_what_trials_need_is_asked_of_slurm() -> None:

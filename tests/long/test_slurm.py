@@ -44,9 +44,9 @@ def test_cut_short_preempted_and_requeued(
     uri = request.getfixturevalue("mongod").replace("/?", "/slurm?") if kind == "mongodb" else None
     (folder := tmp_path / "project").mkdir()
     rng = random.Random(2)
-    # Time to start, and for a part of a trial: most are cut short.
-    limit = f"time=0:{int(25 + 0.6 * takes)} signal=B:USR2@4"
-    with cluster(tmp_path, grace=10.0) as slurm:
+    # Time to start, for a part of a trial, and to save: most are cut short.
+    limit = f"time=0:{int(40 + 0.5 * takes)} signal=B:USR2@12"
+    with cluster(tmp_path, grace=20.0) as slurm:
         how = ("--slurm", limit, "--workers", str(TASKS), "--checkpoint-every", "1", "--lease", "20")
         submitted = start(folder, "submit", *STUDY, *how, *CHANGES, mongo=uri, path=slurm.path)
         said = finish(submitted)
@@ -79,7 +79,7 @@ def _drive(slurm: Cluster, store: Path, rng: random.Random) -> int:
         if begun > seen + 1 and preempted < PREEMPTIONS and running:
             seen = begun
             task = rng.choice(running)
-            slurm.grace = 0.0 if preempted % 2 else 10.0
+            slurm.grace = 0.0 if preempted % 2 else 20.0
             slurm.preempt(task)
             preempted += 1
         return slurm.is_idle()
