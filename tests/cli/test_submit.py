@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from harness.stores.claims.directory import DirectoryClaims
 from harness.study.catalogue import find_studies
 from harness.truth.table import Table
 from tests.many_trials import REPOSITORY, SLOW, STUDY, finish, make_project, standing, start
+from tests.processes import await_that
 from tests.slurm import Cluster, cluster
 from tests.toy import user_folder
 
@@ -168,10 +168,7 @@ def test_a_worker_that_is_warned_has_slurm_start_it_again_while_work_is_left(her
     job = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3", "SLURM_JOB_ID": "10"}
     worker = start(here, "worker", *MANY, *only, path=slurm.path, **job)
     said: Path = worker.said  # type: ignore[attr-defined]
-    until = time.monotonic() + 120
-    while "waiting for 1 trials claimed by other processes" not in said.read_text():
-        assert worker.poll() is None and time.monotonic() < until, said.read_text()
-        time.sleep(0.02)
+    await_that(lambda: "waiting for 1 trials claimed by other processes" in said.read_text())
     worker.send_signal(signal.SIGUSR2)
     told = finish(worker)
     assert worker.returncode == 0 and "1 trials are left to other workers\njob 7_3 starts again" in told

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from harness.cli import main
 from harness.truth.table import Table
 from tests.many_trials import finish, make_project, standing, start
+from tests.processes import await_that
 from tests.toy import user_folder
 
 WORKER = ("worker", "many", "--preset", "tiny", "--jobs", "1", "--seeds", "1")
@@ -39,13 +38,6 @@ class Stalling(Method):
 """
 
 
-def await_that(holds: Callable[[], object], within: float = 120.0) -> None:
-    until = time.monotonic() + within
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def project(tmp_path: Path, toy_table: Table) -> Path:
     return make_project(tmp_path / "project", toy_table, milliseconds=0, epochs=1)
@@ -55,15 +47,19 @@ def test_a_claim_is_renewed_while_its_owner_holds_the_interpreter_lock(project: 
     (project / "methods" / "slow.py").write_text(STALLING)
     os.mkfifo(project / "pause")
     worker = start(project, *ONE, "--lease", "1.5")
-    await_that((project / "paused").exists)
-    with (project / "paused").open("wb", buffering=0) as pause:  # opens when the other end does: now it stalls
-        (claim,) = (project / "runs" / "claims").glob("*/1")
-        times = {claim.stat().st_mtime_ns}
-        while len(times) < 5:  # its own thread could have begun one renewal before
-            await_that(lambda: claim.stat().st_mtime_ns not in times)
-            times.add(claim.stat().st_mtime_ns)
-        pause.write(b"!")
-    assert "1 of 1 trials done, 1 of them now" in finish(worker)
+    try:
+        await_that((project / "paused").exists)
+        with (project / "paused").open("wb", buffering=0) as pause:  # opens when the other end does: now it stalls
+            (claim,) = (project / "runs" / "claims").glob("*/1")
+            times = {claim.stat().st_mtime_ns}
+            while len(times) < 5:  # its own thread could have begun one renewal before
+                await_that(lambda: claim.stat().st_mtime_ns not in times)
+                times.add(claim.stat().st_mtime_ns)
+            pause.write(b"!")
+        said = finish(worker)
+    finally:
+        worker.kill()
+    assert "1 of 1 trials done, 1 of them now" in said
     runs, counts = standing(project / "runs")
     assert counts == {"counts": 1} and len(runs) == 1
 

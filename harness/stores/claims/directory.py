@@ -31,7 +31,7 @@ from typing import Any
 
 from harness.errors import Unreachable, UserError
 from harness.owner import this_process
-from harness.stores.claims.lease import LEASE, SCHEMA, TICKET, Claim, ClaimLost, ClaimRecord, Claims, is_held
+from harness.stores.claims.lease import LEASE, SCHEMA, Claim, ClaimLost, ClaimRecord, Claims, is_held
 
 RUBBISH = 3600.0
 """Seconds after which an unlinked file counts as left behind by a killed process."""
@@ -153,9 +153,6 @@ class DirectoryClaim(Claim):
     def __init__(self, key: str, place: Path, stored: _Stored) -> None:
         self.key, self.generation, self.attempt, self.lease = key, stored.generation, stored.attempt, stored.lease
         self._place, self._token = place, stored.token
-
-    def ticket(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in TICKET} | {"token": self._token}
 
     def renew(self) -> None:
         with _answering(self._place.parent, refusal=Unreachable):

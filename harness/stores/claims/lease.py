@@ -81,6 +81,8 @@ class Claim(ABC):
     """The last known generation: the fencing token. Grows when the claim is confirmed."""
     attempt: int
     lease: float
+    _token: str
+    """Identifies this claim uniquely in its place."""
 
     @abstractmethod
     def renew(self) -> None:
@@ -101,9 +103,9 @@ class Claim(ABC):
         the claim may be confirmed or not, and both `confirm` and `renew` may be called again.
         """
 
-    @abstractmethod
     def ticket(self) -> dict[str, Any]:
         """What another process needs to renew the claim (`Claims.redeem`), as plain JSON types."""
+        return {name: getattr(self, name) for name in TICKET} | {"token": self._token}
 
     @abstractmethod
     def release(self) -> None:

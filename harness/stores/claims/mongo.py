@@ -19,7 +19,7 @@ from pymongo.errors import DuplicateKeyError
 
 from harness.errors import Unreachable, UserError
 from harness.owner import this_process
-from harness.stores.claims.lease import LEASE, RENEWALS, SCHEMA, TICKET, Claim, ClaimLost, ClaimRecord, Claims, is_held
+from harness.stores.claims.lease import LEASE, RENEWALS, SCHEMA, Claim, ClaimLost, ClaimRecord, Claims, is_held
 from harness.stores.mongo.connection import Document, translated
 
 COLLECTION = "harness_claims"
@@ -144,9 +144,6 @@ class MongoClaim(Claim):
         self.key, self.generation, self.attempt = key, document["generation"], document["attempt"]
         self.lease = document["lease"]
         self._claims, self._token = claims, document["token"]
-
-    def ticket(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in TICKET} | {"token": self._token}
 
     def renew(self) -> None:
         self._change([{"$set": {"renewed": "$$NOW"}}])

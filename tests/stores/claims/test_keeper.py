@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,16 +15,10 @@ import pytest
 from harness.owner import start_ticks, this_process
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.claims.keeper import Keeper
+from tests.processes import await_that
 
 LONG_AGO = 1_000_000_000
 """When claims were last renewed, in seconds since 1970."""
-
-
-def await_that(holds: Callable[[], bool], within: float = 60.0) -> None:
-    until = time.monotonic() + within
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 @pytest.fixture
