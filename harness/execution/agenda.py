@@ -7,6 +7,7 @@ because that process may die. While the database is unreachable no new job is ha
 
 from __future__ import annotations
 
+import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -106,6 +107,8 @@ class Agenda:
         number, status = event.job.number, event.data["status"]
         self._running.discard(number)
         if status in (Answered.ELSEWHERE, Answered.UNREACHABLE):
+            # Many workers that start together would race for one trial after the other: this one looks elsewhere.
+            self._pending.rotate(random.randrange(len(self._pending) + 1))
             self._pending.append(number)
             self._not_before[number] = time.monotonic() + POLL
             if status == Answered.UNREACHABLE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -32,8 +33,7 @@ class Stalling(Method):
     def paths(self, training):
         if os.path.exists("pause"):
             os.rename("pause", "paused")
-            pause = os.open("paused", os.O_RDONLY)
-            LIBRARY.read(pause, ctypes.create_string_buffer(1), 1)
+            LIBRARY.read(os.open("paused", os.O_RDONLY), ctypes.create_string_buffer(1), 1)
         return [training.source.draw(training.rng)]
 """
 
@@ -43,19 +43,27 @@ def project(tmp_path: Path, toy_table: Table) -> Path:
     return make_project(tmp_path / "project", toy_table, milliseconds=0, epochs=1)
 
 
+def writable(path: Path, opened: list[int]) -> bool:
+    """Open a pipe to write, once a process opens it to read; False before."""
+    with contextlib.suppress(OSError):
+        opened.append(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+    return bool(opened)
+
+
 def test_a_claim_is_renewed_while_its_owner_holds_the_interpreter_lock(project: Path) -> None:
     (project / "methods" / "slow.py").write_text(STALLING)
     os.mkfifo(project / "pause")
     worker = start(project, *ONE, "--lease", "1.5")
     try:
         await_that((project / "paused").exists)
-        with (project / "paused").open("wb", buffering=0) as pause:  # opens when the other end does: now it stalls
-            (claim,) = (project / "runs" / "claims").glob("*/1")
-            times = {claim.stat().st_mtime_ns}
-            while len(times) < 5:  # its own thread could have begun one renewal before
-                await_that(lambda: claim.stat().st_mtime_ns not in times)
-                times.add(claim.stat().st_mtime_ns)
-            pause.write(b"!")
+        pipe: list[int] = []
+        await_that(lambda: writable(project / "paused", pipe))  # from now on it stalls
+        (claim,) = (project / "runs" / "claims").glob("*/1")
+        times = {claim.stat().st_mtime_ns}
+        while len(times) < 5:  # its own thread could have begun one renewal before
+            await_that(lambda: claim.stat().st_mtime_ns not in times)
+            times.add(claim.stat().st_mtime_ns)
+        os.write(pipe[0], b"!")
         said = finish(worker)
     finally:
         worker.kill()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import statistics
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from harness.stores.places import places
 from harness.stores.stored import StoredRun
 from tests.jobs import outcome
 from tests.many_trials import finish, standing, start
+from tests.processes import await_that
 from tests.slurm import Cluster, cluster
 
 STUDY = ("ablation_calr_ms", "--preset", "tiny", "--seeds", "1")
@@ -24,28 +27,42 @@ def outcomes(store: Path, runs: list[StoredRun]) -> dict[str, object]:
     return {run.key: outcome(str(store), run) for run in runs if run.counts}
 
 
+@dataclass(frozen=True)
+class Alone:
+    """What `run --jobs 2` gives."""
+
+    outcomes: dict[str, object]
+    start: float
+    """Seconds until its first trial begins: with other work on the machine that may be long."""
+    trial: float
+    """Seconds of a usual trial."""
+
+
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], float]:
-    """The outcomes of `run --jobs 2`, and about how long a trial takes."""
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
     folder = tmp_path_factory.mktemp("alone")
+    began = time.monotonic()
     process = start(folder, "run", *STUDY, "--jobs", "2", "--no-references", *CHANGES)
+    await_that(lambda: any(folder.glob("runs/*-1-*")))
+    ready = time.monotonic() - began
     said = finish(process, within=1800)
     assert process.returncode == 0, said
     runs, _ = standing(folder / "runs")
-    return outcomes(folder / "runs", runs), statistics.median(float((run.cost or {})["wall_seconds"]) for run in runs)
+    usual = statistics.median(float((run.cost or {})["wall_seconds"]) for run in runs)
+    return Alone(outcomes(folder / "runs", runs), ready, usual)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["directory", "mongodb"])
 def test_cut_short_preempted_and_requeued(
-    kind: str, alone: tuple[dict[str, object], float], tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, alone: Alone, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    expected, takes = alone
+    expected = alone.outcomes
     uri = request.getfixturevalue("mongod").replace("/?", "/slurm?") if kind == "mongodb" else None
     (folder := tmp_path / "project").mkdir()
     rng = random.Random(2)
     # Time to start, for a part of a trial, and to save: most are cut short.
-    limit = f"time=0:{int(40 + 0.5 * takes)} signal=B:USR2@12"
+    limit = f"time=0:{int(15 + 1.5 * alone.start + 0.7 * alone.trial)} signal=B:USR2@12"
     with cluster(tmp_path, grace=20.0) as slurm:
         how = ("--slurm", limit, "--workers", str(TASKS), "--checkpoint-every", "1", "--lease", "20")
         submitted = start(folder, "submit", *STUDY, *how, *CHANGES, mongo=uri, path=slurm.path)
@@ -57,7 +74,7 @@ def test_cut_short_preempted_and_requeued(
         starts = sum(task.starts for task in slurm.tasks)
         assert all(task.codes[-1] == 0 for task in slurm.tasks), logs
     runs, counts = standing(uri or folder / "runs")
-    print(f"\n{kind}: {takes:.1f} s a trial, {limit}; {starts} starts, {preempted} preemptions, {requeued} requeues, "
+    print(f"\n{kind}: {alone.trial:.1f} s a trial, {limit}; {starts} starts, {preempted} preemptions, {requeued} requeues, "
           f"{len(runs)} attempts {dict(counts)}")  # fmt: skip
     assert counts["counts"] == len(expected) and not counts["superseded"] and not counts["running"]
     done = [run.key for run in runs if run.status == "done"]

@@ -15,6 +15,11 @@ from tests.many_trials import finish, make_project, standing, start
 WORKERS, TRIALS = 4, 200
 
 
+def has_begun(worker: subprocess.Popen[str]) -> bool:
+    said: Path = worker.said  # type: ignore[attr-defined]
+    return ": started" in said.read_text()
+
+
 @pytest.mark.long
 def test_workers_that_are_killed_lose_no_trial_and_repeat_none(tmp_path: Path, toy_table: Table, mongod: str) -> None:
     uri = mongod.replace("/?", "/workers?")
@@ -31,9 +36,10 @@ def test_workers_that_are_killed_lose_no_trial_and_repeat_none(tmp_path: Path, t
     killed = 0
     while any(worker.poll() is None for worker in workers):
         time.sleep(rng.uniform(4.0, 8.0))  # a random moment is the point
-        place = rng.randrange(WORKERS)
-        if workers[place].poll() is None and standing(uri)[1]["counts"] < TRIALS - 5:
-            workers[place].kill()
+        # Those that have begun a trial: who only starts up has nothing to lose.
+        busy = [place for place in range(WORKERS) if workers[place].poll() is None and has_begun(workers[place])]
+        if busy and standing(uri)[1]["counts"] < TRIALS - 5:
+            workers[place := rng.choice(busy)].kill()
             workers[place].wait()
             killed += 1
             workers[place] = work(place)
