@@ -74,8 +74,8 @@ def test_cut_short_preempted_and_requeued(
         starts = sum(task.starts for task in slurm.tasks)
         assert all(task.codes[-1] == 0 for task in slurm.tasks), logs
     runs, counts = standing(uri or folder / "runs")
-    print(f"\n{kind}: {alone.trial:.1f} s a trial, {limit}; {starts} starts, {preempted} preemptions, {requeued} requeues, "
-          f"{len(runs)} attempts {dict(counts)}")  # fmt: skip
+    figures = f"{starts} starts, {preempted} preemptions, {requeued} requeues, {len(runs)} attempts {dict(counts)}"
+    print(f"\n{kind}: {alone.trial:.1f} s a trial, {limit}; {figures}")
     assert counts["counts"] == len(expected) and not counts["superseded"] and not counts["running"]
     done = [run.key for run in runs if run.status == "done"]
     assert sorted(done) == sorted(expected) and preempted and requeued  # every trial once
