@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from harness.execution.executors.slots import Slots
     from harness.execution.plan import Asked
     from harness.execution.settings import Settings
+    from harness.execution.states import Work
 
 SLURM = "slurm"
 
@@ -94,6 +95,9 @@ def command(
         require_job()
     end = _end_of_job() if isinstance(deadline, str) else deadline
     wanted = None if needs is None else Needs.parse(needs)
+    def mine(one: Work) -> bool:
+        return wanted is None or Needs.of(one, asked.studies) == wanted
+
     stopping = Stopping()
     display = Display(asked.studies, Console(highlight=False, stderr=quiet), quiet, lambda: stopping.asked)
     warnings = {int(signal.SIGUSR2): stopping.warn}
@@ -108,7 +112,7 @@ def command(
                 display.show,
                 display.say,
                 deadline=end,
-                mine=lambda one: wanted is None or Needs.of(one, asked.studies) == wanted,
+                mine=mine,
                 new_files=new_files,
             )
         # At the end of its time SLURM ends a job as it does when somebody cancels it: that is no reason to stay away.
@@ -116,7 +120,7 @@ def command(
         asked_to_stop = [number for number in received if number not in warnings and in_time]
         if worked.session is None:
             return unreached(asked_to_stop, settings.outage_wait)
-        status = conclude(worked.session, asked_to_stop, store)
+        status = conclude(worked.session, asked_to_stop, store, mine)
         if worked.unreachable:
             tell_given_up(settings.outage_wait)
             return status or 1

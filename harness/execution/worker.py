@@ -31,7 +31,6 @@ class Worked:
 
     session: Session | None
     """None if the database was never reached."""
-    retry: str | None = None
     too_long: str | None = None
     """Why no worker with as much time can run what is left; None if one can."""
     unreachable: str | None = None
@@ -39,11 +38,11 @@ class Worked:
 
     @property
     def left(self) -> list[Work]:
-        """What a worker could still run, or other workers are running."""
+        """What such a worker could still run, or others are running."""
         if self.session is None:
             return []
-        failed, plan = self.session.errors, self.session.plan
-        return [w for w in plan.work if w.trial.key not in failed and (w.state is State.RUNNING or w.kind(self.retry))]
+        left = {work.trial.key: work for work in self.session.choose(self.session.plan)}  # once, whatever its rankings
+        return [work for key, work in left.items() if key not in self.session.errors]
 
     def json(self) -> dict[str, Any]:
         """A few figures as plain JSON types."""
@@ -111,7 +110,7 @@ def work(
     if left:
         say(left)
     silence = (place.silence or "it does not answer") if session.gave_up else None
-    return Worked(session, settings.retry, gate.too_long, silence)
+    return Worked(session, gate.too_long, silence)
 
 
 @dataclass
