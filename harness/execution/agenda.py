@@ -43,6 +43,8 @@ class Agenda:
     """Callback for each trial that another process has done."""
     admits: Callable[[Work], bool] = lambda work: True
     """Whether a trial may begin now; one that may not is left to others. A `HarnessError` stops the handing out."""
+    spread: int = 0
+    """Up to so many trials are passed over at first, at random: workers that start together begin in different places."""
     others: Collection[str] = ()
     """Keys of trials that other workers are to run: what starts from them waits, unless they have failed."""
     recovered: Callable[[], object] = lambda: None
@@ -52,6 +54,7 @@ class Agenda:
 
     def __post_init__(self) -> None:
         self._pending = deque(range(len(self.todo)))
+        self._pending.rotate(-random.randint(0, min(self.spread, len(self.todo))))
         counted = {} if self.retry in ("lost", "all") else {n: work.losses for n, work in enumerate(self.todo)}
         self._losses = Counter(counted)
         self._running: set[int] = set()
@@ -107,7 +110,7 @@ class Agenda:
         number, status = event.job.number, event.data["status"]
         self._running.discard(number)
         if status in (Answered.ELSEWHERE, Answered.UNREACHABLE):
-            # Many workers that start together would race for one trial after the other: this one looks elsewhere.
+            # Workers that lose a race would meet again at the next trial: this one looks elsewhere.
             self._pending.rotate(random.randrange(len(self._pending) + 1))
             self._pending.append(number)
             self._not_before[number] = time.monotonic() + POLL

@@ -171,11 +171,12 @@ def working(
     planned: Callable[[list[StoredRun]], Plan] | None = None,
     mine: Callable[[Work], bool] = lambda work: True,
     admits: Callable[[Work], bool] = lambda work: True,
+    spread: int = 0,
 ) -> Session:
     """The session of `run` and `worker`: everything that is not stored yet. Any number of processes may share the work.
 
     `planned` makes the plans, where what is asked for depends on what is stored. `mine` chooses the work that is run
-    here; the rest is expected from others. `admits` is asked before each trial begins: see `Agenda`.
+    here; the rest is expected from others. `admits` is asked before each trial begins; it and `spread` are described by `Agenda`.
     """
 
     def choose(plan: Plan) -> list[Work]:
@@ -192,6 +193,7 @@ def working(
             waits=waits,
             outage_wait=outage_wait,
             admits=admits,
+            spread=spread,
             others={work.trial.key for work in session.plan.work if not mine(work)},
             recovered=partial(place.sync_aside, stopping),
         )

@@ -25,6 +25,10 @@ from harness.execution.states import State, Work
 from harness.stores.stored import StoredRun
 
 
+SPREAD = 30
+"""Workers that start together begin with different trials, among so many."""
+
+
 @dataclass(frozen=True)
 class Worked:
     """What a worker has done, and what it leaves to others."""
@@ -100,6 +104,7 @@ def work(
         planned=gate.planned,
         mine=mine,
         admits=gate.admits,
+        spread=SPREAD,
     )
     todo = [work for work in session.choose(session.plan) if work.kind(settings.retry)]
     require_ranks(todo, executor.slots)

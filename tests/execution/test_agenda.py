@@ -114,6 +114,12 @@ def test_what_is_not_admitted_is_left_to_others(tmp_path: Path) -> None:
     assert job.number == 1 and [work.label for work in one.refused] == ["two/spos seed 0"]
 
 
+def test_workers_that_start_together_begin_with_different_trials(tmp_path: Path) -> None:
+    firsts = {next(iter(agenda(tmp_path, spread=30)[0].jobs())).number for _ in range(60)}  # type: ignore[union-attr]
+    assert firsts == {0, 1}
+    assert next(iter(agenda(tmp_path)[0].jobs())).number == 0  # type: ignore[union-attr]
+
+
 def _few(one: Agenda) -> list[Job | Later]:
     """What is given out until everything waits for jobs that run."""
     found: list[Job | Later] = []

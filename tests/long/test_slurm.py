@@ -18,7 +18,7 @@ from tests.processes import await_that
 from tests.slurm import Cluster, cluster
 
 STUDY = ("ablation_calr_ms", "--preset", "tiny", "--seeds", "1")
-CHANGES = ("with", "train.epochs=20")
+CHANGES = ("with", "train.epochs=8")
 TASKS, PREEMPTIONS = 4, 6
 
 
@@ -62,7 +62,7 @@ def test_cut_short_preempted_and_requeued(
     (folder := tmp_path / "project").mkdir()
     rng = random.Random(2)
     # Time to start, for a part of a trial, and to save: most are cut short.
-    limit = f"time=0:{int(15 + 1.5 * alone.start + 0.7 * alone.trial)} signal=B:USR2@12"
+    limit = f"time=0:{int(15 + 2 * alone.start + 0.7 * alone.trial)} signal=B:USR2@12"
     with cluster(tmp_path, grace=20.0) as slurm:
         how = ("--slurm", limit, "--workers", str(TASKS), "--checkpoint-every", "1", "--lease", "20")
         submitted = start(folder, "submit", *STUDY, *how, *CHANGES, mongo=uri, path=slurm.path)
