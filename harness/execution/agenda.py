@@ -44,7 +44,7 @@ class Agenda:
     admits: Callable[[Work], bool] = lambda work: True
     """Whether a trial may begin now; one that may not is left to others. A `HarnessError` stops the handing out."""
     spread: int = 0
-    """Up to so many trials are passed over at first, at random: workers that start together begin in different places."""
+    """Up to so many trials are passed over at first, at random: workers that start together begin apart."""
     others: Collection[str] = ()
     """Keys of trials that other workers are to run: what starts from them waits, unless they have failed."""
     recovered: Callable[[], object] = lambda: None
@@ -54,7 +54,7 @@ class Agenda:
 
     def __post_init__(self) -> None:
         self._pending = deque(range(len(self.todo)))
-        self._pending.rotate(-random.randint(0, min(self.spread, len(self.todo))))
+        self._pending.rotate(-random.randint(0, max(0, min(self.spread, len(self.todo) - 1))))
         counted = {} if self.retry in ("lost", "all") else {n: work.losses for n, work in enumerate(self.todo)}
         self._losses = Counter(counted)
         self._running: set[int] = set()

@@ -176,7 +176,7 @@ def working(
     """The session of `run` and `worker`: everything that is not stored yet. Any number of processes may share the work.
 
     `planned` makes the plans, where what is asked for depends on what is stored. `mine` chooses the work that is run
-    here; the rest is expected from others. `admits` is asked before each trial begins; it and `spread` are described by `Agenda`.
+    here; the rest is expected from others. `Agenda` has more about `admits` and `spread`.
     """
 
     def choose(plan: Plan) -> list[Work]:

@@ -24,7 +24,6 @@ from harness.execution.settings import Settings
 from harness.execution.states import State, Work
 from harness.stores.stored import StoredRun
 
-
 SPREAD = 30
 """Workers that start together begin with different trials, among so many."""
 
