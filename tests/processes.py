@@ -19,6 +19,14 @@ def descendants(process: int) -> set[int]:
     return found
 
 
+def await_that(holds: Callable[[], object], within: float = 120.0) -> None:
+    """Wait until something holds."""
+    until = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 def all_gone(processes: Iterable[int], within: float = 60.0) -> bool:
     """Whether all of them end in that time (a zombie has ended)."""
     return _all(processes, lambda state: state is None or state == "Z", within)

@@ -12,6 +12,7 @@ import click
 
 COMMANDS = {
     "Work": ("run", "plan", "status", "show", "query", "report", "diff", "rerun"),
+    "Many machines": ("worker", "submit", "cancel"),
     "Parts of your own, and what is known": ("check", "new", "list", "explain", "doctor"),
     "Upkeep": ("store", "predictions", "data", "benchmark", "weights", "mongo"),
 }
@@ -24,17 +25,10 @@ OPTIONS = {
         *("no_references", "references_only", "again", "all_attempts"),
     ),
     "How": (
-        "jobs",
-        "threads",
-        "device",
-        "per_device",
-        "ranks",
-        "timeout",
-        "compiled",
-        "profile",
-        "no_wait",
-        "calibration",
+        *("jobs", "threads", "device", "per_device", "ranks"),
+        *("timeout", "compiled", "profile", "no_wait", "calibration"),
     ),
+    "Workers and SLURM": ("given", "workers", "dry_run", "deadline", "requeue", "needs", "new_files"),
     "Store and database": ("store", "mongo", "mongo_file", "offline", "outage_wait", "mirror_weights_max"),
     "Checkpoints and claims": ("work", "checkpoint_every", "lease"),
     "What is shown": ("form", "columns", "references", "compare", "strict", "figures", "out", "quiet", "help"),

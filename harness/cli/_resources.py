@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from harness.execution.executors.slots import Slots
 
 
-def resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--jobs --threads --device --per-device --ranks; the command receives `slots` and `threads`."""
+def resource_options(command: Callable[..., Any], here: bool = True) -> Callable[..., Any]:
+    """--jobs --threads --device --per-device --ranks; the command receives `slots` and `threads`.
+
+    A command that runs its jobs on other machines, not `here`, receives `ranks` and `threads`.
+    """
 
     @wraps(command)
     def with_slots(jobs: int | None, device: str | None, per_device: int, ranks: int, **others: Any) -> Any:
+        if not here:
+            return command(ranks=ranks, **others)
         return command(slots=slots_of(device, jobs, per_device, ranks), **others)
 
     for option in (

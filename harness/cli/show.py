@@ -10,6 +10,7 @@ import click
 from harness.cli._completion import runs
 from harness.cli._help import Command
 from harness.cli._store_option import store_option
+from harness.owner import describe
 from harness.stores.places import Places
 from harness.stores.schema import PANEL
 from harness.stores.stored import Status, without_curves
@@ -58,6 +59,7 @@ def _heading(run: StoredRun, store: str) -> dict[str, str]:
         "parent": run.trial["parent"] or "",
         "started": run.start_time or "",
         "stopped": run.stop_time or "",
+        "owner": describe(run.owner),
     }
     return {name: text for name, text in lines.items() if text}
 

@@ -18,7 +18,7 @@ from harness.execution.executors.executor import Answered
 from harness.execution.experiment import computed_with, predicted, searching, throttled
 from harness.execution.states import Kind, claim_key
 from harness.execution.task import Task, check_images, failed
-from harness.interruption import LOST, asked_first, interrupt_main
+from harness.interruption import asked_first
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.claims.lease import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
@@ -35,7 +35,7 @@ def rank(task: Task) -> dict[str, Any]:
     claim = opened.claims.acquire(claim_key(trial, Kind.RANK))
     if claim is None:
         return {"status": Answered.ELSEWHERE}
-    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
+    with task.holding(claim) as lease:
         run = opened.reader.done(trial.key)
         if run is None:
             place = opened.reader.name

@@ -19,6 +19,7 @@ from harness.execution.executors.executor import Answered, Event, Executor, Stop
 from harness.execution.plan import Asked, Plan, require_inputs
 from harness.execution.states import Kind, State, Work, stand
 from harness.execution.workplace import Workplace
+from harness.stores.claims.keeper import Keeper
 from harness.stores.directory.crash import record_death, record_failure
 from harness.stores.stored import StoredRun
 from harness.study.judging import lacks
@@ -65,6 +66,8 @@ class Session:
     """How every job ended."""
     gave_up: bool = False
     """Whether the database was unreachable for too long."""
+    keeper: Keeper = field(default_factory=Keeper)
+    """Renews the claims of the jobs, besides their own processes."""
 
     def __post_init__(self) -> None:
         self.plan = self.planned(self.place.reader.runs())
@@ -78,6 +81,10 @@ class Session:
 
     def run(self) -> None:
         """Execute and plan again until nothing is left that was not tried, or a stop was asked for."""
+        with contextlib.closing(self.keeper):
+            self._run()
+
+    def _run(self) -> None:
         while not self.stopping.asked and not self.gave_up:
             todo = [work for work in self.choose(self.plan) if _what(work) not in self.attempted]
             if not todo:
@@ -111,6 +118,8 @@ class Session:
                 screen.stopping = bool(self.stopping.asked)
                 if event.kind == "started":
                     screen.started(number, work.label)
+                elif event.kind == "progress" and "claim" in event.data:
+                    self.keeper.keep(number, self.place.claims.redeem(event.data["claim"]), event.data["owner"])
                 elif event.kind == "progress":
                     screen.progress(number, event.data)
                     if "note" in event.data:
@@ -118,6 +127,7 @@ class Session:
                     if "run_id" in event.data:
                         run_ids[number] = event.data["run_id"]
                 else:
+                    self.keeper.leave(number)
                     screen.finished(number, {**event.data, "again": again})
                     self.answers.append((work, event.data))
                     self._record_end(event, run_ids.pop(number, None))
@@ -159,14 +169,18 @@ def working(
     waits: bool = True,
     outage_wait: float = 600.0,
     planned: Callable[[list[StoredRun]], Plan] | None = None,
+    mine: Callable[[Work], bool] = lambda work: True,
+    admits: Callable[[Work], bool] = lambda work: True,
+    spread: int = 0,
 ) -> Session:
-    """The session of `run`: everything that is not stored yet. Any number of processes may share the work.
+    """The session of `run` and `worker`: everything that is not stored yet. Any number of processes may share the work.
 
-    `planned` makes the plans, where what is asked for depends on what is stored.
+    `planned` makes the plans, where what is asked for depends on what is stored. `mine` chooses the work that is run
+    here; the rest is expected from others. `Agenda` has more about `admits` and `spread`.
     """
 
     def choose(plan: Plan) -> list[Work]:
-        chosen = [work for work in plan.work if work.state is State.RUNNING or work.kind(retry)]
+        chosen = [work for work in plan.work if mine(work) and (work.state is State.RUNNING or work.kind(retry))]
         return [one for work in chosen for one in (work.unranked if work.state is State.RANK else [work])]
 
     def agenda(todo: list[Work]) -> Agenda:
@@ -178,10 +192,14 @@ def working(
             retry=retry,
             waits=waits,
             outage_wait=outage_wait,
+            admits=admits,
+            spread=spread,
+            others={work.trial.key for work in session.plan.work if not mine(work)},
             recovered=partial(place.sync_aside, stopping),
         )
 
-    return Session(place, planned or asked.plan, choose, agenda, executor, stopping, show)
+    session = Session(place, planned or asked.plan, choose, agenda, executor, stopping, show)
+    return session
 
 
 def recomputing(

@@ -16,7 +16,10 @@ from harness.errors import DataError
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered
 from harness.execution.group import Group
+from harness.interruption import LOST, interrupt_main
+from harness.owner import this_process
 from harness.stores.checkpoints import Checkpoint, FollowedCheckpoint
+from harness.stores.claims.lease import Claim, Lease
 from harness.stores.opened import Opened
 from harness.stores.store import supersede
 from harness.stores.stored import StoredRun
@@ -46,6 +49,11 @@ class Task:
     def device(self) -> str:
         """The device. Read only in the job's own process: the server must not touch a GPU before it forks."""
         return self.assignment.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+    def holding(self, claim: Claim) -> Lease:
+        """Hold the claim while the job runs; the process that started the job renews it, too."""
+        self.progress({"event": "claimed", "claim": claim.ticket(), "owner": this_process()})
+        return Lease(claim, lost=lambda: interrupt_main(LOST))
 
     def checkpoint(self, of: str = "") -> Checkpoint:
         """The checkpoint of the trial, or of something else that is made of it."""

@@ -20,7 +20,7 @@ from harness.execution.executors.executor import Answered
 from harness.execution.experiment import compute, sacred_run
 from harness.execution.states import State, state_of
 from harness.execution.task import Task, failed, is_full
-from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, reason_of
+from harness.interruption import LOST, TIMEOUT, asked_first, reason_of
 from harness.stores.claims.lease import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
 from harness.stores.directory.observer import DirectoryObserver
@@ -46,7 +46,7 @@ def train(task: Task) -> dict[str, Any]:
     claim = opened.claims.acquire(trial.key, at_least=attempts)
     if claim is None:
         return {"status": Answered.ELSEWHERE}
-    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
+    with task.holding(claim) as lease:
         runs = task.runs()
         state = state_of(trial, runs)
         if state is State.DONE:

@@ -125,6 +125,11 @@ class Stopping:
         with contextlib.suppress(BlockingIOError):  # full: the waiting process is already awake
             self._waker.send(b"!")
 
+    def warn(self) -> None:
+        """Ask to stop, unless that was done: for warnings, of which several may come and none means "at once"."""
+        if not self.asked:
+            self.ask()
+
     def fileno(self) -> int:
         """For `select`: readable after an `ask`."""
         return self._wake.fileno()
