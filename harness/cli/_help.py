@@ -23,7 +23,8 @@ OPTIONS = {
         *("until", "power", "effects", "margins", "max_seeds", "hours"),
         *("no_references", "references_only", "again", "all_attempts"),
     ),
-    "How": ("jobs", "threads", "device", "per_device", "timeout", "compiled", "profile", "no_wait", "calibration"),
+    "How": ("jobs", "threads", "device", "per_device", "timeout", "compiled", "profile", "no_wait")
+    + ("calibration", "devices", "price"),
     "Store and database": ("store", "mongo", "offline", "outage_wait", "mirror_weights_max"),
     "Checkpoints and claims": ("work", "checkpoint_every", "lease"),
     "What is shown": ("form", "columns", "references", "compare", "strict", "figures", "out", "quiet", "help"),
