@@ -13,9 +13,12 @@ REFERENCES = "references that are made are stored; Ctrl-C again ends the others 
 
 @contextlib.contextmanager
 def on_signals(
-    ask: Callable[[], None], words: Callable[[], str] = lambda: TRIALS, shown: Callable[[], bool] = lambda: False
+    ask: Callable[[], None],
+    words: Callable[[], str] = lambda: TRIALS,
+    shown: Callable[[], bool] = lambda: False,
+    also: tuple[int, ...] = (),
 ) -> Iterator[list[int]]:
-    """In this context Ctrl-C and SIGTERM call `ask` instead of ending the process. Yields the signals received.
+    """In this context Ctrl-C, SIGTERM and the signals `also` call `ask` instead of ending the process. Yields those.
 
     The first says what happens to the work that is under way, in these words. `shown` says whether a live view tells of
     it itself: a line in the middle of it would disturb it.
@@ -28,7 +31,7 @@ def on_signals(
             os.write(2, f"stopping: {words()}\n".encode())
         ask()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, *also)}
     try:
         yield received
     finally:

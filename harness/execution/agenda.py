@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.errors import HarnessError, Unreachable
@@ -40,6 +40,10 @@ class Agenda:
     say: Callable[[str], None] = lambda line: None
     elsewhere: Callable[[Work], None] = lambda work: None
     """Callback for each trial that another process has done."""
+    admits: Callable[[Work], bool] = lambda work: True
+    """Whether a trial may begin now; one that may not is left to others. A `HarnessError` stops the handing out."""
+    others: Collection[str] = ()
+    """Keys of trials that other workers are to run: what starts from them waits, unless they have failed."""
     recovered: Callable[[], object] = lambda: None
     """Callback for when the database answers again."""
     gave_up: bool = field(default=False, init=False)
@@ -53,6 +57,8 @@ class Agenda:
         self._not_before: dict[int, float] = {}
         self.given_up: list[Work] = []
         """Work that stays waiting, because the search that it starts from is not there."""
+        self.refused: list[Work] = []
+        """Work that was not admitted."""
         self.error: HarnessError | None = None
         """The error that stopped the handing out of jobs, if any."""
 
@@ -108,19 +114,26 @@ class Agenda:
         work = self.todo[number]
         if time.monotonic() < self._not_before.get(number, 0.0):
             return None
-        found = supersede(self.store.load({work.trial.key[:16]}, []), [])
-        state = state_of(work.trial, [run for run in found if run.key == work.trial.key])
+        state = self._state(work.trial)
         # Its process may exist, but without a claim it is suspended or hangs, and is replaced.
         kind = Kind.TRAIN if state is State.RUNNING else replace(work, state=state, losses=0).kind(self.retry)
         if kind is not None:
             if (start := work.trial.start) is not None and not self._has_started(start):
-                return None if self._may_come(start) else self._give_up(work)
+                # It may have been stored between the two looks.
+                return None if self._may_come(start) or self._has_started(start) else self._give_up(work)
             if self.claims.holder(claim_key(work.trial, kind)) is not None:
                 return None
+            if not self.admits(work):
+                self.refused.append(work)
+                return False
             return job_of(number, self.assign(work, kind))
         if state is State.DONE:
             self.elsewhere(work)
         return False
+
+    def _state(self, trial: Trial) -> State:
+        found = supersede(self.store.load({trial.key[:16]}, []), [])
+        return state_of(trial, [run for run in found if run.key == trial.key])
 
     def _has_started(self, start: Trial) -> bool:
         """Whether the search that a trial starts from is stored, with its ranking."""
@@ -128,9 +141,10 @@ class Agenda:
         return any(run.key == start.key and run.counts and start.ranking_key in run.rankings for run in found)
 
     def _may_come(self, start: Trial) -> bool:
-        """Whether that search is running or pending here, or claimed by another process."""
+        """Whether that search is running or pending here, or claimed or to be claimed by another process."""
         here = {self.todo[number].trial.key for number in (*self._pending, *self._running)}
-        return start.key in here or self.claims.holder(start.key) is not None
+        claimed = any(self.claims.holder(claim_key(start, kind)) is not None for kind in Kind)
+        return start.key in here or claimed or (start.key in self.others and self._state(start) is not State.FAILED)
 
     def _give_up(self, work: Work) -> bool:
         self.given_up.append(work)

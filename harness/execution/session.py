@@ -150,14 +150,17 @@ def working(
     waits: bool = True,
     outage_wait: float = 600.0,
     planned: Callable[[list[StoredRun]], Plan] | None = None,
+    mine: Callable[[Work], bool] = lambda work: True,
+    admits: Callable[[Work], bool] = lambda work: True,
 ) -> Session:
-    """The session of `run`: everything that is not stored yet. Any number of processes may share the work.
+    """The session of `run` and `worker`: everything that is not stored yet. Any number of processes may share the work.
 
-    `planned` makes the plans, where what is asked for depends on what is stored.
+    `planned` makes the plans, where what is asked for depends on what is stored. `mine` chooses the work that is run
+    here; the rest is expected from others. `admits` is asked before each trial begins: see `Agenda`.
     """
 
     def choose(plan: Plan) -> list[Work]:
-        chosen = [work for work in plan.work if work.state is State.RUNNING or work.kind(retry)]
+        chosen = [work for work in plan.work if mine(work) and (work.state is State.RUNNING or work.kind(retry))]
         return [one for work in chosen for one in (work.unranked if work.state is State.RANK else [work])]
 
     def agenda(todo: list[Work]) -> Agenda:
@@ -169,10 +172,13 @@ def working(
             retry=retry,
             waits=waits,
             outage_wait=outage_wait,
+            admits=admits,
+            others={work.trial.key for work in session.plan.work if not mine(work)},
             recovered=partial(place.sync_aside, stopping),
         )
 
-    return Session(place, planned or asked.plan, choose, agenda, executor, stopping, show)
+    session = Session(place, planned or asked.plan, choose, agenda, executor, stopping, show)
+    return session
 
 
 def recomputing(

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import Unreachable, UserError
+from harness.stores.board import Board, DirectoryBoard, MongoBoard
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.claims.lease import LEASE, Claims
 from harness.stores.directory.run_directory import RunDirectory
@@ -86,6 +87,13 @@ class Opened:
     def claims(self) -> Claims:
         """Claims that hold in both places."""
         return self._joint if self.has_database else self._claims_here
+
+    @property
+    def board(self) -> Board:
+        """Small documents about how studies are run: of the database if there is one."""
+        if not self.has_database:
+            return DirectoryBoard(self.directory.path)
+        return MongoBoard(self.database)
 
     @property
     def claims_by_place(self) -> dict[str, Claims]:

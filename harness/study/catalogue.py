@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
-from harness.components.discovery import leave_out, load_file, study_files, why_missing
+from harness.components.discovery import ROOT, leave_out, load_file, study_files, why_missing
 from harness.errors import InvalidConfiguration, NameCollision, UnknownName, UserError
 from harness.study.metrics import check_metrics
 from harness.study.study import Study
@@ -47,6 +49,20 @@ def locate(name: str) -> list[Located]:
     if name not in known:
         raise UnknownName.among("study", name, known).because(why_missing(name))
     return [(study, file) for study, file in _loadable() if study is known[name]]
+
+
+def file_of(study: Study) -> Path | None:
+    """The loaded file that holds the study; None for one that was made by hand."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{ROOT}.") and any(one is study for one in _bound(module)) and module.__file__:
+            return Path(module.__file__)
+    return None
+
+
+def _bound(module: ModuleType) -> Sequence[object]:
+    """What a study file binds where studies are expected."""
+    bound = [module.study] if hasattr(module, "study") else getattr(module, "studies", None)
+    return bound if isinstance(bound, list | tuple) else ()
 
 
 def namesakes(found: Sequence[Located]) -> list[str]:
@@ -104,15 +120,15 @@ def studies_in(file: Path) -> list[Study]:
     names a metric that no run has.
     """
     module = load_file(file)
-    bound = [module.study] if hasattr(module, "study") else getattr(module, "studies", None)
-    if not isinstance(bound, list | tuple) or not bound or not all(isinstance(one, Study) for one in bound):
+    bound = [one for one in _bound(module) if isinstance(one, Study)]
+    if not bound or len(bound) < len(_bound(module)):
         raise UserError(f"{file} holds no study: it must bind `study` to a harness.study.Study, or `studies` to a list")
     for study in bound:
         try:
             check_metrics(study)
         except InvalidConfiguration as error:
             raise InvalidConfiguration(f"{file}: {error}") from error
-    return list(bound)
+    return bound
 
 
 def _stem(file: Path) -> str:

@@ -1,0 +1,123 @@
+"""`harness worker`: pull trials from a store that any number of workers share."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli._conclusion import conclude, tell_given_up, unreached
+from harness.cli._request import WithUpdates, request_options
+from harness.cli._resources import resource_options
+from harness.cli._signals import on_signals
+from harness.cli._values import Duration
+from harness.cli._working import working_options
+from harness.stores.places import Places
+
+if TYPE_CHECKING:
+    from harness.execution.deadline import Deadline
+    from harness.execution.executors.slots import Slots
+    from harness.execution.plan import Asked
+    from harness.execution.settings import Settings
+
+SLURM = "slurm"
+
+
+class Until(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.4 on
+    """A time, a duration from now, or the end of the job's time in SLURM: a `Deadline`, or None without a limit."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Deadline | None:
+        import time
+
+        from harness.execution.deadline import Deadline, moment
+        from harness.execution.slurm import end_time
+
+        if value == SLURM:
+            return None if (end := end_time()) is None else Deadline(end)
+        if (named := moment(value)) is not None:
+            if named <= time.time():
+                self.fail(f"{value!r} is over", param, ctx)
+            return Deadline(named)
+        try:
+            return Deadline(time.time() + Duration().convert(value, param, ctx))
+        except click.BadParameter:
+            self.fail(f"{value!r} is neither a time (14:30, 2026-11-17T14:30), nor a duration (90m, 4h)", param, ctx)
+
+
+@click.command("worker", cls=WithUpdates, example="harness worker mine --preset small --mongo mongodb://lab/nas")
+@request_options
+@resource_options
+@working_options
+@click.option(
+    "--until-deadline",
+    "deadline",
+    type=Until(),
+    metavar="TIME",
+    help="Be gone at this time (14:30), after this duration (4h), or at the end of the job's time (slurm).",
+)
+@click.option("--requeue", is_flag=True, help="Have SLURM start the job again if its time ends before the work does.")
+@click.option("--new-files", is_flag=True, help="Tell the store that the files here are the right ones from now on.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only errors and the summary.")
+def command(
+    asked: Asked,
+    store: Places,
+    slots: Slots,
+    settings: Settings,
+    deadline: Deadline | None,
+    requeue: bool,
+    new_files: bool,
+    quiet: bool,
+) -> int:
+    """Pull trials of the studies from the store until none is left.
+
+    Any number of workers, on any number of machines, share the work: each trial runs once, and those of dead workers
+    are taken over. Workers need the same store: a directory that all machines see, or a database. A worker waits
+    while others run what its trials start from. All workers must have the same study file and components: a worker
+    with other files is refused. With --until-deadline a worker begins no trial that cannot reach its next
+    checkpoint in time; what runs then is saved, and continued by the next worker. SIGUSR2 has the same effect.
+    `harness run STUDY --references-only` makes the references of reports afterwards.
+    """
+    from rich.console import Console
+
+    from harness.cli._display import Display
+    from harness.execution.executors.executor import Stopping, make
+    from harness.execution.worker import work
+
+    stopping = Stopping()
+    display = Display(asked.studies, Console(highlight=False, stderr=quiet), quiet, lambda: stopping.asked)
+    signals = on_signals(stopping.ask, shown=lambda: display.is_live, also=(signal.SIGUSR2,))
+    with contextlib.closing(make("local", slots)) as executor, signals as received:
+        executor.prepare()
+        with display:
+            worked = work(
+                asked,
+                settings,
+                executor,
+                stopping,
+                display.show,
+                display.say,
+                deadline=deadline,
+                new_files=new_files,
+            )
+    asked_to_stop = [number for number in received if number != signal.SIGUSR2]
+    if worked.session is None:
+        return unreached(asked_to_stop, settings.outage_wait)
+    status = conclude(worked.session, asked_to_stop, store)
+    if worked.unreachable:
+        tell_given_up(settings.outage_wait)
+        return status or 1
+    if worked.too_long:
+        click.echo(f"error: {worked.too_long}", err=True)
+        return 1
+    if asked_to_stop or not stopping.asked or not worked.left:
+        return status
+    click.echo(f"the time is over; {len(worked.left)} trials are left to other workers")
+    if requeue:
+        from harness.execution.slurm import requeue as start_again
+
+        click.echo(f"job {start_again()} starts again")
+    return 0
