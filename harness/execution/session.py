@@ -70,6 +70,11 @@ class Session:
         self.plan = self.planned(self.place.reader.runs())
 
     @property
+    def parallel(self) -> int:
+        """How many jobs run in parallel."""
+        return len(self.executor.slots)
+
+    @property
     def errors(self) -> dict[str, str]:
         """Errors of failed jobs, by trial."""
         return {work.trial.key: answer["error"] for work, answer in self.answers if _failed(answer)}
@@ -101,7 +106,7 @@ class Session:
     def _follow(self, agenda: Agenda | Batch) -> None:
         """Execute the agenda, and show its progress."""
         run_ids: dict[int, str] = {}
-        with self.show(agenda.todo, min(len(self.executor.slots), len(agenda.todo))) as screen:
+        with self.show(agenda.todo, min(self.parallel, len(agenda.todo))) as screen:
             agenda.say, agenda.elsewhere = screen.say, screen.elsewhere
             for event in self.executor.execute(agenda.jobs(), self.stopping):
                 number, work = event.job.number, agenda.todo[event.job.number]
@@ -152,11 +157,13 @@ def working(
     planned: Callable[[list[StoredRun]], Plan] | None = None,
     mine: Callable[[Work], bool] = lambda work: True,
     admits: Callable[[Work], bool] = lambda work: True,
+    kind: Callable[..., Session] = Session,
 ) -> Session:
     """The session of `run` and `worker`: everything that is not stored yet. Any number of processes may share the work.
 
     `planned` makes the plans, where what is asked for depends on what is stored. `mine` chooses the work that is run
-    here; the rest is expected from others. `admits` is asked before each trial begins: see `Agenda`.
+    here; the rest is expected from others. `admits` is asked before each trial begins: see `Agenda`. `kind` is the
+    class of the session.
     """
 
     def choose(plan: Plan) -> list[Work]:
@@ -177,7 +184,7 @@ def working(
             recovered=partial(place.sync_aside, stopping),
         )
 
-    session = Session(place, planned or asked.plan, choose, agenda, executor, stopping, show)
+    session = kind(place, planned or asked.plan, choose, agenda, executor, stopping, show)
     return session
 
 

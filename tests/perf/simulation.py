@@ -5,9 +5,10 @@
 What is real: the agenda of every worker (`harness.execution.agenda`), and the claims, in a directory and on a MongoDB
 server of its own. Each operation of a claim is done for real; its measured duration passes for the worker that asked.
 What is simulated: the clock, the trials, and reading stored runs, which takes what it takes on real stores
-of both kinds that are filled and measured first. Operations queue: the store serves one at a time, as if it had one core.
-A worker sees the store as it was when its look began, so collisions are rather too frequent. Renewals of claims
-only lengthen the queue. With `--network MS` every operation of the file system costs a round trip more, as on a network file system.
+of both kinds that are filled and measured first. Operations queue: the store serves one at a time, as if it had one
+core; only the processor time of the worker itself keeps no others. A worker sees the store as it was when its look
+began, so collisions are rather too frequent. Renewals of claims only lengthen the queue. With `--network MS` every
+operation of the file system costs a round trip more, as on a network file system.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ from tests.mongod import Mongod
 from tests.perf.synthetic import fill
 from tests.stored_runs import store_run
 
-FILLED = 1000
+LEAST = 0.2
+"""The least share of an operation in which the store is busy."""
+
+FILLED = 500
 """Runs of the stores whose reading is measured."""
 
 STARTING = 0.2
@@ -98,16 +102,17 @@ class Server:
     @contextmanager
     def measured(self, name: str) -> Iterator[None]:
         """Let the real duration of the block pass."""
-        before, begin = self.files.count, time.perf_counter()
+        before, begin, own = self.files.count, time.perf_counter(), time.thread_time()
         yield
-        took = time.perf_counter() - begin
+        took, own = time.perf_counter() - begin, time.thread_time() - own
         self.durations.setdefault(name, []).append(took)
-        self.spend(took, (self.files.count - before) * self.round_trip)
+        self.spend(took, own, (self.files.count - before) * self.round_trip)
 
-    def spend(self, seconds: float, waiting: float = 0.0) -> None:
-        """Let the time of an operation pass; `waiting` does not keep the server from others."""
-        self.free = max(self.clock.now, self.free) + seconds / (1 - min(0.9, self.renewing))
-        self.clock.now = self.free + waiting
+    def spend(self, seconds: float, own: float, waiting: float = 0.0) -> None:
+        """Let the time of an operation pass. `own` of its seconds are the worker's: only the rest keeps others."""
+        busy = max(seconds - own, LEAST * seconds)
+        self.free = max(self.clock.now, self.free) + busy / (1 - min(0.9, self.renewing))
+        self.clock.now = self.free + (seconds - busy) + waiting
 
 
 @dataclass
@@ -145,6 +150,8 @@ class Reading:
     """What looking for one trial takes longer per run of the store."""
     all_each: float
     """Reading everything, per run."""
+    own: float
+    """The share of it that is the reader's own processor time."""
     files_one: int = 0
     files_each: float = 0.0
 
@@ -157,12 +164,12 @@ class Reading:
         before = files.count
         one = statistics.median(timed(lambda name=name: store.load({name[:16]}, [])) for name in some)  # type: ignore[misc]
         files_one = (files.count - before) // len(some)
-        before, begin = files.count, time.perf_counter()
+        before, begin, own = files.count, time.perf_counter(), time.thread_time()
         store.load(None, [])
-        everything = time.perf_counter() - begin
+        everything, own = time.perf_counter() - begin, time.thread_time() - own
         grows = listing if isinstance(store, DirectoryStore) else 0.0
         each = (files.count - before) / len(ids)
-        return cls(max(0.0, one - grows), grows / len(ids), everything / len(ids), files_one, each)
+        return cls(max(0.0, one - grows), grows / len(ids), everything / len(ids), own / everything, files_one, each)
 
 
 @dataclass
@@ -178,9 +185,11 @@ class Runs(Store):
     def load(self, trials: Collection[str] | None, problems: list[Any]) -> list[StoredRun]:
         number, trip, reading = len(self.by_key), self.server.round_trip, self.reading
         if trials is None:
-            self.server.spend(number * reading.all_each, number * reading.files_each * trip)
+            seconds = number * reading.all_each
+            self.server.spend(seconds, seconds * reading.own, number * reading.files_each * trip)
             return [run for own in self.by_key.values() for run in own]
-        self.server.spend(reading.one + number * reading.each, reading.files_one * trip)
+        seconds = reading.one + number * reading.each
+        self.server.spend(seconds, seconds * reading.own, reading.files_one * trip)
         return [run for key in trials for run in self.by_key.get(key, ())]
 
     def __getattr__(self, name: str) -> Any:
@@ -321,9 +330,9 @@ def simulate(
             clock = Clock()
             server = Server(clock, FILES, round_trip)
             server.renewing = renewals(claims, arguments.workers)
-            found = Simulation(
-                work, template, TimedClaims(claims, server), Runs(server, reading), seconds, clock
-            ).run(arguments.workers)
+            found = Simulation(work, template, TimedClaims(claims, server), Runs(server, reading), seconds, clock).run(
+                arguments.workers
+            )
             assert found.done == len(work), f"{found.done} of {len(work)} trials were done"
             cost = {name: 1000 * statistics.median(own) for name, own in found.durations.items()}
             ideal = -(-len(work) // arguments.workers) * seconds
