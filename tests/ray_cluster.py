@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from types import TracebackType
+from typing import Any
 
 MEMORY = 80 * 2**20
 """Bytes of a node's object store."""
@@ -72,8 +73,8 @@ def serve(nodes: int, cpus: int) -> None:
     """Start the cluster, tell its address, and do what is asked until nothing more can be."""
     from ray.cluster_utils import Cluster
 
-    options = {"num_cpus": cpus, "node_ip_address": "127.0.0.1", "object_store_memory": MEMORY}
-    cluster = Cluster(initialize_head=True, head_node_args={**options, "include_dashboard": False})
+    options: dict[str, Any] = {"num_cpus": cpus, "node_ip_address": "127.0.0.1", "object_store_memory": MEMORY}
+    cluster: Any = Cluster(initialize_head=True, head_node_args={**options, "include_dashboard": False})
     others = [cluster.add_node(**options) for _ in range(nodes - 1)]
     print(f"! {cluster.address}", flush=True)
     for line in sys.stdin:
