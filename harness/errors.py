@@ -16,6 +16,10 @@ class HarnessError(Exception):
     """Base class of the errors that the harness raises itself. The command line exits 1."""
 
 
+class RanksLost(HarnessError):
+    """A process of a data-parallel group has lost the others: one of them has failed, or was killed."""
+
+
 class UserError(HarnessError):
     """The request cannot be carried out; the user can correct it. The command line exits 2."""
 

@@ -19,14 +19,37 @@ FRESH = timedelta(minutes=2)
 """Maximum age of the last heartbeat of a live run on another host."""
 
 
+SLURM = {
+    "job": "SLURM_JOB_ID",
+    "array": "SLURM_ARRAY_JOB_ID",
+    "task": "SLURM_ARRAY_TASK_ID",
+    "node": "SLURMD_NODENAME",
+}
+"""What is recorded of a job of SLURM, and the variables that tell it."""
+
+
 def this_process() -> dict[str, Any]:
+    job = slurm_job()
     return {
         "host": platform.node(),
         "pid": os.getpid(),
         "started": start_ticks(os.getpid()),
         "boot": _boot(),
         "pid_namespace": _pid_namespace(),
+        **({"slurm": job} if job else {}),
     }
+
+
+def slurm_job(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The job of SLURM that a process belongs to, by the keys of `SLURM`; empty outside of SLURM."""
+    if not environment.get(SLURM["job"]):
+        return {}
+    return {name: environment[variable] for name, variable in SLURM.items() if environment.get(variable)}
+
+
+def job_name(job: Mapping[str, str]) -> str:
+    """A job as SLURM's commands name it: 1234, or 1234_5 for a task of an array."""
+    return f"{job['array']}_{job['task']}" if "array" in job and "task" in job else job["job"]
 
 
 def is_alive(owner: Mapping[str, Any], heartbeat: str | None) -> bool:
@@ -51,20 +74,33 @@ def lives_here(owner: Mapping[str, Any]) -> bool | None:
     return bool(ticks == owner["started"])
 
 
+def is_suspended(owner: Mapping[str, Any]) -> bool:
+    """Whether the owner, a process of this machine, is stopped by a signal: it does nothing until it is continued."""
+    return _stat(int(owner["pid"]))[:1] in (["T"], ["t"])
+
+
 def describe(owner: Mapping[str, Any] | None) -> str:
     """The owner as text for a message."""
-    return f"process {owner['pid']} on {owner['host']}" if owner else "an unknown process"
+    if not owner:
+        return "an unknown process"
+    job = owner.get("slurm")
+    return f"process {owner['pid']} on {owner['host']}" + (f" (SLURM job {job_name(job)})" if job else "")
 
 
 def start_ticks(pid: int) -> int | None:
     """Start time of the process in kernel ticks; None if it does not exist or is a zombie."""
+    fields = _stat(pid)
+    return None if not fields or fields[0] in "ZX" else int(fields[19])
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of the process's state from the third on: state, parent, …; empty if it does not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        return None
-    # The name, in parentheses, may contain any character; the fields after it start with the third.
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+        return []
+    # The name, in parentheses, may contain any character.
+    return stat.rpartition(")")[2].split()
 
 
 def _same_machine(owner: Mapping[str, Any]) -> bool:

@@ -23,7 +23,7 @@ _ALLOWED = (
     *(ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
     *(ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple),
 )
-_HINT = "An expression compares columns with values, e.g. \"train.epochs > 10 and kendall_tau > 0.5\"."
+_HINT = 'An expression compares columns with values, e.g. "train.epochs > 10 and kendall_tau > 0.5".'
 
 
 def select(frame: pandas.DataFrame, expression: str) -> pandas.DataFrame:

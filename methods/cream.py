@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.components.method import Method, Step
 from harness.components.registries import METHODS
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Cream(Method):
     """One path per step, taught by the best match among the best paths so far."""
+
+    ranks_reason: ClassVar[str | None] = (
+        "its board answers images of several batches together, and batch normalisation takes the statistics of these"
+    )
 
     board: int = 10
     """How many paths are prioritised."""
@@ -105,7 +109,7 @@ class Cream(Method):
     def consider(self, training: SupernetTraining, batch: Batch, path: Architecture, answers: Tensor) -> None:
         """Put the path on the board if its accuracy on the batch is good enough; the worst leaves a full board."""
         labels = batch.labels if batch.labels.ndim == 1 else batch.labels.argmax(1)
-        accuracy = training.ranks.mean(100 * (answers.argmax(1) == labels).float().mean().item())
+        accuracy = 100 * (answers.argmax(1) == labels).float().mean().item()
         flops = training.space.complexity(path, "flops")
         board = training.memory["board"]
         if not self.enters(board, accuracy, flops):

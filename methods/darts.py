@@ -9,7 +9,7 @@ last product by finite differences; here it is exact, by differentiating the tra
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from harness.components.method import Step
 from harness.components.registries import METHODS
@@ -35,6 +35,8 @@ before its step, and the derivative of that gradient, too."""
 class DARTS(Differentiable):
     """Differentiable: a softmax mixture of all operations, its weights learned on validation images."""
 
+    ranks_reason: ClassVar[str | None] = None
+
     order: int = 1
     """1: the validation loss of the present weights. 2: that after one step of the weights, differentiated through."""
 
@@ -59,7 +61,7 @@ class DARTS(Differentiable):
         training.clear_gradients()
         alphas = alphas_of(training)
         if self.order == 1:
-            training.backward(training.mixed_loss(valid, mixture(training)), inputs=alphas)
+            training.backward(training.mixed_loss(valid, mixture(training)), inputs=alphas, batch=valid)
         else:
             for alpha, gradient in zip(alphas, unrolled_gradient(training, batch, valid, step), strict=True):
                 alpha.grad = gradient
@@ -77,19 +79,25 @@ def mixture(training: SupernetTraining) -> list[Tensor]:
 
 
 def unrolled_gradient(training: SupernetTraining, batch: Batch, valid: Batch, step: int) -> list[Tensor]:
-    """The gradient in α of the validation loss after one step of the weights on the training batch."""
+    """The gradient in α of the validation loss after one step of the weights on the training batch.
+
+    With several ranks each has the term of its parts of both batches; their sum is the gradient.
+    """
     import torch
 
     network = offered(training.network, TwiceDifferentiable, "DARTS of second order")
     alphas = alphas_of(training)
     names, own = zip(*training.network.named_parameters(), strict=True)
     with network.twice_differentiable():
-        loss = training.mixed_loss(batch, mixture(training))
+        loss = training.mixed_loss(batch, mixture(training)) * training.weight(batch)
         gradients = torch.autograd.grad(loss, own, create_graph=True, materialize_grads=True)
-        stepped, rates = one_step(training, own, [one.detach() for one in gradients], step)
+        whole = [one.detach().clone() for one in gradients]
+        training.ranks.sum_(whole, own)
+        stepped, rates = one_step(training, own, whole, step)
         loss = training.mixed_loss(valid, mixture(training), dict(zip(names, stepped, strict=True)))
-        found = torch.autograd.grad(loss, [*alphas, *stepped], materialize_grads=True)
+        found = torch.autograd.grad(loss * training.weight(valid), [*alphas, *stepped], materialize_grads=True)
         direct, along = found[: len(alphas)], found[len(alphas) :]
+        training.ranks.sum_(along, own)
         pull = [rate * gradient for rate, gradient in zip(rates, along, strict=True)]
         through = torch.autograd.grad(gradients, alphas, pull, materialize_grads=True)
     return [one - other for one, other in zip(direct, through, strict=True)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.components.method import Step
 from harness.components.registries import METHODS
@@ -37,6 +37,8 @@ OPERATIONS = ("chosen", "all")
 @dataclass(frozen=True)
 class GDAS(Differentiable):
     """Differentiable: single paths drawn by Gumbel noise, with the gradient of the softmax."""
+
+    ranks_reason: ClassVar[str | None] = None
 
     temperature: float = 10.0
     """τ at the first step."""
@@ -78,7 +80,7 @@ class GDAS(Differentiable):
             loss = training.gated_loss(valid, path, [own[choice] for own, choice in zip(weights, path, strict=True)])
         else:
             loss = training.mixed_loss(valid, weights)
-        training.backward(loss, inputs=alphas_of(training))
+        training.backward(loss, inputs=alphas_of(training), batch=valid)
         training.update_own("optimiser")
         path, _ = sample(training, temperature)
         losses = self.descend(training, batch, path, step)

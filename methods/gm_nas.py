@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from harness.components.clustering import Clustering
 from harness.components.method import Method, Part
@@ -37,6 +37,8 @@ Halves = tuple[tuple[int, ...], tuple[int, ...]]
 @dataclass(frozen=True)
 class GMNAS(Method):
     """Few-shot: supernets split twice, at the decisions whose choices have the least similar gradients."""
+
+    ranks_reason: ClassVar[str | None] = None
 
     split_after: tuple[float, ...] = (20 / 90, 40 / 90)
     """When supernets split, as shares of the epochs (published: after 20 and 40 of 90). A split that would leave no
@@ -133,8 +135,10 @@ def gradients(training: SupernetTraining, batch: Batch, path: Architecture) -> l
     """The gradient of a path's loss in every parameter, zero where the path does not use it."""
     import torch
 
-    loss = training.momentum.scaler.scale(training.loss(batch, path))
-    return list(torch.autograd.grad(loss, training.momentum.parameters, materialize_grads=True))
+    loss = training.momentum.scaler.scale(training.loss(batch, path) * training.weight(batch))
+    found = list(torch.autograd.grad(loss, training.momentum.parameters, materialize_grads=True))
+    training.ranks.sum_(found, training.momentum.parameters)
+    return found
 
 
 def halves(matrix: Sequence[Sequence[float]]) -> Halves:

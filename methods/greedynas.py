@@ -113,6 +113,7 @@ def held_out_losses(training: SupernetTraining, paths: list[Architecture]) -> li
     from torch.nn import functional
 
     from harness.training.calibration import calibrated
+    from harness.training.parts import undivided
     from harness.training.stages.rank import evaluation
 
     batches, network, training_mode = training.held_out, training.network, training.network.training
@@ -120,7 +121,7 @@ def held_out_losses(training: SupernetTraining, paths: list[Architecture]) -> li
     images = sum(map(len, batches.labels))
     times = len(paths) * (2 if tracked else 1)
     sums = []
-    with training.sampling(passes=times * len(batches), images=times * images), torch.no_grad():
+    with training.sampling(passes=times * len(batches), images=times * images), torch.no_grad(), undivided():
         network.eval()
         logits = evaluation(network, batches.images, shared=not tracked)
         for path in paths:

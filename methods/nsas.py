@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ OPPOSITE = (0.2, 0.4, 0.4)
 @dataclass(frozen=True)
 class NSAS(Method):
     """A drawn path, constrained by the losses of diverse earlier ones (novelty search)."""
+
+    ranks_reason: ClassVar[str | None] = None
 
     constraints: str = "archive"
     """The paths that constrain a step: `archive`, or `random-and-opposite` (weights 0.2, 0.4, 0.4), the authors'

@@ -19,7 +19,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.components.registries import METHODS, SAMPLERS
 from harness.components.sampler import PathSource, Sampler
@@ -122,6 +122,8 @@ def mixed(norms: Sequence[float], share: float) -> list[float]:
 class PADA(SPOS):
     """One path per step; paths and images by importance, from the norms of gradients."""
 
+    ranks_reason: ClassVar[str | None] = None
+
     def own_sampler(self) -> Sampler:
         return PathImportance()
 
@@ -139,7 +141,8 @@ class PADA(SPOS):
             training.memory["errors"] = torch.full((training.samples,), FARTHEST, device=training.device)
         answers = logits.detach().float().softmax(1)
         truth = batch.labels if batch.labels.is_floating_point() else functional.one_hot(batch.labels, answers.shape[1])
-        training.memory["errors"][batch.indices] = torch.linalg.vector_norm(answers - truth, dim=1)
+        errors = training.ranks.gathered(torch.linalg.vector_norm(answers - truth, dim=1))
+        training.memory["errors"][training.ranks.gathered(batch.indices)] = errors
         return loss.detach().reshape(1)
 
     def data_order(self, training: SupernetTraining, epoch: int) -> Sequence[int] | None:

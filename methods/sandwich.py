@@ -12,7 +12,7 @@ NAS-Bench-201's without any operation, learns nothing but a bias: the smallest c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from harness.components.clustering import Clustering, refuse_clusters
 from harness.components.method import Method
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Sandwich(Method):
     """The largest, random and the smallest subnet per step; the largest teaches the others (AlphaNet)."""
+
+    ranks_reason: ClassVar[str | None] = None
 
     random: int = 2
     """How many random subnets a step trains."""

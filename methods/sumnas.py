@@ -14,7 +14,7 @@ keeps the paths of a step in one cluster.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from harness.components.registries import METHODS
 from harness.components.space import Architecture, Space
@@ -35,6 +35,8 @@ RENEWED = ("step", "epoch")
 @dataclass(frozen=True)
 class SUMNAS(FairNAS):
     """Fair paths, a few inner steps of each, one outer step along their mean displacement."""
+
+    ranks_reason: ClassVar[str | None] = None
 
     inner_steps: int = 2
     """SGD steps of each path, all on the batch of the step."""
@@ -90,7 +92,7 @@ class SUMNAS(FairNAS):
         training.clear_gradients()
         for parameter, mean in total.items():
             parameter.grad = mean
-        training.update(paths, step, factors)
+        training.update(paths, step, factors, whole=True)  # the displacements are those of whole batches
         return torch.stack(losses)
 
     def displacement(
@@ -112,7 +114,7 @@ class SUMNAS(FairNAS):
             if not active:  # a path that is zero throughout may train nothing
                 continue
             gradients = [one.grad for one in active if one.grad is not None]
-            training.ranks.mean_(gradients)
+            training.ranks.sum_(gradients, active)
             clip_norm(gradients, self.inner_clip)
             with torch.no_grad():
                 for parameter, gradient in zip(active, gradients, strict=True):

@@ -57,10 +57,17 @@ def make_project(folder: Path, table: Table, milliseconds: float = 40, epochs: i
     return folder
 
 
-def start(folder: Path, *arguments: str, mongo: str | None = None) -> subprocess.Popen[str]:
-    """`python -m harness ARGUMENTS` in that folder; what it prints goes to a file, so that nothing ever blocks it."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HARNESS_")}
+def start(
+    folder: Path, *arguments: str, mongo: str | None = None, path: str | None = None, **variables: str
+) -> subprocess.Popen[str]:
+    """`python -m harness ARGUMENTS` in that folder; what it prints goes to a file, so that nothing ever blocks it.
+
+    `path` is another PATH, with commands of the test's own in it.
+    """
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HARNESS_")} | variables
     environment |= {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    if path:
+        environment["PATH"] = path
     if mongo:
         environment["HARNESS_MONGO"] = mongo
     with tempfile.NamedTemporaryFile("w", prefix="said-", dir=folder, delete=False) as said:

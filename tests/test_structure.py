@@ -37,6 +37,7 @@ COMPUTES = (
     "harness.execution.reference_job",
     "harness.execution.calibration_job",
     "harness.execution.experiment",
+    "harness.execution.group",
     "harness.execution.task",
     "harness.execution.training_job",
     "harness.execution.ranking_job",

@@ -8,16 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from harness.execution.executors.slots import Slots
     from harness.execution.plan import Plan
     from harness.execution.states import Work
 
 
-def announced(plan: Plan, todo: Sequence[Work], parallel: int, store: Path, references: int) -> Iterator[str]:
+def announced(plan: Plan, todo: Sequence[Work], slots: Slots, store: Path, references: int) -> Iterator[str]:
     """The lines. `todo` is the work of the plan that runs, `references` how many follow it."""
     from harness.execution.states import LOSSES, State
 
     trials = {work.trial.key: work for work in todo}  # one may have several rankings to make, each a job
-    yield f"{_trials(len(trials))} to run, {parallel} in parallel, stored in {store}"
+    parallel = f"{min(len(slots), len(todo))} in parallel"
+    if slots.ranks > 1:
+        parallel += f" by {slots.ranks} ranks each"
+    yield f"{_trials(len(trials))} to run, {parallel}, stored in {store}"
+    needs = Counter(work.devices for work in trials.values() if slots.gpus and work.devices is not None)
+    for devices, count in sorted(needs.items()):
+        yield f"  {count} with {devices:g} GPU{'s' * (devices > 1)} each, as their rows need"
     why = Counter(map(_why, trials.values()))
     yield "  " + ", ".join(f"{count} {reason}" for reason, count in why.items())
     left = Counter(work.state for work in plan.work if work.trial.key not in trials)

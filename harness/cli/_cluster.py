@@ -39,12 +39,12 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--gpus-per-trial",
             type=click.FloatRange(0),
-            help="With Ray: GPUs of a trial; 0.5 runs two on each.  [default: 1 if the cluster has GPUs]",
+            help="With Ray: GPUs of a trial; 0.5 runs two on each.  [default: --ranks if the cluster has any]",
         ),
         click.option(
             "--cpus-per-trial",
             type=click.FloatRange(0, min_open=True),
-            help="With Ray: CPUs of a trial.  [default: --threads]",
+            help="With Ray: CPUs of a trial.  [default: --threads times --ranks]",
         ),
         click.option(
             "--ray-address",
@@ -72,4 +72,6 @@ def _wanted(address: str | None, cpus: float | None, gpus: float | None) -> Want
         if params.get(name):
             raise UserError(f"{option} and --executor ray exclude each other")
     require_ray()
-    return Wanted(address, params["jobs"], float(params["threads"]) if cpus is None else cpus, gpus, params["device"])
+    ranks = params["ranks"]
+    cpus = float(params["threads"] * ranks) if cpus is None else cpus
+    return Wanted(address, params["jobs"], cpus, gpus, params["device"], ranks)

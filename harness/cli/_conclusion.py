@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -11,39 +12,44 @@ from harness.cli._failures import where_to_look
 
 if TYPE_CHECKING:
     from harness.execution.session import Session
+    from harness.execution.states import Work
     from harness.stores.places import Places
 
 _WORDS = {"again": "to train again", "rank": "to rank again"}
 """States whose names alone say too little."""
 
 
-def conclude(session: Session, received: list[int], places: Places) -> int:
-    """Print the summary; return the exit status."""
+def conclude(
+    session: Session, received: list[int], places: Places, mine: Callable[[Work], bool] = lambda work: True
+) -> int:
+    """Print the summary of the trials that were to be run here; return the exit status."""
     from harness.execution.states import LOSSES, State
 
-    plan, errors, attempted = session.plan, session.errors, {key for key, _ in session.attempted}
+    errors, attempted = session.errors, {key for key, _ in session.attempted}
+    everything = [work for work in session.plan.work if mine(work)]
     # A ranking that failed now leaves its trial as it was; for the reader the trial has failed.
-    states = Counter(
-        State.FAILED if work.trial.key in errors and work.state is not State.DONE else work.state for work in plan.work
-    )
-    now = sum(work.trial.key in attempted and work.state is State.DONE for work in plan.work)
+    failed_now = {work.trial.key for work in everything if work.state not in (State.DONE, State.LOST)} & errors.keys()
+    states = Counter(State.FAILED if work.trial.key in failed_now else work.state for work in everything)
+    now = sum(work.trial.key in attempted and work.state is State.DONE for work in everything)
     rest = sorted((state, count) for state, count in states.items() if state is not State.DONE)
     others = "".join(f", {count} {_WORDS.get(state, state)}" for state, count in rest)
-    click.echo(f"{states[State.DONE]} of {len(plan.work)} trials done, {now} of them now{others}")
-    failed = [w for w in plan.work if w.state is State.FAILED or (w.trial.key in errors and w.state is not State.DONE)]
-    for work in failed:
-        trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
-        reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
-        click.echo(f"failed: {work.label}: {reason}{where_to_look(work.run, places)}", err=True)
+    click.echo(f"{states[State.DONE]} of {len(everything)} trials done, {now} of them now{others}")
+    failed = [work for work in everything if work.state is State.FAILED or work.trial.key in failed_now]
+    lost = [work for work in everything if work.state is State.LOST and work.kind() is None]
+    for word, works in (("failed", failed), ("lost", lost)):
+        for work in works:
+            trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
+            reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
+            click.echo(f"{word}: {work.label}: {reason}{where_to_look(work.run, places)}", err=True)
     if any(work.trial.key not in attempted for work in failed):
         click.echo("trials that failed before are run again with --retry failed", err=True)
-    if any(work.state is State.LOST and work.kind() is None for work in plan.work):
+    if lost:
         click.echo(f"trials that died {LOSSES} times in a row are run again with --retry lost", err=True)
     if received:
         click.echo("stopped; finished trials are stored, and the same command continues with the rest", err=True)
         return 128 + received[0]
     # With --no-wait, trials claimed by other processes are left to them.
-    return 0 if all(work.state in (State.DONE, State.RUNNING) for work in plan.work) else 1
+    return 0 if all(work.state in (State.DONE, State.RUNNING) for work in everything) else 1
 
 
 def unreached(received: list[int], patience: float) -> int:

@@ -12,6 +12,7 @@ import click
 
 COMMANDS = {
     "Work": ("run", "plan", "status", "show", "query", "report", "diff", "rerun"),
+    "Many machines": ("worker", "submit", "cancel"),
     "Parts of your own, and what is known": ("check", "new", "list", "explain", "doctor"),
     "Upkeep": ("store", "predictions", "data", "benchmark", "weights", "mongo"),
 }
@@ -23,8 +24,12 @@ OPTIONS = {
         *("until", "power", "effects", "margins", "max_seeds", "hours"),
         *("no_references", "references_only", "again", "all_attempts"),
     ),
-    "How": ("jobs", "threads", "device", "per_device", "timeout", "compiled", "profile", "no_wait")
-    + ("calibration", "devices", "price"),
+    "How": (
+        *("jobs", "threads", "device", "per_device", "ranks"),
+        *("timeout", "compiled", "profile", "no_wait", "calibration", "devices", "price"),
+    ),
+    "Ray": ("executor", "ray_address", "cpus_per_trial", "gpus_per_trial"),
+    "Workers and SLURM": ("given", "workers", "dry_run", "deadline", "requeue", "needs", "new_files"),
     "Store and database": ("store", "mongo", "offline", "outage_wait", "mirror_weights_max"),
     "Checkpoints and claims": ("work", "checkpoint_every", "lease"),
     "What is shown": ("form", "columns", "references", "compare", "strict", "figures", "out", "quiet", "help"),

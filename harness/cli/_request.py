@@ -55,9 +55,9 @@ def preset_option(command: F) -> F:
         return value or default_preset().name
 
     text = "Preset (the scale); each space has its own.  [default: demo, unless your default preset names another]"
-    return click.option(
-        "--preset", metavar="P", callback=resolve, cls=PresetOption, help=text, shell_complete=presets
-    )(command)
+    return click.option("--preset", metavar="P", callback=resolve, cls=PresetOption, help=text, shell_complete=presets)(
+        command
+    )
 
 
 def with_preset(studies: list[Study], preset: str) -> list[Study]:

@@ -15,14 +15,26 @@ if TYPE_CHECKING:
     from harness.execution.executors.slots import Slots
 
 
-def resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--jobs --threads --device --per-device; the command receives `slots` and `threads`."""
+def resource_options(command: Callable[..., Any], here: bool = True) -> Callable[..., Any]:
+    """--jobs --threads --device --per-device --ranks; the command receives `slots` and `threads`.
+
+    A command that runs its jobs on other machines, not `here`, receives `ranks` and `threads`.
+    """
 
     @wraps(command)
-    def with_slots(jobs: int | None, device: str | None, per_device: int, **others: Any) -> Any:
-        return command(slots=slots_of(device, jobs, per_device), **others)
+    def with_slots(jobs: int | None, device: str | None, per_device: int, ranks: int, **others: Any) -> Any:
+        if not here:
+            return command(ranks=ranks, **others)
+        return command(slots=slots_of(device, jobs, per_device, ranks), **others)
 
     for option in (
+        click.option(
+            "--ranks",
+            default=1,
+            show_default=True,
+            type=click.IntRange(1),
+            help="Processes that train one trial together, each on a GPU of its own, or on --threads cores.",
+        ),
         click.option(
             "--per-device",
             default=1,
@@ -35,21 +47,27 @@ def resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads per trial."),
         click.option(
-            "--jobs", type=click.IntRange(1), help="Trials in parallel.  [default: all GPUs, or all cores without GPUs]"
+            "--jobs",
+            type=click.IntRange(1),
+            help="Trials in parallel.  [default: as many as GPUs, or cores without GPUs, have room for]",
         ),
     ):
         with_slots = option(with_slots)
     return with_slots
 
 
-def slots_of(device: str | None, jobs: int | None, per_device: int = 1) -> Slots:
+def slots_of(device: str | None, jobs: int | None, per_device: int = 1, ranks: int = 1) -> Slots:
     """The slots that these options ask for. Raises `UserError` for a device that cannot be one."""
     from harness.execution.executors.slots import Slots
 
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise UserError(f"--device {device}: allowed are cpu, cuda and cuda:NUMBER")
-    slots = Slots.of(device, jobs, per_device)
+    slots = Slots.of(device, jobs, per_device, ranks)
     if jobs is not None and len(slots) < jobs:
-        advice = f"--per-device {-(-jobs // max(1, len(set(slots.gpus))))}"
-        click.echo(f"--jobs {jobs}: only {len(slots)} in parallel, {per_device} per GPU; {advice} allows it", err=True)
+        advice = f"--per-device {-(-jobs * ranks // len(slots.gpus))}"
+        of_ranks = f" of {ranks} ranks" if ranks > 1 else ""
+        click.echo(
+            f"--jobs {jobs}: only {len(slots)} in parallel{of_ranks}, {per_device} per GPU; {advice} allows it",
+            err=True,
+        )
     return slots

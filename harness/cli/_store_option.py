@@ -11,6 +11,7 @@ from harness.stores.places import DEFAULT, MONGO, VARIABLE, Places, places
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
 def store_option(command: F) -> F:
     """Add `--store` and `--mongo` to a command; it receives `Places` as its argument `store`."""
 

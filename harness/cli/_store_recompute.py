@@ -44,6 +44,7 @@ def recompute(
     from harness.cli._display import Display
     from harness.execution.assignment import Assignment
     from harness.execution.executors.executor import Answered, Stopping, make
+    from harness.execution.plan import require_ranks
     from harness.execution.session import assigning, recomputing
     from harness.execution.states import State
     from harness.execution.workplace import Workplace
@@ -57,6 +58,7 @@ def recompute(
         overrides=asked.overrides,
         threads=threads,
         device=slots.device,
+        ranks=slots.ranks,
         mongo=store.mongo,
         weights_max=int(mirror_weights_max),
         again=again,
@@ -69,6 +71,7 @@ def recompute(
         assign = assigning(assignment)
         display = Display(asked.studies, asked_to_stop=lambda: stopping.asked)
         session = recomputing(place, asked, assign, executor, stopping, display.show, again=again)
+        require_ranks(session.choose(session.plan), slots)
         with on_signals(stopping.ask, shown=lambda: display.is_live) as received, display:
             session.run()
     ended = {"recomputed": 0}

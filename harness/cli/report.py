@@ -32,7 +32,7 @@ FORMATS = {
 @click.argument("studies", nargs=-1, metavar="[STUDY]...", shell_complete=completion.studies)
 @preset_option
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds required.  [default: the preset's]")
-@click.option("--where", metavar="EXPR", help="Only runs that match EXPR, such as \"train.epochs > 10\".")
+@click.option("--where", metavar="EXPR", help='Only runs that match EXPR, such as "train.epochs > 10".')
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="markdown", show_default=True)
 @click.option("--references", is_flag=True, help="Add rows for predictors that need no training; `run` makes them.")
 @click.option("--compare", is_flag=True, help="Add verdicts on the rows, and on the paper's numbers and statements.")
@@ -82,9 +82,7 @@ def command(
         report.section(
             study,
             opened,
-            report.Asked(
-                get_preset(preset, study.about), seeds, overrides, where, references, drawn, compare, margins
-            ),
+            report.Asked(get_preset(preset, study.about), seeds, overrides, where, references, drawn, compare, margins),
         )
         for study in _told(chosen)
     ]

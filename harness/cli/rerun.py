@@ -32,19 +32,23 @@ if TYPE_CHECKING:
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), help="Keep the new run in this directory.")
 @click.option("--threads", type=click.IntRange(1), help="Number of threads.  [default: as in the stored run]")
 @click.option("--device", help="Device, for instance cpu or cuda:1.  [default: the stored run's device type]")
+@click.option("--ranks", type=click.IntRange(1), help="Processes that train it.  [default: as in the stored run]")
 @store_option
-def command(run: str, into: Path | None, threads: int | None, device: str | None, store: Places) -> int:
+def command(
+    run: str, into: Path | None, threads: int | None, device: str | None, ranks: int | None, store: Places
+) -> int:
     """Run a stored configuration again, and show what differs.
 
     RUN is the id of a done run or a unique prefix of it. The new run is kept only with --into. Exits 1 when
-    result, metrics, predictions or weights differ: on the same kind of machine, with equal threads, they should
-    not. Refuses when components have changed so that the configuration is now another trial.
+    result, metrics, predictions or weights differ: on the same kind of machine, with equal threads and ranks, they
+    should not. Refuses when components have changed so that the configuration is now another trial.
     """
     from harness.cli.diff import show
     from harness.execution.assignment import Assignment
     from harness.stores.directory.store import DirectoryStore
     from harness.stores.stored import Status
     from harness.stores.upkeep.comparison import Side, compare
+    from harness.study.parallel import check_ranks
 
     opened = store.open()
     found = opened.find(run)
@@ -52,7 +56,9 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
         raise UserError(f"run {found.id} is {found.status}: only a done run can be repeated and compared")
     trial = _same_trial(opened, found)
     cost = found.cost or {}
-    slots = slots_of(device or str(cost.get("device", "")).partition(":")[0] or None, 1)
+    device = device or str(cost.get("device", "")).partition(":")[0] or None
+    slots = slots_of(device, 1, ranks=ranks or cost.get("ranks", 1))
+    check_ranks(trial.config, slots.ranks)
     # Only this run is repeated, not the search that it started from.
     architecture = (found.result or {}).get("top1") if trial.start is not None else None
     assignment = partial(
@@ -61,6 +67,7 @@ def command(run: str, into: Path | None, threads: int | None, device: str | None
         overrides=found.overrides,
         threads=threads or cost.get("threads", 1),
         device=slots.device,
+        ranks=slots.ranks,
         found=None if architecture is None else tuple(architecture),
     )
     with _folder(into, trial) as folder:

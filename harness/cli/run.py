@@ -101,6 +101,8 @@ def command(
             kind=Session if wanted is None else Following,
         )
         if not references_only:
+            if wanted is None:  # otherwise the nodes of the cluster count
+                session.plan.require_ranks(slots, settings.retry)
             session.plan.require_images(settings.retry)
         for problem in place.reader.problems:
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
@@ -150,7 +152,7 @@ def _announce(display: Display, asked: Asked, session: Session, store: Store | N
     with contextlib.suppress(HarnessError):  # what is wrong with references is said when they are made
         lacking = None if store is None else missing(asked, store)
     references = len(lacking.references) if lacking else 0
-    for line in announced(session.plan, todo, min(session.parallel, len(todo)), directory, references):
+    for line in announced(session.plan, todo, session.slots, directory, references):
         click.echo(line)
     display.tally.stored = session.plan.states[State.DONE]
     display.tally.add(items)

@@ -10,9 +10,10 @@ import click
 from harness.cli._completion import runs
 from harness.cli._help import Command
 from harness.cli._store_option import store_option
+from harness.owner import describe
 from harness.stores.places import Places
 from harness.stores.schema import PANEL
-from harness.stores.stored import without_curves
+from harness.stores.stored import Status, without_curves
 
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
@@ -42,7 +43,7 @@ def command(run: str, store: Places) -> None:
             width = max(map(len, lines))
             click.echo("\n".join([heading, *(f"  {name:<{width}}  {text}".rstrip() for name, text in lines.items())]))
     if found.fail_trace:
-        click.echo("traceback")
+        click.echo("how its process died" if found.status is Status.LOST else "traceback")
         click.echo("".join(found.fail_trace).rstrip())
 
 
@@ -58,6 +59,7 @@ def _heading(run: StoredRun, store: str) -> dict[str, str]:
         "parent": run.trial["parent"] or "",
         "started": run.start_time or "",
         "stopped": run.stop_time or "",
+        "owner": describe(run.owner),
     }
     return {name: text for name, text in lines.items() if text}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,7 +12,7 @@ from harness.cli._completion import presets, studies
 from harness.cli._help import Command
 from harness.cli._request import PresetOption, chosen_studies, left_out, with_preset
 from harness.cli._store_option import store_option
-from harness.errors import UserError
+from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
@@ -70,7 +72,34 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
     if hidden := len(studies) - len({name for name, _, _ in shown}):
         others = f"{hidden} other studies have" if shown else f"none of {hidden} studies has"
         click.echo(f"{others} {'no runs' if shown else 'runs'} here; --all shows them")
+    _show_jobs(store, shown)
     if reader.problems:
         click.echo(f"\nnot usable in {reader.name}:")
         for problem in reader.problems:
             click.echo(f"  {problem.place}: {problem.reason}")
+
+
+def _show_jobs(store: Places, shown: Sequence[tuple[str, str, Plan]]) -> None:
+    """Print which jobs of SLURM run trials of the studies now, and which were submitted."""
+    from harness.execution.states import State
+    from harness.owner import job_name
+    from harness.stores.board import JOBS
+    from harness.stores.opened import Opened
+
+    running = {
+        work.trial.key: work.run.owner["slurm"]
+        for _, _, plan in shown
+        for work in plan.work
+        if work.state is State.RUNNING and work.run is not None and "slurm" in work.run.owner
+    }
+    places = sorted({f"{job_name(job)} on {job.get('node', 'an unknown node')}" for job in running.values()})
+    if running:
+        click.echo(f"running in SLURM: {len(running)} trials, by {', '.join(places)}")
+    names = {name for name, _, _ in shown}
+    jobs: Mapping[str, Any] = {}
+    with contextlib.suppress(HarnessError):  # a database that is not read need not answer
+        jobs = Opened(store).board.all(JOBS)
+    for job, note in jobs.items():
+        if studies := sorted(names & {*note["studies"]}):
+            told = f"job {job}, {note['workers']} workers, preset {note['preset']}"
+            click.echo(f"submitted to SLURM: {told}; `harness cancel {' '.join(studies)}` cancels it")

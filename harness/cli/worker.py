@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,23 +22,21 @@ if TYPE_CHECKING:
     from harness.execution.executors.slots import Slots
     from harness.execution.plan import Asked
     from harness.execution.settings import Settings
+    from harness.execution.states import Work
 
 SLURM = "slurm"
 
 
 class Until(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.4 on
-    """A time, a duration from now, or the end of the job's time in SLURM: a `Deadline`, or None without a limit."""
+    """A time, or a duration from now: a `Deadline`. The word for the end of the job's time in SLURM stays as it is."""
 
     name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Deadline | None:
-        import time
-
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Deadline | str:
         from harness.execution.deadline import Deadline, moment
-        from harness.execution.slurm import end_time
 
         if value == SLURM:
-            return None if (end := end_time()) is None else Deadline(end)
+            return SLURM
         if (named := moment(value)) is not None:
             if named <= time.time():
                 self.fail(f"{value!r} is over", param, ctx)
@@ -60,6 +59,7 @@ class Until(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
     help="Be gone at this time (14:30), after this duration (4h), or at the end of the job's time (slurm).",
 )
 @click.option("--requeue", is_flag=True, help="Have SLURM start the job again if its time ends before the work does.")
+@click.option("--needs", metavar="NEEDS", help="Only trials whose rows have these needs: gpus=2, memory=32G, or none.")
 @click.option("--new-files", is_flag=True, help="Tell the store that the files here are the right ones from now on.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and the summary.")
 def command(
@@ -67,8 +67,9 @@ def command(
     store: Places,
     slots: Slots,
     settings: Settings,
-    deadline: Deadline | None,
+    deadline: Deadline | str | None,
     requeue: bool,
+    needs: str | None,
     new_files: bool,
     quiet: bool,
 ) -> int:
@@ -85,14 +86,24 @@ def command(
 
     from harness.cli._display import Display
     from harness.execution.executors.executor import Stopping, make
+    from harness.execution.slurm import requeue as start_again
+    from harness.execution.slurm import require_job
+    from harness.execution.submission import Needs
     from harness.execution.worker import work
+
+    if requeue:
+        require_job()
+    end = _end_of_job() if isinstance(deadline, str) else deadline
+    wanted = None if needs is None else Needs.parse(needs)
+    def mine(one: Work) -> bool:
+        return wanted is None or Needs.of(one, asked.studies) == wanted
 
     stopping = Stopping()
     display = Display(asked.studies, Console(highlight=False, stderr=quiet), quiet, lambda: stopping.asked)
-    signals = on_signals(stopping.ask, shown=lambda: display.is_live, also=(signal.SIGUSR2,))
-    with contextlib.closing(make("local", slots)) as executor, signals as received:
-        executor.prepare()
-        with display:
+    warnings = {int(signal.SIGUSR2): stopping.warn}
+    with on_signals(stopping.ask, shown=lambda: display.is_live, also=warnings) as received:
+        with contextlib.closing(make("local", slots)) as executor, display:
+            executor.prepare()
             worked = work(
                 asked,
                 settings,
@@ -100,24 +111,33 @@ def command(
                 stopping,
                 display.show,
                 display.say,
-                deadline=deadline,
+                deadline=end,
+                mine=mine,
                 new_files=new_files,
             )
-    asked_to_stop = [number for number in received if number != signal.SIGUSR2]
-    if worked.session is None:
-        return unreached(asked_to_stop, settings.outage_wait)
-    status = conclude(worked.session, asked_to_stop, store)
-    if worked.unreachable:
-        tell_given_up(settings.outage_wait)
-        return status or 1
-    if worked.too_long:
-        click.echo(f"error: {worked.too_long}", err=True)
-        return 1
-    if asked_to_stop or not stopping.asked or not worked.left:
-        return status
-    click.echo(f"the time is over; {len(worked.left)} trials are left to other workers")
-    if requeue:
-        from harness.execution.slurm import requeue as start_again
+        # At the end of its time SLURM ends a job as it does when somebody cancels it: that is no reason to stay away.
+        in_time = end is None or time.time() < end.end
+        asked_to_stop = [number for number in received if number not in warnings and in_time]
+        if worked.session is None:
+            return unreached(asked_to_stop, settings.outage_wait)
+        status = conclude(worked.session, asked_to_stop, store, mine)
+        if worked.unreachable:
+            tell_given_up(settings.outage_wait)
+            return status or 1
+        if worked.too_long:
+            click.echo(f"error: {worked.too_long}", err=True)
+            return 1
+        if asked_to_stop or not stopping.asked or not worked.left:
+            return status
+        click.echo(f"the time is over; {len(worked.left)} trials are left to other workers")
+        if requeue:
+            click.echo(f"job {start_again()} starts again")
+        return int(bool(worked.session.errors))
 
-        click.echo(f"job {start_again()} starts again")
-    return 0
+
+def _end_of_job() -> Deadline | None:
+    """The end of the job's time in SLURM; None if it has no limit."""
+    from harness.execution.deadline import Deadline
+    from harness.execution.slurm import end_time
+
+    return None if (end := end_time()) is None else Deadline(end)

@@ -104,6 +104,10 @@ class Method:
     """Whether steps may give other numbers of losses than `paths_per_step`. Otherwise such a step is refused: methods
     that are compared at equal passes would not get equal passes."""
 
+    ranks_reason: ClassVar[str | None] = None
+    """Why several processes cannot train it together (`run --ranks`); None if they compute what one computes. A class
+    with a hook of `PER_RANK` of its own is refused unless it, or a subclass, sets this."""
+
     def parts(self, space: Space, rng: random.Random) -> tuple[Part, ...]:
         """The supernets, by the part of the space that each covers."""
         return (Part({}),)
@@ -181,6 +185,27 @@ class Method:
         The signature `data_order(self, epoch)` of earlier versions works, too.
         """
         return None
+
+
+PER_RANK = ("train_step", "begin_epoch", "divide", "data_order")
+"""Hooks that may look at a batch, or at what was computed from one. With several ranks each sees its part."""
+
+
+def reason_against_ranks(method: Method) -> str | None:
+    """Why several processes cannot train it together; None if they can."""
+    lineage = type(method).__mro__
+    declared = next(place for place, kind in enumerate(lineage) if "ranks_reason" in vars(kind))
+    if method.ranks_reason is not None:
+        return method.ranks_reason
+    for hook in PER_RANK:
+        owner = next(place for place, kind in enumerate(lineage) if hook in vars(kind))
+        if owner < declared:
+            return (
+                f"{lineage[owner].__name__} has a {hook} of its own, and does not say that it computes the same from "
+                "parts of a batch; set `ranks_reason = None` in the class if it does (docs/components.md, Several "
+                "processes)"
+            )
+    return None
 
 
 def sampler_of(method: Method, space: Space, configured: Sampler) -> Sampler:

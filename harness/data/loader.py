@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from harness.components.dataset import DataSet, Split
-from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share
+from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share, part_of
 from harness.errors import DataError
 from harness.seeds import derive
 
@@ -104,18 +104,16 @@ class DeviceLoader:
     def batch(self, step: int) -> Batch:
         epoch, position = divmod(step, self.steps_per_epoch)
         order, offsets, flips = self.plan(epoch)
-        indices = shared(order[position * self.batch_size : (position + 1) * self.batch_size], self.share)
+        indices = order[position * self.batch_size : (position + 1) * self.batch_size]
+        whole, part = len(indices), self.share.of(len(indices))
+        indices = indices[part]
         chosen = offsets[indices] if self.padding else None
         images = self.cut(indices, chosen, flips[indices] if self.flip else None)
-        return Batch(images, self.labels[indices], indices)
+        batch = Batch(images, self.labels[indices], indices)
+        return batch if self.share.size == 1 else part_of(batch, len(indices) / whole, part.start, whole)
 
     def close(self) -> None:
         """Nothing to end."""
-
-
-def shared(indices: Tensor, share: Share) -> Tensor:
-    """The share's part of a batch: every so many samples, so that parts differ by one sample at most."""
-    return indices if share.size == 1 else indices[share.index :: share.size]
 
 
 Cut = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harness.components.augmentation import Augmentation, BatchAugmentation, BatchTransform, Order, Transform
 from harness.components.dataset import DataSet, Split, Stream
-from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share
+from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share, part_of
 from harness.data.loader import DeviceLoader, Normalise, copied, in_order
 from harness.data.randomness import seeded
 from harness.data.streaming import LeftOut, Samples, StreamLoader, batches, workers
@@ -44,13 +44,14 @@ def loader_for(
     if without:
         chosen = _without(without, len(images), seed, chosen)
     transforms = [one.bind(dataset) for one in augment if isinstance(one, Transform)]
+    on_batches = [one.bind(dataset) for one in augment if isinstance(one, BatchAugmentation)]
+    read = WHOLE if on_batches else share  # images of a batch may be mixed: each process makes the whole of it
     loader: Loader
     if not isinstance(images, Stream) and not transforms:
-        loader = DeviceLoader(images, dataset, batch_size, seed, device, chosen, share)
+        loader = DeviceLoader(images, dataset, batch_size, seed, device, chosen, read)
     else:
-        loader = StreamLoader(images, dataset, batch_size, seed, device, chosen, transforms, share)
-    on_batches = [one.bind(dataset) for one in augment if isinstance(one, BatchAugmentation)]
-    return AugmentedLoader(loader, on_batches, seed, device) if on_batches else loader
+        loader = StreamLoader(images, dataset, batch_size, seed, device, chosen, transforms, read)
+    return AugmentedLoader(loader, on_batches, seed, device, share) if on_batches else loader
 
 
 def _order(count: int, seed: int, own: EpochOrder | None, order: Order | None) -> EpochOrder | None:
@@ -87,9 +88,14 @@ class AugmentedLoader:
     """Another loader's batches, changed as a whole. Step k draws from rngs that are a function of seed and step."""
 
     def __init__(
-        self, loader: Loader, transforms: Sequence[BatchTransform], seed: int, device: torch.device | str
+        self,
+        loader: Loader,
+        transforms: Sequence[BatchTransform],
+        seed: int,
+        device: torch.device | str,
+        share: Share = WHOLE,
     ) -> None:
-        self.loader, self.transforms, self.seed, self.device = loader, transforms, seed, device
+        self.loader, self.transforms, self.seed, self.device, self.share = loader, transforms, seed, device, share
 
     @property
     def steps_per_epoch(self) -> int:
@@ -100,7 +106,10 @@ class AugmentedLoader:
         with seeded(derive(self.seed, "batch augmentation", step), self.device):
             for transform in self.transforms:
                 images, labels = transform(images, labels)
-        return Batch(images.contiguous(memory_format=torch.channels_last), labels, indices)
+        whole, part = len(labels), self.share.of(len(labels))
+        images = images[part].contiguous(memory_format=torch.channels_last)
+        batch = Batch(images, labels[part], indices[part])
+        return batch if self.share.size == 1 else part_of(batch, len(batch.labels) / whole, part.start, whole)
 
     def close(self) -> None:
         self.loader.close()

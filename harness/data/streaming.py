@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from harness.components.augmentation import ImageTransform
 from harness.components.dataset import DataSet, Split
-from harness.components.loader import WHOLE, Batch, EpochOrder, Share
-from harness.data.loader import Normalise, Planner, copied, shared, windows_of
+from harness.components.loader import WHOLE, Batch, EpochOrder, Share, part_of
+from harness.data.loader import Normalise, Planner, copied, windows_of
 from harness.data.randomness import preserved
 from harness.errors import DamagedImage, DataError, InvalidConfiguration
 from harness.seeds import derive
@@ -100,14 +100,22 @@ class StreamLoader:
             size = images.shape[2], images.shape[3]
             images = windows_of(pad(images, (padding,) * 4), torch.arange(len(images)), size, offsets, flips)
         images, labels, indices = (copied(one, self.device) for one in (images, labels, indices))
-        return Batch(self.normalise(images), labels, indices)
+        batch = Batch(self.normalise(images), labels, indices)
+        if self.share.size == 1:
+            return batch
+        whole = len(self._planned(plan.order, position))
+        return part_of(batch, len(kept) / self.share.sum(len(kept)), self.share.of(whole).start, whole)
 
     def close(self) -> None:
         """End the workers."""
         self._ahead = None  # the iterator ends them when it is collected, which is now
 
+    def _planned(self, order: Tensor, position: int) -> Tensor:
+        return order[position * self.batch_size : (position + 1) * self.batch_size]
+
     def _indices(self, order: Tensor, position: int) -> Tensor:
-        return shared(order[position * self.batch_size : (position + 1) * self.batch_size], self.share)
+        planned = self._planned(order, position)
+        return planned[self.share.of(len(planned))]
 
     def _from(self, epoch: int, position: int) -> Iterator[Read]:
         samples = Samples(self.split, self.dataset, self.transforms, self.seed, epoch)

@@ -47,6 +47,10 @@ class Assignment:
     """Whether to record where the time goes; see `harness.training.profiling`."""
     timeout: float | None = None
     """Only for the error message; the executor enforces it."""
+    ranks: int = 1
+    """Processes that train the trial together; a process learns its own place from the executor."""
+    devices: float | None = None
+    """The GPUs that the trial needs; see `Row.devices`."""
 
     def json(self) -> dict[str, Any]:
         """As plain JSON types."""

@@ -24,6 +24,7 @@ from harness.study.configuration import RunConfig
 from harness.study.judging import ranked_architectures
 from harness.training.allocator import keep_freed_memory
 from harness.training.cost import Meter
+from harness.training.precision import fix_arithmetic
 from harness.training.stages.rank import predict
 from harness.training.stages.retrain import retrain
 from harness.training.stages.train import Supernets, build_supernets, train
@@ -59,6 +60,7 @@ def measure(document: Mapping[str, Any], progress: Callable[[dict[str, Any]], No
 
 
 def _measured(config: RunConfig, device: str, seconds: float) -> dict[str, Any]:
+    fix_arithmetic((config.retrain or config.train).precision)
     dataset: DataSet = DATASETS.get(config.dataset)()
     if config.retrain is not None:
         return {"training": _slope(lambda count: _retrained(config, dataset, device, count), seconds)}

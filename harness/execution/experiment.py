@@ -16,15 +16,15 @@ import torch
 
 from harness.components.registries import SPACES
 from harness.components.space import Architecture
-from harness.data.randomness import seed_globals
 from harness.documents import finite
-from harness.execution.task import Report
+from harness.execution.task import Report, Task
 from harness.interruption import held_back
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.stores.sacred import SETTINGS, Experiment, RunObserver
 from harness.study.judging import Predictions
 from harness.study.trial import Trial
+from harness.training.precision import arithmetic
 from harness.training.profiling import during
 from harness.training.stages.search import SearchProgress
 from harness.training.stages.train import Progress
@@ -41,22 +41,33 @@ SETTINGS.HOST_INFO.INCLUDE_CPU_INFO = False
 SETTINGS.HOST_INFO.INCLUDE_GPU_INFO = False
 
 
-def sacred_run(
-    trial: Trial,
-    directory: RunDirectory,
-    observers: Sequence[RunObserver],
-    log: IO[str],
-    device: str,
-    threads: int,
-    progress: Report,
-    checkpoint: Checkpoint | None = None,
-    found: Architecture | None = None,
-) -> Outcome:
-    """Run the trial as a Sacred run into its directory, from its checkpoint if there is one.
+def compute(task: Task, watch: Watch | None, checkpoint: Checkpoint, found: Architecture | None) -> Outcome:
+    """Compute the task's trial, with the other processes of its group; all get the same outcome.
 
     `found` is the architecture to retrain, found by the trial's parent; None for a trial that searches.
     """
-    config = trial.config
+    config, device = task.trial.config, task.device
+    with task.group.computing(config, device) as ranks:
+        if found is None:
+            return run_trial(config, device, watch, checkpoint, ranks)
+        return retrain_trial(config, found, device, watch, checkpoint, ranks)
+
+
+def computed_with(task: Task) -> dict[str, Any]:
+    """What the cost of a job says about how it was computed."""
+    return {"threads": task.assignment.threads, "arithmetic": arithmetic()}
+
+
+def sacred_run(
+    task: Task,
+    directory: RunDirectory,
+    observers: Sequence[RunObserver],
+    log: IO[str],
+    checkpoint: Checkpoint,
+    found: Architecture | None = None,
+) -> Outcome:
+    """Run the task's trial as a Sacred run into its directory, from its checkpoint if there is one."""
+    trial, config, progress = task.trial, task.trial.config, task.progress
     experiment = Experiment(config.method.name, save_git_info=False)
     experiment.logger = _logger(log)  # type: ignore[assignment]
     # numpy's global rng, which Sacred seeds, takes seeds below 2³² only.
@@ -66,7 +77,6 @@ def sacred_run(
 
     @experiment.main  # type: ignore[untyped-decorator]
     def train_rank_judge(_run: Any) -> dict[str, Any]:
-        seed_globals(config.seed)
         tau: list[float | None] = []
 
         @during("logging")
@@ -91,11 +101,8 @@ def sacred_run(
             print(f"continuing from a checkpoint, with {len(points)} points measured before")
 
         watch = Watch(epoch, metric, throttled(progress), searching(progress), restored)
-        if found is None:
-            outcome = run_trial(config, device, watch, checkpoint)
-        else:
-            outcome = retrain_trial(config, found, device, watch, checkpoint)
-        outcome.cost["threads"] = threads
+        outcome = compute(task, watch, checkpoint, found)
+        outcome.cost.update(computed_with(task))
         _store_outcome(trial, directory, outcome)
         for name in (PREDICTIONS, WEIGHTS):
             if (directory.path / name).exists():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,18 +21,22 @@ from harness.documents import one_line
 from harness.errors import ComponentWarning, Unreachable
 from harness.execution import reference_job
 from harness.execution.assignment import Assignment
-from harness.execution.executors.executor import Answered
-from harness.execution.ranking_job import rank
+from harness.execution.executors.executor import GROUP, Answered
+from harness.execution.group import Group
+from harness.execution.ranking_job import follow_ranking, rank
 from harness.execution.references import KIND
 from harness.execution.states import Kind
 from harness.execution.task import Report, Task, check_images, failed
-from harness.execution.training_job import train
+from harness.execution.training_job import follow_training, train
 from harness.interruption import LOST, raise_interruption, reason_of
 from harness.training.allocator import keep_freed_memory
 from harness.training.compilation import operations_compiled
 
 DOING = {Kind.TRAIN: train, Kind.RANK: rank}
 """What does a job of each kind."""
+
+FOLLOWING = {Kind.TRAIN: follow_training, Kind.RANK: follow_ranking}
+"""The same in the processes of a group that are not the first."""
 
 
 def warm_up() -> Iterator[None]:
@@ -63,24 +68,27 @@ def run_job(document: Mapping[str, Any], progress: Report) -> dict[str, Any]:
     warnings.simplefilter("ignore", ComponentWarning)  # the command that started the job has told it
     if document["kind"] == KIND:
         return reference_job.make(document, progress)
+    group = Group.of(document)
     reply: dict[str, Any] = {"run_id": None, "key": None}
     try:
         with terminable():
             torch.set_num_threads(document["threads"])
             keep_freed_memory()
-            assignment = Assignment.from_json(document)
+            assignment = Assignment.from_json({key: value for key, value in document.items() if key != GROUP})
             reply["key"] = assignment.trial.key
             if assignment.kind is not Kind.RANK:  # a ranking may need none
                 check_images(assignment.trial)
             try:
                 with operations_compiled(assignment.compile):
-                    return reply | DOING[assignment.kind](Task(assignment, progress))
+                    doing = (DOING if group.first else FOLLOWING)[assignment.kind]
+                    return reply | doing(Task(assignment, progress, group))
             except Unreachable as error:
                 return reply | {"status": Answered.UNREACHABLE, "error": one_line(error)}
     except KeyboardInterrupt as interruption:
         return reply | {"status": Answered.ELSEWHERE if reason_of(interruption) == LOST else Answered.INTERRUPTED}
     except (Exception, SystemExit) as error:
-        return reply | failed(error, document["store"])
+        trace = {} if group.first else {"traceback": traceback.format_exc()}  # the first has stored its own
+        return reply | failed(error, document["store"]) | trace
 
 
 @contextlib.contextmanager

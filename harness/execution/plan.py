@@ -25,6 +25,7 @@ from harness.components.space import Space, network_settings, short
 from harness.data.inspection import image_counts
 from harness.documents import canonical
 from harness.errors import DataError, InvalidConfiguration
+from harness.execution.executors.slots import Slots
 from harness.execution.states import Work, stand
 from harness.seeds import make_rng
 from harness.stores.schema import Result
@@ -34,6 +35,7 @@ from harness.study.expansion import expand_stored, found_by_search
 from harness.study.fingerprints import are_here, can_be_judged
 from harness.study.metrics import check_asked
 from harness.study.overrides import Filter, matching
+from harness.study.parallel import check_ranks
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
 
@@ -66,6 +68,10 @@ class Plan:
     def require_images(self, retry: str | None = None) -> None:
         """Raise `DataError` unless images and ground truth of all work to run are present and correct."""
         require_inputs(work.trial for work in self.work if work.kind(retry))
+
+    def require_ranks(self, slots: Slots, retry: str | None = None) -> None:
+        """As `require_ranks`, for all work to run."""
+        require_ranks((work for work in self.work if work.kind(retry)), slots)
 
     def of(self, study: Study) -> Plan:
         """The part of one study, with its own requests only."""
@@ -156,6 +162,16 @@ def chosen(requests: Sequence[Request], only: Filter) -> list[Request]:
 def _parents(requests: Sequence[Request]) -> list[Request]:
     """Requests of the same studies and rows for the trials that these start from."""
     return [replace(request, trial=start) for request in requests if (start := request.trial.start) is not None]
+
+
+def require_ranks(todo: Iterable[Work], slots: Slots) -> None:
+    """Raise `UserError` for work that cannot be done by as many ranks as the slots, or its rows, ask for."""
+    for work in todo:
+        slots.check(slots.ranks, work.devices, work.label)
+        try:
+            check_ranks(work.trial.config, slots.size(slots.ranks, work.devices))
+        except InvalidConfiguration as error:
+            raise InvalidConfiguration(f"{work.label}: {error}") from error
 
 
 def require_inputs(trials: Iterable[Trial]) -> None:

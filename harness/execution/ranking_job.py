@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import traceback
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,13 @@ from typing import Any
 import torch
 
 from harness.components.benchmark import benchmark_for
-from harness.data.randomness import seed_globals
 from harness.documents import without_nan
 from harness.errors import DataError, HarnessError, UnknownName
 from harness.execution.executors.executor import Answered
-from harness.execution.experiment import predicted, searching, throttled
+from harness.execution.experiment import computed_with, predicted, searching, throttled
 from harness.execution.states import Kind, claim_key
 from harness.execution.task import Task, check_images, failed
-from harness.interruption import LOST, asked_first, interrupt_main
+from harness.interruption import asked_first
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.claims.lease import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
@@ -26,7 +26,7 @@ from harness.stores.directory.run_directory import RANKINGS, WEIGHTS, complete_r
 from harness.stores.opened import Opened
 from harness.stores.stored import StoredRun
 from harness.study.judging import completed, lacks
-from harness.training.trial import Watch, rank_again
+from harness.training.trial import Outcome, Watch, rank_again
 
 
 def rank(task: Task) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def rank(task: Task) -> dict[str, Any]:
     claim = opened.claims.acquire(claim_key(trial, Kind.RANK))
     if claim is None:
         return {"status": Answered.ELSEWHERE}
-    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
+    with task.holding(claim) as lease:
         run = opened.reader.done(trial.key)
         if run is None:
             place = opened.reader.name
@@ -87,28 +87,20 @@ def _add_panel(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[s
 
 def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, Any]:
     check_images(task.trial)
-    trial, directory = task.trial, task.opened.directory
+    trial = task.trial
     key, config = trial.ranking_key, trial.config.json()
     (folder / RANKINGS).mkdir(exist_ok=True)
     log = folder / RANKINGS / f"{key}.txt"
-    checkpoint = _checkpoint(task, run)
+    checkpoint = task.checkpoint(of=_of(run))
     try:
         with output_to(log), asked_first(checkpoint.request_stop):
-            seed_globals(trial.config.seed)
             if run.result is not None and run.result["diverged"]:
                 result, cost, found = run.rankings[next(iter(run.rankings))], {}, None
             else:
-                outcome = rank_again(
-                    trial.config,
-                    lambda: torch.load(io.BytesIO(directory.read(run, WEIGHTS)), weights_only=True),
-                    directory.predictions(run, config["rank"]),
-                    task.device,
-                    Watch(ranking=throttled(task.progress), searching=searching(task.progress)),
-                    _methods_findings(run),
-                    checkpoint,
-                )
+                watch = Watch(ranking=throttled(task.progress), searching=searching(task.progress))
+                outcome = _computed(task, run, watch, checkpoint)
                 result, found = outcome.result, outcome
-                cost = outcome.cost | {"threads": task.assignment.threads}
+                cost = outcome.cost | computed_with(task)
             unchanged = run.rankings.get(key) == without_nan(result)
             if not unchanged:
                 lease.confirm()
@@ -127,12 +119,35 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
     return {"status": Answered.DONE, "result": result, "cost": cost, "already": unchanged}
 
 
-def _checkpoint(task: Task, run: StoredRun) -> Checkpoint:
-    """The checkpoint of the ranking and the search: of the scores so far, with the weights of this run."""
-    assignment = task.assignment
-    folder = assignment.work or task.opened.directory.work
-    every, threads, of = assignment.checkpoint_every, assignment.threads, f"ranking of {run.id}"
-    return Checkpoint(folder, task.trial, every=every, threads=threads, device=task.device, of=of)
+def follow_ranking(task: Task) -> dict[str, Any]:
+    """Take part in a ranking that the first process of the group makes, and write nothing."""
+    run = task.opened.reader.done(task.trial.key)
+    if run is None:
+        raise DataError(f"no done run of trial {task.trial.key[:16]} whose weights could be ranked")
+    with output_to(Path(os.devnull)):  # the first process prints the same
+        _computed(task, run, None, task.checkpoint(of=_of(run)))
+    return {"status": Answered.DONE}
+
+
+def _computed(task: Task, run: StoredRun, watch: Watch | None, checkpoint: Checkpoint) -> Outcome:
+    """Compute the ranking with the other processes of the group. When all have come, the run's files are at hand."""
+    config, directory = task.trial.config, task.opened.directory
+    with task.group.computing(config, task.device) as ranks:
+        return rank_again(
+            config,
+            lambda: torch.load(io.BytesIO(directory.read(run, WEIGHTS)), weights_only=True),
+            directory.predictions(run, config.json()["rank"]),
+            task.device,
+            watch,
+            _methods_findings(run),
+            checkpoint,
+            ranks,
+        )
+
+
+def _of(run: StoredRun) -> str:
+    """What a checkpoint of a ranking and its search is of: the scores so far, with the weights of this run."""
+    return f"ranking of {run.id}"
 
 
 def _methods_findings(run: StoredRun) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from harness.execution.executors.executor import Answered
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import Store
 from harness.study.trial import Trial
+from harness.training.precision import fix_arithmetic
 from harness.training.trial import run_reference
 
 
@@ -28,6 +29,7 @@ def make(document: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]
         with terminable():
             # One thread: the sums, and so the predictions, do not depend on the number of cores.
             torch.set_num_threads(1)
+            fix_arithmetic()
             trial = Trial.from_json(document["trial"])
             places = _places(document)
             device = document.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")

@@ -16,10 +16,12 @@ from harness.errors import Unreachable
 from harness.execution.agenda import Agenda, Batch
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered, Event, Executor, Stopping
+from harness.execution.executors.slots import Slots
 from harness.execution.plan import Asked, Plan, require_inputs
 from harness.execution.states import Kind, State, Work, stand
 from harness.execution.workplace import Workplace
-from harness.stores.directory.crash import record_crash
+from harness.stores.claims.keeper import Keeper
+from harness.stores.directory.crash import record_death, record_failure
 from harness.stores.stored import StoredRun
 from harness.study.judging import lacks
 from harness.study.study import Request
@@ -65,22 +67,30 @@ class Session:
     """How every job ended."""
     gave_up: bool = False
     """Whether the database was unreachable for too long."""
+    keeper: Keeper = field(default_factory=Keeper)
+    """Renews the claims of the jobs, besides their own processes."""
 
     def __post_init__(self) -> None:
         self.plan = self.planned(self.place.reader.runs())
 
     @property
-    def parallel(self) -> int:
-        """How many jobs run in parallel."""
-        return len(self.executor.slots)
+    def slots(self) -> Slots:
+        """The places for jobs."""
+        return self.executor.slots
 
     @property
     def errors(self) -> dict[str, str]:
-        """Errors of failed jobs, by trial."""
-        return {work.trial.key: answer["error"] for work, answer in self.answers if _failed(answer)}
+        """Errors of jobs that failed or died in the end, by trial."""
+        last = {_what(work): answer for work, answer in self.answers}
+        wrong = (Answered.FAILED, Answered.LOST)
+        return {key: answer["error"] for (key, _), answer in last.items() if answer["status"] in wrong}
 
     def run(self) -> None:
         """Execute and plan again until nothing is left that was not tried, or a stop was asked for."""
+        with contextlib.closing(self.keeper):
+            self._run()
+
+    def _run(self) -> None:
         while not self.stopping.asked and not self.gave_up:
             todo = [work for work in self.choose(self.plan) if _what(work) not in self.attempted]
             if not todo:
@@ -106,28 +116,38 @@ class Session:
     def _follow(self, agenda: Agenda | Batch) -> None:
         """Execute the agenda, and show its progress."""
         run_ids: dict[int, str] = {}
-        with self.show(agenda.todo, min(self.parallel, len(agenda.todo))) as screen:
+        with self.show(agenda.todo, min(len(self.slots), len(agenda.todo))) as screen:
             agenda.say, agenda.elsewhere = screen.say, screen.elsewhere
             for event in self.executor.execute(agenda.jobs(), self.stopping):
                 number, work = event.job.number, agenda.todo[event.job.number]
-                agenda.heard(event)
+                again = agenda.heard(event)
                 screen.stopping = bool(self.stopping.asked)
                 if event.kind == "started":
                     screen.started(number, work.label)
+                elif event.kind == "progress" and "claim" in event.data:
+                    self.keeper.keep(number, self.place.claims.redeem(event.data["claim"]), event.data["owner"])
                 elif event.kind == "progress":
                     screen.progress(number, event.data)
+                    if "note" in event.data:
+                        screen.say(f"{work.label}: {event.data['note']}")
                     if "run_id" in event.data:
                         run_ids[number] = event.data["run_id"]
                 else:
-                    screen.finished(number, event.data)
+                    self.keeper.leave(number)
+                    screen.finished(number, {**event.data, "again": again})
                     self.answers.append((work, event.data))
-                    self._record_crash(event, run_ids.pop(number, None))
+                    self._record_end(event, run_ids.pop(number, None))
 
-    def _record_crash(self, event: Event, run_id: str | None) -> None:
-        """Store the end of a run whose process was killed. A job that answers has stored its own end."""
-        if _failed(event.data) and "key" not in event.data and run_id and event.job.document["kind"] == Kind.TRAIN:
-            with contextlib.suppress(OSError):
-                record_crash(self.place.directory.path, run_id, event.data["error"])
+    def _record_end(self, event: Event, run_id: str | None) -> None:
+        """Store how the process of a run died, or which other one failed. A job that answers has stored its own end."""
+        status, store = event.data["status"], self.place.directory.path
+        if run_id is None or event.job.document["kind"] != Kind.TRAIN:
+            return
+        with contextlib.suppress(OSError):
+            if status == Answered.LOST:
+                record_death(store, run_id, event.data["error"])
+            elif status == Answered.FAILED and "rank" in event.data:
+                record_failure(store, run_id, event.data.get("traceback") or event.data["error"])
 
 
 def assigning(make: Callable[..., Assignment], profile: bool = False) -> Assign:
@@ -138,7 +158,7 @@ def assigning(make: Callable[..., Assignment], profile: bool = False) -> Assign:
         profiled = kind is Kind.TRAIN and any(to_profile)
         if profiled:
             to_profile.clear()
-        return make(kind=kind, trial=work.trial, profile=profiled)
+        return make(kind=kind, trial=work.trial, profile=profiled, devices=work.devices)
 
     return assign
 
@@ -232,7 +252,3 @@ def rankings(plan: Plan, again: bool) -> list[Work]:
 
 def _what(work: Work) -> tuple[str, str]:
     return work.trial.key, work.trial.ranking_key
-
-
-def _failed(answer: Mapping[str, Any]) -> bool:
-    return bool(answer["status"] == Answered.FAILED)

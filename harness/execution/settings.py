@@ -46,6 +46,7 @@ class Settings:
             overrides=asked.overrides,
             threads=self.threads,
             device=slots.device,
+            ranks=slots.ranks,
             mongo=self.places.mongo,
             weights_max=self.weights_max,
             lease=self.lease,

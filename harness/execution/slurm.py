@@ -6,11 +6,14 @@ Only SLURM's own commands are called. Whether a worker lives is never asked of S
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from harness.errors import HarnessError, UserError
+from harness.owner import job_name, slurm_job
 
 PATIENCE = 60.0
 """Seconds that one of SLURM's commands may take."""
@@ -20,10 +23,11 @@ class SlurmFailed(HarnessError):
     """A command of SLURM's failed."""
 
 
-def job_id(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The job of this process as SLURM's commands name it, such as 1234_5; None outside of SLURM."""
-    array, task = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{task}" if array and task else environment.get("SLURM_JOB_ID") or None
+def require_job(environment: Mapping[str, str] = os.environ) -> str:
+    """The job of this process as SLURM's commands name it. Raises `UserError` outside of SLURM."""
+    if not (job := slurm_job(environment)):
+        raise UserError("this is not a job of SLURM (SLURM_JOB_ID is not set): name a time, and leave --requeue out")
+    return job_name(job)
 
 
 def end_time(environment: Mapping[str, str] = os.environ) -> float | None:
@@ -31,8 +35,7 @@ def end_time(environment: Mapping[str, str] = os.environ) -> float | None:
 
     Raises `UserError` outside of SLURM, and `SlurmFailed` if SLURM does not say.
     """
-    if (job := job_id(environment)) is None:
-        raise UserError("this is not a job of SLURM: SLURM_JOB_ID is not set. Give a time or a duration instead")
+    job = require_job(environment)
     if given := environment.get("SLURM_JOB_END_TIME"):  # of newer versions
         return float(given)
     said = _output(["squeue", "-h", "-j", job, "-O", "EndTime"]).strip()
@@ -46,15 +49,45 @@ def end_time(environment: Mapping[str, str] = os.environ) -> float | None:
 
 def requeue() -> str:
     """Have SLURM start this job again later, with the same command; returns its id. SLURM then ends this process."""
-    job = job_id() or ""
+    job = require_job()
     _output(["scontrol", "requeue", job])
     return job
 
 
-def _output(command: Sequence[str]) -> str:
+def max_array_size() -> int:
+    """The most tasks that an array of this cluster may have. Raises `SlurmFailed`."""
+    config = _output(["scontrol", "show", "config"])
+    if (match := re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE)) is None:
+        raise SlurmFailed("`scontrol show config` does not tell MaxArraySize")
+    return int(match[1])
+
+
+def submit(script: Path, environment: Mapping[str, str]) -> str:
+    """Submit a script with these additional variables; returns the job's id."""
+    said = _output(["sbatch", "--parsable", str(script)], {**os.environ, **environment}).strip()
+    job = said.partition(";")[0]  # a cluster's name may follow
+    if not job.isdigit():
+        raise SlurmFailed(f"sbatch says {said!r}, which is not the id of a job")
+    return job
+
+
+def cancel(job: str) -> bool:
+    """Cancel a job with all of its tasks; False if SLURM does not know it any more. Raises `SlurmFailed`."""
+    try:
+        _output(["scancel", job])
+    except SlurmFailed as error:
+        if "invalid job id" in str(error).lower():
+            return False
+        raise
+    return True
+
+
+def _output(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
     """What a command prints. Raises `SlurmFailed`."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, env=environment
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmFailed(f"{command[0]} could not be run: {error}") from error
     if done.returncode:

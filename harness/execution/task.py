@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,11 @@ from harness.documents import one_line
 from harness.errors import DataError
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered
+from harness.execution.group import Group
+from harness.interruption import LOST, interrupt_main
+from harness.owner import this_process
+from harness.stores.checkpoints import Checkpoint, FollowedCheckpoint
+from harness.stores.claims.lease import Claim, Lease
 from harness.stores.opened import Opened
 from harness.stores.store import supersede
 from harness.stores.stored import StoredRun
@@ -29,6 +34,8 @@ class Task:
 
     assignment: Assignment
     progress: Report
+    group: Group = field(default_factory=Group)
+    """The processes that do it together, as this one sees them."""
 
     @property
     def trial(self) -> Trial:
@@ -42,6 +49,25 @@ class Task:
     def device(self) -> str:
         """The device. Read only in the job's own process: the server must not touch a GPU before it forks."""
         return self.assignment.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+    def holding(self, claim: Claim) -> Lease:
+        """Hold the claim while the job runs; the process that started the job renews it, too."""
+        self.progress({"event": "claimed", "claim": claim.ticket(), "owner": this_process()})
+        return Lease(claim, lost=lambda: interrupt_main(LOST))
+
+    def checkpoint(self, of: str = "") -> Checkpoint:
+        """The checkpoint of the trial, or of something else that is made of it."""
+        assignment = self.assignment
+        kind = Checkpoint if self.group.first else FollowedCheckpoint
+        return kind(
+            assignment.work or self.opened.directory.work,
+            self.trial,
+            every=assignment.checkpoint_every,
+            threads=assignment.threads,
+            device=self.device,
+            of=of,
+            ranks=self.group.size,
+        )
 
     def runs(self) -> list[StoredRun]:
         """All runs of the trial, in order."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,11 +17,10 @@ from harness.components.space import Architecture
 from harness.documents import utc_now
 from harness.errors import DataError, Unreachable
 from harness.execution.executors.executor import Answered
-from harness.execution.experiment import sacred_run
+from harness.execution.experiment import compute, sacred_run
 from harness.execution.states import State, state_of
 from harness.execution.task import Task, failed, is_full
-from harness.interruption import LOST, TIMEOUT, asked_first, interrupt_main, reason_of
-from harness.stores.checkpoints import Checkpoint
+from harness.interruption import LOST, TIMEOUT, asked_first, reason_of
 from harness.stores.claims.lease import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
 from harness.stores.directory.observer import DirectoryObserver
@@ -45,7 +46,7 @@ def train(task: Task) -> dict[str, Any]:
     claim = opened.claims.acquire(trial.key, at_least=attempts)
     if claim is None:
         return {"status": Answered.ELSEWHERE}
-    with Lease(claim, lost=lambda: interrupt_main(LOST)) as lease:
+    with task.holding(claim) as lease:
         runs = task.runs()
         state = state_of(trial, runs)
         if state is State.DONE:
@@ -68,6 +69,15 @@ def train(task: Task) -> dict[str, Any]:
                 _mirror_slowly(directory, opened)
 
 
+def follow_training(task: Task) -> dict[str, Any]:
+    """Take part in a run that the first process of the group makes, and write nothing."""
+    ranking = _parents_ranking(task)
+    found = None if ranking is None else _to_retrain(task.trial, ranking)
+    with output_to(Path(os.devnull)):  # the first process prints the same
+        compute(task, None, task.checkpoint(), found)
+    return {"status": Answered.DONE}
+
+
 @dataclass
 class _Training:
     """One run of the trial: trained as a Sacred run, and recorded however it ends."""
@@ -83,13 +93,13 @@ class _Training:
         assignment, trial = self.task.assignment, self.task.trial
         info = {"key": trial.key, "preset": assignment.preset}
         self.observer = DirectoryObserver(self.directory, trial.config.json(), info)
-        self.checkpoint = Checkpoint(
-            assignment.work or self.task.opened.directory.work,
-            trial,
-            every=assignment.checkpoint_every,
-            threads=assignment.threads,
-            device=self.task.device,
-        )
+        self.checkpoint = self.task.checkpoint()
+        self.checkpoint.tell = self._tell
+
+    def _tell(self, line: str) -> None:
+        """Tell what a reader of the log must know, and the user of `run` too."""
+        print(line)
+        self.task.progress({"event": "note", "note": line})
 
     def run(self) -> dict[str, Any]:
         """Train, complete the record, and return the answer."""
@@ -123,19 +133,8 @@ class _Training:
             try:
                 observers = [self.observer] if self.mirror is None else [self.observer, self.mirror]
                 found = None if self.ranking is None else _to_retrain(self.task.trial, self.ranking)
-                task, threads = self.task, self.task.assignment.threads
                 with asked_first(self.checkpoint.request_stop):
-                    outcome = sacred_run(
-                        task.trial,
-                        self.directory,
-                        observers,
-                        log,
-                        task.device,
-                        threads,
-                        task.progress,
-                        self.checkpoint,
-                        found,
-                    )
+                    outcome = sacred_run(self.task, self.directory, observers, log, self.checkpoint, found)
                 return {"status": Answered.DONE, "result": outcome.result, "cost": outcome.cost}
             except KeyboardInterrupt as interruption:
                 return self._interrupted(interruption)

@@ -8,19 +8,21 @@ workers of the study, and is gone before a deadline.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
+from harness.documents import canonical
 from harness.errors import Unreachable
 from harness.execution.agreement import Agreement
 from harness.execution.deadline import Deadline
 from harness.execution.executors.executor import Answered, Executor, Stopping
-from harness.execution.plan import Asked
+from harness.execution.plan import Asked, Plan, require_inputs, require_ranks
 from harness.execution.session import Session, Show, working
 from harness.execution.settings import Settings
 from harness.execution.states import State, Work
+from harness.stores.stored import StoredRun
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,6 @@ class Worked:
 
     session: Session | None
     """None if the database was never reached."""
-    retry: str | None = None
     too_long: str | None = None
     """Why no worker with as much time can run what is left; None if one can."""
     unreachable: str | None = None
@@ -37,11 +38,11 @@ class Worked:
 
     @property
     def left(self) -> list[Work]:
-        """What a worker could still run, or other workers are running."""
+        """What such a worker could still run, or others are running."""
         if self.session is None:
             return []
-        failed, plan = self.session.errors, self.session.plan
-        return [w for w in plan.work if w.trial.key not in failed and (w.state is State.RUNNING or w.kind(self.retry))]
+        left = {work.trial.key: work for work in self.session.choose(self.session.plan)}  # once, whatever its rankings
+        return [work for key, work in left.items() if key not in self.session.errors]
 
     def json(self) -> dict[str, Any]:
         """A few figures as plain JSON types."""
@@ -96,17 +97,20 @@ def work(
         retry=settings.retry,
         waits=settings.waits,
         outage_wait=settings.outage_wait,
+        planned=gate.planned,
         mine=mine,
         admits=gate.admits,
     )
-    session.plan.require_images(settings.retry)
+    todo = [work for work in session.choose(session.plan) if work.kind(settings.retry)]
+    require_ranks(todo, executor.slots)
+    require_inputs(work.trial for work in todo)
     with _stopped_at(deadline, stopping):
         session.run()
     left = None if session.gave_up else place.sync(stopping)
     if left:
         say(left)
     silence = (place.silence or "it does not answer") if session.gave_up else None
-    return Worked(session, settings.retry, gate.too_long, silence)
+    return Worked(session, gate.too_long, silence)
 
 
 @dataclass
@@ -117,22 +121,37 @@ class _Gate:
     checkpoint_every: float
     deadline: Deadline | None
     too_long: str | None = None
+    """Why a trial cannot be run by any worker with as much time, if there is such a trial."""
+    took: dict[str, float] = field(default_factory=dict)
+    """Seconds that done trials took, by what they share with those of other seeds."""
+
+    def planned(self, runs: list[StoredRun]) -> Plan:
+        """The plan of what is asked for; remembers how long stored runs took."""
+        if self.deadline is not None:
+            self.took = {_alike(run.trial["config"]): run.cost["wall_seconds"] for run in runs if run.cost}
+        return self.agreement.asked.plan(runs)
 
     def admits(self, work: Work) -> bool:
-        """Whether the trial reaches its next checkpoint before the deadline."""
-        try:
+        """Whether the trial ends, or reaches its next checkpoint, before the deadline."""
+        with suppress(Unreachable):  # the claim decides: without the database there is none
             self.agreement.check()
-        except Unreachable:
-            return True  # the claim decides: without the database none is got
-        if self.deadline is None or self.deadline.allows(self.checkpoint_every):
+        if self.deadline is None:
             return True
-        if not self.deadline.ever_allowed(self.checkpoint_every):
+        needed = min(self.checkpoint_every, self.took.get(_alike(work.trial.config.json()), self.checkpoint_every))
+        if self.deadline.allows(needed):
+            return True
+        if not self.deadline.ever_allowed(needed):
             have = self.deadline.stop - self.deadline.begun
             self.too_long = (
-                f"{work.label} saves its state every {self.checkpoint_every:g} s, and a worker has {have:.0f} s: "
+                f"{work.label} needs {needed:.0f} s until its state is saved, and a worker has {have:.0f} s: "
                 "give workers more time, or a smaller --checkpoint-every"
             )
         return False
+
+
+def _alike(config: Mapping[str, Any]) -> str:
+    """What trials share that take equally long: all but the seed."""
+    return canonical({key: value for key, value in config.items() if key != "seed"})
 
 
 @contextmanager
@@ -141,7 +160,7 @@ def _stopped_at(deadline: Deadline | None, stopping: Stopping) -> Iterator[None]
     if deadline is None:
         yield
         return
-    timer = threading.Timer(deadline.left, stopping.ask)
+    timer = threading.Timer(deadline.left, stopping.warn)
     timer.daemon = True
     timer.start()
     try:

@@ -64,6 +64,8 @@ class DirectoryBoard(Board):
 
     def post(self, kind: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
         place = self._place(kind, key)
+        if place.exists():
+            return _read(place)
         fresh = place.with_name(f".{key}.{os.getpid()}.new")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -109,20 +111,18 @@ class MongoBoard(Board):
         self._collection = database[COLLECTION]
 
     def post(self, kind: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        from pymongo.collection import ReturnDocument
         from pymongo.errors import DuplicateKeyError
 
         from harness.stores.mongo.connection import translated
 
-        where, new = {"_id": f"{kind}/{key}"}, {"$setOnInsert": self._stored(kind, key, document)}
+        where = {"_id": f"{kind}/{key}"}
         with translated():
-            for _ in range(2):  # two that insert at once: the slower one finds the other's the second time
-                with contextlib.suppress(DuplicateKeyError):
-                    found = self._collection.find_one_and_update(
-                        where, new, upsert=True, return_document=ReturnDocument.AFTER
-                    )
-                    return _document(found or {})
-        raise DataError(f"the note {kind}/{key} of the database changes faster than it can be read")
+            found = self._collection.find_one(where)
+            if found is None:
+                with contextlib.suppress(DuplicateKeyError):  # another process was faster: its document counts
+                    self._collection.insert_one(where | self._stored(kind, key, document))
+                found = self._collection.find_one(where)
+            return _document(found or where)
 
     def replace(self, kind: str, key: str, document: Mapping[str, Any]) -> None:
         from harness.stores.mongo.connection import translated

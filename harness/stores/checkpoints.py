@@ -16,7 +16,7 @@ import json
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -48,17 +48,33 @@ class Checkpoint:
     """One trial's checkpoint. Owned by the process that runs the trial."""
 
     def __init__(
-        self, folder: Path, trial: Trial, *, every: float = 60.0, threads: int, device: str, of: str = ""
+        self,
+        folder: Path,
+        trial: Trial,
+        *,
+        every: float = 60.0,
+        threads: int,
+        device: str,
+        of: str = "",
+        ranks: int = 1,
     ) -> None:
-        """`every`: minimum number of seconds between two periodic saves. `of`: what it is of, if not of training."""
+        """`every`: minimum number of seconds between two periodic saves. `of`: what it is of, if not of training.
+
+        `ranks` is the number of processes that train together.
+        """
         known_by = [trial.config.json(), trial.ranking_key, *([of] if of else [])]
         request = hashlib.sha256(canonical(known_by).encode()).hexdigest()
         self.path = folder / f"{trial.key[:16]}-{request[:16]}{SUFFIX}"
         self.every = every
         # A state must match all of these for a resumed run to give the bytes of an uninterrupted run.
         self._made = {"key": trial.key, "request": request, "threads": threads, "device": device.partition(":")[0]}
+        self._ranks = ranks
         self._last = time.monotonic()
         self._asked_often = self._stop = False
+        self.trained = False
+        """Whether training is over in the state that is saved next: any number of ranks may continue from there."""
+        self.tell: Callable[[str], object] = print
+        """Tells why a checkpoint is not used."""
 
     def due(self) -> bool:
         """Whether it is time to save."""
@@ -93,6 +109,7 @@ class Checkpoint:
 
         check_plain(state, "state")
         made = self._made | {"schema": SCHEMA, "torch": torch.__version__}
+        made |= {"ranks": self._ranks, "trained": self.trained}
 
         def fill(file: IO[bytes]) -> None:
             file.write(b" " * _HEADER)
@@ -135,17 +152,17 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         except _Damaged as error:
-            self.path.unlink(missing_ok=True)
+            self.remove()
             why = f"it is damaged ({error}) and was removed"
         except _Foreign as error:
             why = str(error)
         except Exception as error:  # a failing disk, or a state that torch cannot read: start over
             why = f"it cannot be read: {error}"
-        print(f"not resuming from the checkpoint {self.path}: {why}")
+        self.tell(f"not resuming from the checkpoint {self.path}: {why}")
         return None
 
     def remove(self) -> None:
-        """Remove the checkpoint: the trial is done."""
+        """Remove the checkpoint: the trial is done, or it is of no use."""
         self.path.unlink(missing_ok=True)
         self._clear_away()
 
@@ -158,6 +175,12 @@ class Checkpoint:
         for name, wanted in {**self._made, "torch": torch_version}.items():
             if header.get(name) != wanted:
                 raise _Foreign(f"{name} was {header.get(name)}, now it is {wanted}")
+        ranks = header.get("ranks", 1)
+        if ranks != self._ranks and not header.get("trained"):
+            raise _Foreign(
+                f"its training was under way with --ranks {ranks}, now it is {self._ranks}, which adds in another "
+                "order; training starts again"
+            )
 
     def _clear_away(self) -> None:
         """Remove half-written files, but not those that another process is writing: it may not know yet that it
@@ -167,6 +190,25 @@ class Checkpoint:
             with contextlib.suppress(FileNotFoundError):
                 if living_writer(left) in (None, os.getpid()):
                     left.unlink()
+
+
+class FollowedCheckpoint(Checkpoint):
+    """The checkpoint in a process of a group that is not the first: read when the trial starts, never written."""
+
+    def due(self) -> bool:
+        return False
+
+    def request_stop(self) -> bool:
+        return False
+
+    def save(self, state: dict[str, Any]) -> None:
+        """The first process saves."""
+
+    def remove(self) -> None:
+        """The first process removes it."""
+
+    def _clear_away(self) -> None:
+        """The first process does."""
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,9 @@ class Cost(Measured, total=False):
     device: Annotated[str, "the device that computed"]
     resumed: Annotated[int, "how many times the trial went on from a checkpoint"]
     threads: Annotated[int, "the threads of the process"]
+    arithmetic: Annotated[str, "how products of float32 are computed, and how cuDNN chooses its algorithms"]
+    ranks: Annotated[int, "the processes that trained together, if several; memory is their sum"]
+    peak_memory_per_rank: Annotated[list[int], "the most memory in use in each of them"]
 
 
 UNRANKED: Judgement = {
@@ -236,7 +239,7 @@ class RunDocument(Recorded, total=False):
     start_time: Annotated[str | None, "when the run began"]
     stop_time: Annotated[str | None, "when it ended"]
     heartbeat: Annotated[str | None, "when its process was last heard of"]
-    fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line"]
+    fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line; how a lost one died"]
 
 
 class ResultDocument(Versioned):

@@ -62,6 +62,9 @@ class StoredRun:
     first_rankings: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Results of the rankings when they were first made, where known. Two runs are compared by these."""
 
+    owner: dict[str, Any] = field(default_factory=dict)
+    """The process that made the run; see `harness.owner`."""
+
     @property
     def counts(self) -> bool:
         """Whether tables may show the run."""
@@ -93,7 +96,7 @@ def stored_run(summary: Mapping[str, Any]) -> StoredRun:
     first = {key: result for key, result in rankings.items() if key not in summary.get("recomputed", ())}
     if own is not None:
         first = {own: without_curves(summary["result"]), **{key: first[key] for key in first if key != own}}
-    names = "id key attempt preset overrides cost rankings start_time stop_time fail_trace invalid"
+    names = "id key attempt preset overrides cost rankings start_time stop_time fail_trace invalid owner"
     return StoredRun(
         status=status,
         trial=summary["cell"],

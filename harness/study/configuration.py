@@ -40,7 +40,7 @@ from harness.stores import shapes
 from harness.study.reader import Component, as_component, as_type, complete, hints, read, require, require_precision
 from harness.study.retraining import SHUFFLED as SHUFFLED
 from harness.study.retraining import Retraining as Retraining
-from harness.study.retraining import complete_order
+from harness.study.retraining import complete_group, complete_order
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class Training:
     label_smoothing: float = 0.0
     """The share of the label that is spread over all classes."""
     precision: str = added("float32")
-    """The number format of the passes: float32, bfloat16 or float16; see `harness.training.precision`."""
+    """The number format of the passes: float32, tf32, bfloat16 or float16; see `harness.training.precision`."""
     augment: tuple[Component, ...] = added(())
     """Transforms and batch augmentations in this order, beside the data set's own crops and mirroring."""
     order: Component = added(SHUFFLED)
@@ -73,6 +73,8 @@ class Training:
     """The learning rate, relative to the initial one, below which no schedule goes."""
     weights: str | None = added(None)
     """Imported weights that all supernets start from (`harness weights`); null for random ones."""
+    bn_group: int | None = added(None)
+    """Images of a batch whose statistics batch normalisation takes together in training; null for the whole batch."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "train.augment"))
@@ -84,6 +86,7 @@ class Training:
             f"train.weights is {self.weights!r}; a name of `harness weights list` ends with 12 digits of a hash",
         )
         require(self.batch_size >= 1, f"train.batch_size must be at least 1, not {self.batch_size}")
+        complete_group(self, "train")
         require(self.first_step in (0, 1), f"train.first_step must be 0 or 1, not {self.first_step}")
         require(
             self.weighting in ("algorithm-2", "loss"),

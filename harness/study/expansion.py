@@ -65,9 +65,11 @@ def expand(
             points = {key: count for key, count in study.rows[number].points.items() if key not in overrides}
             unused -= fitting
             trials = [Trial.of(_with_curves(config, points), known) for config in configs]
+            devices = study.rows[number].devices
             for seed in range(preset.seeds if seeds is None else seeds):
                 requests += [
-                    Request(study.name, number, dataset, seed, one.with_seed(seed), bool(overrides)) for one in trials
+                    Request(study.name, number, dataset, seed, one.with_seed(seed), bool(overrides), devices)
+                    for one in trials
                 ]
     if unused:
         _explain_options(unused, [request.trial.config for request in requests])

@@ -6,6 +6,7 @@ labels of a row are also its name: figures and statements refer to a row by its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,14 @@ def label_column(label: str) -> str:
     return "label_" + "".join(letter if letter.isalnum() else "_" for letter in label.lower())
 
 
+def memory_bytes(text: str) -> int:
+    """The bytes of an amount such as "512M" or "32G". Raises `InvalidConfiguration`."""
+    match = re.fullmatch(r"([1-9]\d*)([KMGT])", text)
+    if match is None:
+        raise InvalidConfiguration(f"a row's memory is {text!r}; allowed: a whole number with K, M, G or T, as 32G")
+    return int(match[1]) << (10 * (1 + "KMGT".index(match[2])))
+
+
 @dataclass(frozen=True)
 class Row:
     """One row of a table: the values of its label columns, and its settings (dotted keys)."""
@@ -45,8 +54,20 @@ class Row:
     """Whether the row is highlighted, as the paper highlights its own methods."""
     source: str = "runs"
     """Where the values come from: one of `SOURCES`."""
+    devices: float | None = None
+    """The GPUs that a trial of the row needs: 0.5 for half of one, 2 for two, by as many ranks; None for what the
+    command says. It precedes `--per-device`, has no effect without GPUs, and is not part of a trial's identity."""
+    memory: str | None = None
+    """The memory that a trial of the row needs, as "32G": `harness submit` asks SLURM for it. None for what the command
+    says. Not part of a trial's identity."""
 
     def __post_init__(self) -> None:
+        if self.devices is not None and not (0 < self.devices <= 1 or self.devices == int(self.devices) > 1):
+            raise InvalidConfiguration(
+                f"a row's devices is {self.devices!r}; allowed: a part of one, as 0.5, a whole number, or None"
+            )
+        if self.memory is not None:
+            memory_bytes(self.memory)
         if self.source not in SOURCES:
             raise InvalidConfiguration(f"a row's source is {self.source!r}; allowed: {', '.join(SOURCES)}")
 

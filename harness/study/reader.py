@@ -140,5 +140,5 @@ def complete(components: tuple[Component, ...], registry: Registry[Any], where: 
 
 def require_precision(value: str, where: str) -> None:
     """Raise `InvalidConfiguration` unless the value names a number format of passes."""
-    allowed = ("float32", "bfloat16", "float16")
+    allowed = ("float32", "tf32", "bfloat16", "float16")
     require(value in allowed, f"{where} is {value!r}; allowed: {', '.join(allowed)}")

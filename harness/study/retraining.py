@@ -20,6 +20,18 @@ def complete_order(section: Any, where: str) -> None:
         object.__setattr__(section, "order", complete((section.order,), ORDERS, where)[0])
 
 
+def complete_group(section: Any, where: str) -> None:
+    """Check the section's group of batch normalisation; a group of the whole batch is None."""
+    group, batch = section.bn_group, section.batch_size
+    require(
+        group is None or (2 <= group <= batch and batch % group == 0),
+        f"{where}.bn_group must divide {where}.batch_size, which is {batch}, into groups of at least 2 images, "
+        f"or be null for the whole batch; not {group}",
+    )
+    if group == batch:
+        object.__setattr__(section, "bn_group", None)
+
+
 @dataclass(frozen=True)
 class Teacher:
     """A network of timm whose answers and features the retrained network learns, too."""
@@ -100,6 +112,8 @@ class Retraining:
     """The weight of the auxiliary head's loss, for networks that have one (`auxiliary`); 0 for none."""
     drop_path: float = added(0.0)
     """The probability of drop-path at the end of training, for networks that offer it; it rises linearly by epochs."""
+    bn_group: int | None = added(None)
+    """Images of a batch whose statistics batch normalisation takes together, as in `train`."""
 
     def __post_init__(self) -> None:
         named = self.schedule if self.schedule.name else replace(self.schedule, name=default_name("schedule.name"))
@@ -109,6 +123,7 @@ class Retraining:
         require(self.which >= 0, f"retrain.which must not be negative, not {self.which}")
         for name in ("epochs", "batch_size"):
             require(getattr(self, name) >= 1, f"retrain.{name} must be at least 1, not {getattr(self, name)}")
+        complete_group(self, "retrain")
         require(self.learning_rate > 0, f"retrain.learning_rate must be above 0, not {self.learning_rate}")
         require(0 <= self.momentum < 1, f"retrain.momentum must be in [0, 1), not {self.momentum}")
         require(self.weight_decay >= 0, f"retrain.weight_decay must not be negative, not {self.weight_decay}")

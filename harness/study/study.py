@@ -112,6 +112,8 @@ class Request:
     seed: int
     trial: Trial
     overridden: bool
+    devices: float | None = None
+    """The GPUs that the row needs for it; see `Row.devices`."""
 
     @property
     def cell(self) -> Trial:

@@ -8,28 +8,34 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from harness.components.space import Architecture
 from harness.components.supernet import Calibrated, offered
+from harness.training.parts import undivided
 
 
-def calibrated(
-    network: torch.nn.Module, architecture: Architecture, batches: Sequence[torch.Tensor]
-) -> contextlib.AbstractContextManager[object]:
+@contextlib.contextmanager
+def calibrated(network: torch.nn.Module, architecture: Architecture, batches: Sequence[torch.Tensor]) -> Iterator[None]:
     """Context in which the architecture has statistics of these images; nothing happens without images.
 
     A supernet may do this itself (`harness.components.supernet.Calibrated`). Raises `InvalidConfiguration` for one that
     does not, and tracks no statistics either.
     """
     if not len(batches):
-        return contextlib.nullcontext()
+        yield
+        return
     norms = [one for one in network.modules() if isinstance(one, _BatchNorm) and one.running_mean is not None]
+    own: contextlib.AbstractContextManager[Any]
     if isinstance(network, Calibrated) or not norms:
-        return offered(network, Calibrated, "rank.calibration").calibrated(architecture, batches)
-    return _with_statistics(network, norms, architecture, batches)
+        own = offered(network, Calibrated, "rank.calibration").calibrated(architecture, batches)
+    else:
+        own = _with_statistics(network, norms, architecture, batches)
+    with undivided(), own:
+        yield
 
 
 @contextlib.contextmanager

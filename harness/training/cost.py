@@ -23,6 +23,7 @@ import torch
 from harness.components.method import Step
 from harness.training.allocator import return_freed_memory
 from harness.training.profiling import SAMPLING, phase
+from harness.training.ranks import ALONE, Ranks
 
 COUNTS = (
     "passes",
@@ -196,13 +197,17 @@ class Meter:
             return_freed_memory()
         self._reset_peak()
 
-    def json(self) -> dict[str, object]:
+    def json(self, ranks: Ranks = ALONE) -> dict[str, object]:
+        """The cost of the trial. Memory is the sum over its ranks, and their peaks beside it if there are several."""
+        peaks = ranks.gathered(torch.tensor([self.peak_memory])).tolist()
+        (training,) = ranks.sums([self.training_memory])
         return {
             "wall_seconds": self.seconds,
             "stage_seconds": dict(self.stages),
             **self.counts(),
-            "peak_memory_bytes": self.peak_memory,
-            "training_memory_bytes": self.training_memory,
+            "peak_memory_bytes": sum(peaks),
+            "training_memory_bytes": int(training),
+            **({"ranks": ranks.size, "peak_memory_per_rank": peaks} if ranks.size > 1 else {}),
             "memory_kind": "allocated on device" if self.device.type == "cuda" else "growth of the resident set",
             "device": str(self.device),
             "resumed": self.resumed,

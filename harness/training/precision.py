@@ -1,4 +1,8 @@
-"""Training in half precision, an option for GPUs: which operations use it, and how gradients stay in its range.
+"""The arithmetic of a trial: how exact products of float32 are, half precision, and how gradients stay in its range.
+
+What changes results is fixed for every process, and only `precision` of the configuration changes it: torch's own
+defaults round products on GPUs to TF32 in convolutions but not in matrix products, and let cuDNN choose algorithms by
+their speed at the moment.
 
 Weights, momentum and batch statistics stay in float32. bfloat16 has float32's range and needs nothing more.
 In float16 small gradients would vanish, so losses are multiplied by the scale of torch's `GradScaler`: it doubles
@@ -12,7 +16,26 @@ from typing import Any
 
 import torch
 
-TYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_cudnn: Any = torch.backends.cudnn  # torch adds these settings at import, unseen by type checkers
+
+TYPES = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def fix_arithmetic(precision: str = "float32") -> None:
+    """Fix, for this process, all settings of torch that change results. Does not touch a GPU."""
+    products = "tf32" if precision == "tf32" else "ieee"
+    torch.backends.cuda.matmul.fp32_precision = products
+    for kind in (_cudnn.conv, _cudnn.rnn):
+        kind.fp32_precision = products
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+
+
+def arithmetic() -> str:
+    """These settings as they are, in words, to be stored with a run."""
+    products, convolutions = torch.backends.cuda.matmul.fp32_precision, _cudnn.conv.fp32_precision
+    fixed = torch.backends.cudnn.deterministic and not torch.backends.cudnn.benchmark
+    return f"products {products}, convolutions {convolutions}, cuDNN {'deterministic' if fixed else 'by speed'}"
 
 
 def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:

@@ -23,9 +23,12 @@ from harness.data.loading import EvaluationBatches, loader_for
 from harness.errors import InvalidConfiguration
 from harness.seeds import derive, make_rng
 from harness.study.configuration import COMPONENTS, RunConfig
+from harness.study.parallel import check_last_batch
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Spread
+from harness.training.parts import Division
 from harness.training.precision import make_scaler
+from harness.training.ranks import ALONE, Ranks
 from harness.training.separation import SeparatedMomentum
 from harness.training.supernet import SupernetTraining
 
@@ -34,11 +37,15 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    config: RunConfig, supernets: Supernets, steps_per_epoch: int, dataset: DataSet | None = None
+    config: RunConfig,
+    supernets: Supernets,
+    steps_per_epoch: int,
+    dataset: DataSet | None = None,
+    ranks: Ranks = ALONE,
 ) -> tuple[Method, list[SupernetTraining]]:
     """The method, and one training per supernet. Refuses combinations that cannot be trained."""
     method: Method = config.method.build(COMPONENTS["method"], "method")
-    make = partial(make_training, config, method, supernets.space, steps_per_epoch, dataset)
+    make = partial(make_training, config, method, supernets.space, steps_per_epoch, dataset, ranks=ranks)
     pairs = zip(supernets.parts, supernets.networks, strict=True)
     return method, [make(part, network, number) for number, (part, network) in enumerate(pairs)]
 
@@ -52,8 +59,11 @@ def make_training(
     part: Part,
     network: torch.nn.Module,
     number: int,
+    ranks: Ranks = ALONE,
 ) -> SupernetTraining:
     """The training of one supernet."""
+    division = Division(config.train.batch_size // (config.train.bn_group or config.train.batch_size), ranks)
+    division.prepare(network)
     schedule: Schedule = config.schedule.build(COMPONENTS["schedule"], "schedule")
     rule: ClusterRule = config.clusters.build(COMPONENTS["clusters"], "clusters")
     sampler = sampler_of(method, space, config.sampler.build(COMPONENTS["sampler"], "sampler"))
@@ -65,7 +75,7 @@ def make_training(
     method.check(space, clustering, sampler)
     method.check_schedule(schedule)
     left_out = _left_out(config, sampler, dataset)
-    momentum = SeparatedMomentum(space.parameter_groups(network), optimiser)
+    momentum = SeparatedMomentum(space.parameter_groups(network), optimiser, ranks)
     parameters = momentum.parameters
     momentum.spread = Spread(parameters) if config.observe.spread else None
     momentum.scaler = make_scaler(config.train.precision, parameters[0].device)
@@ -88,12 +98,17 @@ def make_training(
         weighting=config.train.weighting,
         label_smoothing=config.train.label_smoothing,
         precision=config.train.precision,
-        similarity=GradientSimilarity(parameters[0], steps - steps_per_epoch) if alike else None,
-        make_validation=partial(_loader, config, dataset, "valid", "validation", number, parameters[0].device),
-        make_unaugmented=partial(_loader, config, dataset, "train", "unaugmented", number, parameters[0].device),
+        similarity=GradientSimilarity(parameters[0], steps - steps_per_epoch, ranks) if alike else None,
+        make_validation=partial(
+            _loader, config, dataset, "valid", "validation", number, parameters[0].device, division
+        ),
+        make_unaugmented=partial(
+            _loader, config, dataset, "train", "unaugmented", number, parameters[0].device, division
+        ),
         make_held_out=partial(_held_out, config, dataset, left_out, parameters[0].device) if left_out else None,
         left_out=left_out,
         number=number,
+        division=division,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(config.seed, "modules", number))
@@ -120,8 +135,15 @@ def _held_out(
 
 
 def _loader(
-    config: RunConfig, dataset: DataSet | None, split: str, order: str, number: int, device: torch.device
+    config: RunConfig,
+    dataset: DataSet | None,
+    split: str,
+    order: str,
+    number: int,
+    device: torch.device,
+    division: Division,
 ) -> Loader:
     """Batches of a split without augmentation; `order` names the seed of their order."""
-    dataset = dataset or DATASETS.get(config.dataset)()
-    return loader_for(dataset, split, config.train.batch_size, derive(config.seed, order, number), device)
+    dataset, size = dataset or DATASETS.get(config.dataset)(), config.train.batch_size
+    check_last_batch(len(getattr(dataset, split)), size, division.groups, division.ranks.size, split)
+    return loader_for(dataset, split, size, derive(config.seed, order, number), device, share=division.share)

@@ -64,14 +64,16 @@ class SeparatedMomentum:
                 else:
                     parameter.grad.zero_()
 
-    def step(self, cluster: int, learning_rate: float, weight_decay: float | None = None) -> None:
-        """Clip the gradients and update weights and the cluster's state."""
+    def step(
+        self, cluster: int, learning_rate: float, weight_decay: float | None = None, *, whole: bool = False
+    ) -> None:
+        """Clip the gradients and update weights and the cluster's state; `whole` as for `apply`."""
         settings, optimiser = self.settings, self.of(cluster)
         weight_decay = settings.weight_decay if weight_decay is None else weight_decay
         for group in optimiser.param_groups:
             group["lr"] = learning_rate * group.get("learning_rate_factor", 1.0)
             group["weight_decay"] = weight_decay * group.get("weight_decay_factor", 1.0)
-        self.apply(optimiser, self.parameters, settings.clip, settings.clip_value, settings, self.spread)
+        self.apply(optimiser, self.parameters, settings.clip, settings.clip_value, settings, self.spread, whole=whole)
 
     @torch.no_grad()
     def apply(
@@ -82,15 +84,21 @@ class SeparatedMomentum:
         clip_value: float | None = None,
         component: Optimiser | None = None,
         spread: Spread | None = None,
+        *,
+        whole: bool = False,
     ) -> None:
-        """One update by the gradients that are there: ranks, scaling, measurements, clipping, the optimiser's step."""
+        """One update by the gradients that are there: ranks, scaling, measurements, clipping, the optimiser's step.
+
+        Each rank has the gradient of its part of the batch, unless they are sums over the ranks already (`whole`).
+        """
         active: list[Tensor] = []
         gradients: list[Tensor] = []
         for parameter in parameters:
             if (gradient := parameter.grad) is not None:
                 active.append(parameter)
                 gradients.append(gradient)
-        self.ranks.mean_(gradients)
+        if not whole:
+            self.ranks.sum_(gradients, active)
         if active:
             self.scaler.unscale_(optimiser)
         if spread is not None:
@@ -137,3 +145,14 @@ def clip_norm(gradients: list[Tensor], most: float) -> None:
     # A factor of 1 changes nothing. The check is free only on a CPU: elsewhere it would wait for the device.
     if factor.device.type != "cpu" or factor.item() != 1.0:
         torch._foreach_mul_(gradients, factor)
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    """The same containers, with the tensors in them on that device."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: moved(item, device) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(moved(item, device) for item in value)
+    return value

@@ -37,6 +37,8 @@ class Observer(Protocol):
 class Stateless:
     """Training and observers of a search with stored weights: there is neither, and nothing to store of them."""
 
+    is_over = True
+
     def state(self) -> dict[str, Any]:
         return {}
 
@@ -143,6 +145,7 @@ class TrialState:
 
     def save(self) -> None:
         assert self.course is not None, "save() before start()"
+        self.checkpoint.trained = self.course.is_over
         with phase("logging"):
             self.checkpoint.save(
                 {

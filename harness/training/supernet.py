@@ -10,7 +10,7 @@ import copy
 import random
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -32,10 +32,11 @@ from harness.training.cost import Sampling
 from harness.training.first_step import check_path, check_paths, is_discrete
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Spread
+from harness.training.parts import WHOLE, Division
 from harness.training.precision import autocast
 from harness.training.profiling import phase
 from harness.training.ranks import Ranks
-from harness.training.separation import SeparatedMomentum
+from harness.training.separation import SeparatedMomentum, moved
 
 WEIGHTINGS = {
     "algorithm-2": "gradients times their learning rates go into the momentum, weight decay with them",
@@ -87,6 +88,9 @@ class SupernetTraining:
     """Whether it began there with initial weights, and its schedule with it (`Method.restarts`)."""
     step: int = 0
     """The present step, counted from 0."""
+    division: Division = WHOLE
+    batch: Batch | None = None
+    """The batch of the present step: this rank's part of it."""
     sampled: Sampling = field(default_factory=Sampling)
     """What the choice of paths and data has cost since the last step."""
     trained: list[Architecture] = field(default_factory=list)
@@ -114,6 +118,10 @@ class SupernetTraining:
     def ranks(self) -> Ranks:
         """The processes that train this supernet together."""
         return self.momentum.ranks
+
+    def weight(self, batch: Batch) -> float:
+        """The share of a batch's images that this rank has: means of parts, times weights, add up to the batch's."""
+        return self.division.weight(batch, self.batch)
 
     def rate_factors(self, paths: Sequence[Architecture], step: int) -> list[float]:
         """Each path's learning rate at that step (counted from 0), relative to the initial one (Eq. 3)."""
@@ -189,16 +197,19 @@ class SupernetTraining:
         self.clear_gradients()
         if similarity is not None:
             similarity.begin()
-        losses = []
+        losses: list[Tensor] = []
+        summed = similarity is None  # or the first layer's gradients are looked at path by path
         for path, scale in zip(paths, scales, strict=True):
             loss = self.loss(batch, path, target)
             losses.append(loss.detach())
-            self.backward(loss if scale == 1 else loss * scale)
+            last = summed and len(losses) == len(paths)
+            with self.ranks.summing(self.momentum.parameters) if last else nullcontext():
+                self.backward(loss if scale == 1 else loss * scale, batch=batch)
             if similarity is not None:
                 similarity.path_done()
         if similarity is not None:
             similarity.end()
-        self.update(paths, step, factors)
+        self.update(paths, step, factors, whole=summed)
         return torch.stack(losses)
 
     def logits(self, batch: Batch, path: Architecture) -> Tensor:
@@ -254,17 +265,26 @@ class SupernetTraining:
         with phase("update"):
             self.momentum.clear_gradients()
 
-    def backward(self, loss: Tensor, inputs: Sequence[Tensor] | None = None) -> None:
+    def backward(self, loss: Tensor, inputs: Sequence[Tensor] | None = None, batch: Batch | None = None) -> None:
         """Add the gradients of a loss: to all parameters, or to `inputs` alone.
 
-        An update must follow before the gradients of another loss are due.
+        An update must follow before the gradients of another loss are due. The loss is a mean over the images of
+        `batch`, by default that of the step: with several ranks it is weighted by their share of the whole batch.
         """
+        batch = self.batch if batch is None else batch
+        if batch is not None and (weight := self.weight(batch)) != 1:
+            loss = loss * weight
         if loss.requires_grad:  # a path that is zero throughout may train nothing
             with phase("backward"):
                 self.momentum.scaler.scale(loss).backward(inputs=inputs)  # type: ignore[no-untyped-call]
 
-    def update(self, paths: Sequence[Architecture], step: int, factors: Sequence[float] | None = None) -> None:
-        """Update the weights and the state of the paths' cluster, at the rates that the schedule gives these paths."""
+    def update(
+        self, paths: Sequence[Architecture], step: int, factors: Sequence[float] | None = None, *, whole: bool = False
+    ) -> None:
+        """Update the weights and the state of the paths' cluster, at the rates that the schedule gives these paths.
+
+        `whole` says that the gradients are those of the whole batch: they are not summed over the ranks again.
+        """
         if self.checking:
             check_paths(self.space, self.part, paths)
         settings = self.momentum.settings
@@ -273,12 +293,12 @@ class SupernetTraining:
         self.trained += paths
         with phase("update"):
             if len(paths) == 1 or not self.factor_depends_on_path:
-                self.momentum.step(cluster, settings.learning_rate * factors[0])
+                self.momentum.step(cluster, settings.learning_rate * factors[0], whole=whole)
             elif self.weighting == "loss":
-                self.momentum.step(cluster, settings.learning_rate)
+                self.momentum.step(cluster, settings.learning_rate, whole=whole)
             else:
                 mean = sum(factors) / len(factors)
-                self.momentum.step(cluster, settings.learning_rate, settings.weight_decay * mean)
+                self.momentum.step(cluster, settings.learning_rate, settings.weight_decay * mean, whole=whole)
 
     def update_mixture(self, step: int) -> None:
         """Update the weights at the schedule's rate, after a step that has trained a mixture and no single path."""
@@ -298,13 +318,14 @@ class SupernetTraining:
             for parameter in parameters:
                 parameter.grad = None
 
-    def begin_step(self, step: int) -> None:
-        self.step, self.checking = step, self.checking is None
+    def begin_step(self, step: int, batch: Batch | None = None) -> None:
+        self.step, self.batch, self.checking = step, batch, self.checking is None
         self.trained.clear()
 
     def end_step(self, losses: Tensor) -> None:
         """Let the sampler learn from the step. Its gradients are still there."""
         if self._learn is not None:
+            self.ranks.settle()
             with self.sampling():
                 self._learn(self, list(self.trained), losses)
 
@@ -377,14 +398,3 @@ class _Mixed(torch.nn.Module):
 
     def forward(self, images: Tensor, weights: Sequence[Tensor]) -> Tensor:
         return self.network.forward_mixed(images, weights)  # type: ignore[operator, no-any-return]
-
-
-def moved(value: Any, device: torch.device) -> Any:
-    """The same containers, with the tensors in them on that device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: moved(item, device) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(moved(item, device) for item in value)
-    return value

@@ -32,10 +32,12 @@ from harness.study.judging import (
     result_of,
     selected_architectures,
 )
+from harness.study.parallel import check_ranks
 from harness.study.references import REFERENCES
 from harness.training.cost import Meter
 from harness.training.observers.curves import Observers
 from harness.training.profiling import phase
+from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.rank import predict, validation_loss
 from harness.training.stages.retrain import retrain
 from harness.training.stages.search import (
@@ -86,19 +88,23 @@ def run_trial(
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
     checkpoint: Checkpoint | None = None,
+    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Train the configuration's supernets, rank, and compare with the ground truth.
+
+    All `ranks` call it with equal arguments and get equal outcomes; only the first one's is stored.
 
     With a checkpoint, the trial resumes from the stored state and saves its state: whenever a save is due,
     between any two steps or evaluations, and after each supernet. The caller removes the checkpoint when
     the outcome is stored. Raises `CheckpointNotWritten`.
     """
+    check_ranks(config, ranks.size)
     watch = watch or Watch()
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
     ranked = ranked_architectures(config, benchmark)  # before training: an unsuitable benchmark is refused at once
     points = Points(watch.metric)
-    observer = Observers(config, dataset, benchmark, meter, points)
+    observer = Observers(config, dataset, benchmark, meter, points, ranks=ranks)
     state = None
     if checkpoint is not None:
         state = observer.trial = TrialState(checkpoint, meter, points, observer, watch.restored)
@@ -111,15 +117,16 @@ def run_trial(
     keep = partial(state.evaluated, known) if state else None
     try:
         with checkpoint.asked_often() if checkpoint else nullcontext():
-            supernets = train(config, dataset, meter, report, observer, state)
-            predictions = predict(supernets, ranked, dataset, config.rank, meter, watch.ranking, known=known, keep=keep)
-            scorer = Scorer(config, supernets, dataset, meter, watch.searching, also=predictions)
+            supernets = train(config, dataset, meter, report, observer, state, ranks)
+            ask = partial(predict, known=known, keep=keep, ranks=ranks)
+            predictions = ask(supernets, ranked, dataset, config.rank, meter, watch.ranking)
+            scorer = Scorer(config, supernets, dataset, meter, watch.searching, ranks, also=predictions)
             if state:
                 scorer.scores, scorer.keep = state.scores, state.evaluated
             found = _found(scorer)
     except Diverged as error:
         meter.stage("train")
-        return Outcome(_diverged(error) | {OBSERVED: observer.points}, meter.json(), {}, None)
+        return Outcome(_diverged(error) | {OBSERVED: observer.points}, meter.json(ranks), {}, None)
     result = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
     result |= _loss(config, supernets, dataset, benchmark, meter) | found | {OBSERVED: observer.points}
     return _outcome(result, meter, predictions, supernets, scorer)
@@ -131,11 +138,13 @@ def retrain_trial(
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
     checkpoint: Checkpoint | None = None,
+    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Train the architecture that a search has found as a stand-alone network.
 
     The result has its accuracy beside the looked-up one. Checkpoints as in `run_trial`.
     """
+    check_ranks(config, ranks.size)
     watch = watch or Watch()
     meter = Meter(torch.device(device))
     dataset, benchmark = _inputs(config)
@@ -152,13 +161,13 @@ def retrain_trial(
     found = {"top1": list(architecture), "top1_accuracy": looked_up}
     try:
         with checkpoint.asked_often() if checkpoint else nullcontext():
-            networks, top1, top5 = retrain(config, architecture, dataset, meter, report, state)
+            networks, top1, top5 = retrain(config, architecture, dataset, meter, report, state, ranks)
     except Diverged as error:
         meter.stage("train")
         nothing: dict[str, Any] = {"retrained_accuracy": None, "retrained_top5": None, OBSERVED: {}}
-        return Outcome(_diverged(error) | found | nothing, meter.json(), {}, None)
+        return Outcome(_diverged(error) | found | nothing, meter.json(ranks), {}, None)
     measured = {"retrained_accuracy": top1, "retrained_top5": top5, **_size(networks.space, architecture)}
-    return Outcome({**UNRANKED, **found, **measured, OBSERVED: {}}, meter.json(), {}, networks)
+    return Outcome({**UNRANKED, **found, **measured, OBSERVED: {}}, meter.json(ranks), {}, networks)
 
 
 def _size(space: Space, architecture: Architecture) -> dict[str, int]:
@@ -177,6 +186,7 @@ def rank_again(
     watch: Watch | None = None,
     found: Sequence[Mapping[str, Any]] = (),
     checkpoint: Checkpoint | None = None,
+    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Make the ranking and search that the configuration requests now, with the stored weights of a run of this trial.
 
@@ -214,11 +224,13 @@ def rank_again(
     before = state.predictions if state else {}
     keep = partial(state.evaluated, before) if state else None
     with checkpoint.asked_often() if checkpoint else nullcontext():
-        new = predict(supernets, missing, dataset, config.rank, meter, watch.ranking, known=before, keep=keep)
+        ranks.agree({"rankings": len(before)}, "when the ranking begins")
+        ask = partial(predict, known=before, keep=keep, ranks=ranks)
+        new = ask(supernets, missing, dataset, config.rank, meter, watch.ranking)
         before |= new
         predictions = {a: new[a] if a in new else known[space.index(a)] for a in ranked}
         also = {space.architecture(number): accuracy for number, accuracy in known.items()} | predictions
-        scorer = Scorer(config, supernets, dataset, meter, watch.searching, also=also)
+        scorer = Scorer(config, supernets, dataset, meter, watch.searching, ranks, also=also)
         if state:
             scorer.scores, scorer.keep = state.scores, state.evaluated
         searched = {} if config.search is None else _found(scorer)
@@ -273,7 +285,8 @@ def _outcome(
 ) -> Outcome:
     rough = {cost: scores for cost, scores in scorer.asked.items() if cost != WHOLE}
     searched = None if scorer.config.search is None else history_document(scorer)
-    return Outcome(result, meter.json(), predictions | scorer.asked.get(WHOLE, {}), supernets, rough, searched)
+    known = predictions | scorer.asked.get(WHOLE, {})
+    return Outcome(result, meter.json(scorer.ranks), known, supernets, rough, searched)
 
 
 def _loss(

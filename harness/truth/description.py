@@ -72,8 +72,7 @@ def _computed(name: str, benchmark: TableBenchmark) -> list[tuple[str, str]]:
         (
             "test accuracy",
             f"{worth.lowest:.2f} to {worth.highest:.2f} %, span {worth.highest - worth.lowest:.2f} points, "
-            f"median {worth.median:.2f}"
-            + (f"; deviation between seeds {worth.seed_deviation:.2f}" if several else ""),
+            f"median {worth.median:.2f}" + (f"; deviation between seeds {worth.seed_deviation:.2f}" if several else ""),
         ),
         ("selected", f"{worth.selected} non-empty bins of 400 (equal width)"),
         *(

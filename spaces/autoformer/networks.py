@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.components.space import Architecture
+from harness.training.parts import per_image
 
 from .attention import Positions, attend
 from .counts import table_rows
@@ -69,7 +70,7 @@ class Block(nn.Module):
         if not self.training or not self.drop:
             return x
         kept = 1 - self.drop
-        return x * x.new_empty(len(x), 1, 1).bernoulli_(kept).div_(kept)
+        return x * per_image(x, lambda count: x.new_empty(count, 1, 1).bernoulli_(kept)).div_(kept)
 
 
 TABLES = ("key_rows", "key_columns", "value_rows", "value_columns")
@@ -93,7 +94,7 @@ class Network(nn.Module):
         super().__init__()
         d, self.patch, along = sizes.embedding, settings.patch_size, side(settings)
         self.by_token = settings.pooling == "class-token"
-        self.stochastic = settings.drop_path > 0
+        self.stochastic, self.draws_per_image = settings.drop_path > 0, True
         self.patches = nn.Conv2d(settings.image_channels, d, self.patch, self.patch)
         self.class_token = nn.Parameter(torch.empty(1, 1, d))
         self.positions = nn.Parameter(torch.empty(1, along**2 + 1, d))

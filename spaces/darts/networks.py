@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.components.space import Architecture
+from harness.training.parts import per_image
 
 from .cell import (
     EDGES,
@@ -129,9 +130,8 @@ class Cell(nn.Module):
         else:
             y = module(values.plain[source])
         if drop_path:
-            from torchvision.ops import stochastic_depth
-
-            y = stochastic_depth(y, drop_path, "row")
+            kept = 1 - drop_path
+            y = y * per_image(y, lambda count: y.new_empty(count, 1, 1, 1).bernoulli_(kept)).div_(kept)
         return y
 
     def forward_mixed(self, first: Tensor, second: Tensor, weights: Sequence[Mapping[str, Tensor]]) -> Values:
@@ -287,6 +287,7 @@ class StandaloneNetwork(Network):
         self.auxiliary_after = reductions(settings.depth)[1]
         if settings.auxiliary:
             self.auxiliary = AuxiliaryHead(cells(settings)[self.auxiliary_after].outputs, settings.classes, norms)
+        self.draws_per_image = True
         self.drop_path = 0.0
         """The probability of drop-path at each edge that is not an identity, in training; set during training."""
         self.to(memory_format=torch.channels_last)

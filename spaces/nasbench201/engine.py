@@ -53,7 +53,7 @@ class Layer:
             self._ways[height, width] = found
         return self._ways[height, width]
 
-    def forward(self, x: Tensor, matrices: Matrices | None = None) -> tuple[Tensor, Any]:
+    def forward(self, x: Tensor, matrices: Matrices | None = None, groups: int = 1) -> tuple[Tensor, Any]:
         """The result, and what `backward` needs. `matrices`, if given, is a cache for the layers' matrices."""
         how = self.way(x)
         weight, bias = self.weights["weight"], None if self.normalised else self.weights["bias"]
@@ -66,7 +66,7 @@ class Layer:
             y, saved = how.forward(x, weight, bias)
         if not self.normalised:
             return y, (x, saved, None)
-        y, statistics = kernels.normalise(y)
+        y, statistics = kernels.normalise(y, groups)
         return y, (x, saved, statistics)
 
     def backward(self, gradient: Tensor, record: Any, found: dict[Layer, Any], inner: bool = True) -> Tensor | None:
@@ -91,7 +91,7 @@ class CellPath:
         return [self.layers[step.convolution] for step in path if step.convolution in self.layers]
 
     def forward(
-        self, x: Tensor, path: tuple[Step, ...], keep: bool, matrices: Matrices | None = None
+        self, x: Tensor, path: tuple[Step, ...], keep: bool, matrices: Matrices | None = None, groups: int = 1
     ) -> tuple[Tensor, Any]:
         nodes: list[Any] = [x] + [None] * (NODES - 1)
         activated: list[Any] = [None] * NODES
@@ -108,7 +108,7 @@ class CellPath:
             elif operation != SKIP:
                 if activated[source] is None:
                     activated[source] = torch.relu(value)
-                value, record = self.layers[name].forward(activated[source], matrices)
+                value, record = self.layers[name].forward(activated[source], matrices, groups)
                 # Where the gradient needs the normalised values themselves, nothing may be added to them.
                 own = not keep or record[2][0] is not value
             records.append(record)
@@ -181,12 +181,12 @@ class ReductionPath:
         return [self.first, self.second, self.shortcut]
 
     def forward(
-        self, x: Tensor, path: tuple[Step, ...], keep: bool, matrices: Matrices | None = None
+        self, x: Tensor, path: tuple[Step, ...], keep: bool, matrices: Matrices | None = None, groups: int = 1
     ) -> tuple[Tensor, Any]:
         active = torch.relu(x)
-        inner, first = self.first.forward(active, matrices)
+        inner, first = self.first.forward(active, matrices, groups)
         inner = torch.relu(inner)
-        main, second = self.second.forward(inner, matrices)
+        main, second = self.second.forward(inner, matrices, groups)
         other, shortcut = self.shortcut.forward(kernels.halve(x), matrices)
         return other.add_(main), (x, active, inner, first, second, shortcut) if keep else None
 
@@ -217,25 +217,25 @@ class Engine:
         self.classifier = Layer(network.classifier, normalised=False)
         self._used: dict[Architecture, list[Layer]] = {}
 
-    def fits(self, x: Tensor) -> bool:
+    def fits(self, x: Tensor, groups: int = 1) -> bool:
         """Whether the engine supports such images. It does not support paths without live edges."""
         weight = self.stem.weights["weight"]
         return (
             x.device.type == "cpu"
             and x.dtype == torch.float32
-            and len(x) > 1
+            and len(x) >= 2 * groups
             and not x.requires_grad
             and type(weight) is nn.Parameter  # a functional call may substitute other tensors
             and weight.dtype == torch.float32
             and not torch.is_autocast_enabled("cpu")
         )
 
-    def logits(self, x: Tensor, architecture: Architecture) -> Tensor:
+    def logits(self, x: Tensor, architecture: Architecture, groups: int = 1) -> Tensor:
         x = x.contiguous(memory_format=torch.channels_last)
         if not torch.is_grad_enabled():
-            return self.forward(x, architecture, keep=False)[0]
+            return self.forward(x, architecture, keep=False, groups=groups)[0]
         weights = [parameter for layer in self.used(architecture) for parameter in layer.parameters()]
-        return _Logits.apply(self, x, architecture, *weights)  # type: ignore[no-any-return]
+        return _Logits.apply(self, x, architecture, groups, *weights)  # type: ignore[no-any-return]
 
     def used(self, architecture: Architecture) -> list[Layer]:
         """The path's layers, in the order of their weights in `logits`."""
@@ -245,18 +245,18 @@ class Engine:
             self._used[architecture] = [self.stem, *inside, self.classifier]
         return self._used[architecture]
 
-    def forward(self, x: Tensor, architecture: Architecture, keep: bool) -> tuple[Tensor, Any]:
+    def forward(self, x: Tensor, architecture: Architecture, keep: bool, groups: int = 1) -> tuple[Tensor, Any]:
         path = steps(architecture)
-        x, stem = self.stem.forward(x)
+        x, stem = self.stem.forward(x, groups=groups)
         saved = []
         for block in self.blocks:
-            x, record = block.forward(x, path, keep)
+            x, record = block.forward(x, path, keep, groups=groups)
             saved.append(record)
-        return self.head(x, (path, stem, saved) if keep else None)
+        return self.head(x, (path, stem, saved) if keep else None, groups)
 
-    def head(self, x: Tensor, before: Any = None) -> tuple[Tensor, Any]:
+    def head(self, x: Tensor, before: Any = None, groups: int = 1) -> tuple[Tensor, Any]:
         """From the last block's result to the logits."""
-        normal, statistics = kernels.normalise(x if before is None else x.clone())
+        normal, statistics = kernels.normalise(x if before is None else x.clone(), groups)
         active = torch.relu(normal)
         features = active.mean((2, 3))
         weight, bias = self.classifier.weights["weight"], self.classifier.weights["bias"]
@@ -287,8 +287,10 @@ class _Logits(torch.autograd.Function):
     """The engine as one node of torch's graph."""
 
     @staticmethod
-    def forward(context: Any, engine: Engine, x: Tensor, architecture: Architecture, *weights: Tensor) -> Tensor:
-        logits, context.saved = engine.forward(x, architecture, keep=True)
+    def forward(
+        context: Any, engine: Engine, x: Tensor, architecture: Architecture, groups: int, *weights: Tensor
+    ) -> Tensor:
+        logits, context.saved = engine.forward(x, architecture, keep=True, groups=groups)
         context.engine, context.architecture = engine, architecture
         context.weights = weights
         context.versions = [weight._version for weight in weights]
@@ -308,4 +310,4 @@ class _Logits(torch.autograd.Function):
         for layer in engine.used(context.architecture):
             held = zip(found[layer], layer.weights.values(), strict=True)
             gradients += [gradient for gradient, weight in held if weight is not None]
-        return None, None, None, *gradients
+        return None, None, None, None, *gradients

@@ -177,8 +177,14 @@ def way(shape: torch.Size, channels: int, height: int, width: int, stride: int, 
     return Direct(stride, shape[2] // 2, bias)
 
 
-def normalise(y: Tensor) -> tuple[Tensor, Any]:
-    """Batch normalisation by the batch's own statistics, and what its gradient needs. May overwrite `y`."""
+def normalise(y: Tensor, groups: int = 1) -> tuple[Tensor, Any]:
+    """Batch normalisation by the batch's own statistics, and what its gradient needs. May overwrite `y`.
+
+    The batch may be divided into groups, each with its own statistics.
+    """
+    if groups > 1:
+        found, saved = zip(*map(normalise, y.tensor_split(groups)), strict=True)
+        return torch.cat(found), (None, saved, None)
     images, channels, height, width = y.shape
     if channels > FEW_CHANNELS or height * width < MANY_PIXELS or images * height * width < MANY_ROWS:
         normal, mean, inverse = torch.native_batch_norm(y, None, None, None, None, True, 0.1, EPSILON)
@@ -195,6 +201,10 @@ def normalise(y: Tensor) -> tuple[Tensor, Any]:
 
 def normalise_backward(gradient: Tensor, saved: Any) -> Tensor:
     y, mean, inverse = saved
+    if y is None:
+        own: tuple[Any, ...] = mean
+        groups = zip(gradient.tensor_split(len(own)), own, strict=True)
+        return torch.cat([normalise_backward(*group) for group in groups])
     if mean is not None:
         found = _norm_backward(gradient, y, None, None, None, mean, inverse, True, EPSILON, _ONLY_INPUT)
         return found[0]  # type: ignore[no-any-return]

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from harness.training.parts import batch_norm
+
 from .cell import CONV1X1, CONV3X3, EDGES, NODES, POOL, SKIP
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def _convolved(cell: Cell, edges: Sequence[int], active: Tensor, weights: Sequen
         wide = wide.contiguous(memory_format=torch.channels_last)  # concatenation loses that order
         y = functional.conv2d(active, wide, padding=kernel // 2)
         scale = by_edge[:, operation].repeat_interleave(channels)
-        y = functional.batch_norm(y, None, None, scale, None, training=True)
+        y = batch_norm(y, scale, None)
         found = y if found is None else found + y
     assert found is not None
     parts: Sequence[Tensor] = torch.split(found, channels, 1)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.components.space import Architecture, NetworkSettings
+from harness.training.parts import groups_here
 
 from . import mixture
 from .cell import EDGES, NODES, POOL, SKIP, live_edges
@@ -106,7 +107,6 @@ class Cell(nn.Module):
         output = nodes[NODES - 1]
         return torch.zeros_like(x) if output is None else output
 
-
     def forward_mixed(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
         """All operations of every edge, weighted; `weights` has a vector per edge. Operation none adds nothing."""
         return (mixture.shared if self.plain else mixture.looped)(self, x, weights)
@@ -170,8 +170,9 @@ class Supernet(Network):
         self._engine: Engine | None = None
 
     def forward(self, x: Tensor, architecture: Architecture) -> Tensor:
-        if self.swift and steps(architecture) and self.engine.fits(x):
-            return self.engine.logits(x, architecture)
+        groups = groups_here() if self.training else 1  # none if ranks share one: the modules exchange statistics
+        if self.swift and groups and steps(architecture) and self.engine.fits(x, groups):
+            return self.engine.logits(x, architecture, groups)
         return self.run(x, architecture)
 
     def operation_parameters(self) -> dict[tuple[int, int], list[Tensor]]:

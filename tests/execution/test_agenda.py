@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,10 @@ from harness.stores.store import Store
 from harness.stores.stored import Problem, StoredRun
 from harness.study.layout import Column, Row
 from harness.study.study import Study
+from harness.study.trial import Trial
 from harness.truth.table import Table
 from tests.stored_runs import store_run
+from tests.training.stages.test_retrain import CHILD
 
 STUDY = Study(
     "two",
@@ -147,6 +150,53 @@ def test_what_many_others_have_done_is_left_out_at_once(tmp_path: Path) -> None:
         store_run(tmp_path, work.requests[0], 0.5)
     assert list(one.jobs()) == [] and sorted(done) == sorted(work.label for work in one.todo)
     assert store.reads < 20
+
+
+def test_what_is_not_admitted_is_left_to_others(tmp_path: Path) -> None:
+    one, _ = agenda(tmp_path, admits=lambda work: "fairnas" in work.label)
+    (job,) = [one for one in _few(one) if isinstance(one, Job)]
+    assert job.number == 1 and [work.label for work in one.refused] == ["two/spos seed 0"]
+
+
+def _few(one: Agenda) -> list[Job | Later]:
+    """What is given out until everything waits for jobs that run."""
+    found: list[Job | Later] = []
+    for job in one.jobs():
+        found.append(job)
+        if isinstance(job, Later):
+            break
+    return found
+
+
+def child(folder: Path, **more: object) -> tuple[Agenda, DirectoryClaims, Trial]:
+    """The agenda of a trial whose parent is not in it, and the parent."""
+    _, work = make_plan([CHILD], get_preset("tiny"), [], seeds=1, only={"retrain.schedule.name": ["calr"]}).work
+    assert work.trial.start is not None
+    claims = DirectoryClaims(folder / "claims")
+    return Agenda([work], DirectoryStore(folder), claims, assign, **more), claims, work.trial.start  # type: ignore[arg-type]
+
+
+def test_a_child_waits_for_a_parent_that_others_train_or_rank(tmp_path: Path) -> None:
+    for kind in Kind:
+        one, claims, parent = child(tmp_path)
+        held = claims.acquire(claim_key(parent, kind))
+        assert held is not None and isinstance(next(one.jobs()), Later)
+        held.release()
+    one, _, _ = child(tmp_path)
+    assert list(one.jobs()) == [] and len(one.given_up) == 1  # nobody will make it
+
+
+def test_a_child_waits_for_a_parent_that_other_workers_are_to_run_unless_it_has_failed(tmp_path: Path) -> None:
+    _, _, parent = child(tmp_path)
+    one, _, _ = child(tmp_path, others={parent.key})
+    jobs = one.jobs()
+    assert isinstance(next(jobs), Later)
+    request = replace(one.todo[0].requests[0], trial=parent)
+    store_run(tmp_path, request, 0.5)
+    assert isinstance(next(jobs), Job)
+    store_run(other := tmp_path / "other", request, None, status="failed")
+    one, _, _ = child(other, others={parent.key})
+    assert list(one.jobs()) == [] and len(one.given_up) == 1
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from harness.components.schedule import warmed
 from harness.data.loader import DeviceLoader, in_order
 from harness.errors import InvalidConfiguration
 from harness.stores.directory.store import DirectoryStore
-from harness.training import preparation
 from harness.training.cost import Meter
 from harness.training.preparation import make_training
 from harness.training.ranks import Ranks
@@ -33,7 +31,7 @@ from harness.training.separation import SeparatedMomentum
 from harness.training.stages.rank import predict
 from harness.training.stages.train import build_supernets, make_step, prepare
 from harness.training.supernet import SupernetTraining
-from harness.training.trial import Watch, rank_again, run_trial
+from harness.training.trial import rank_again, run_trial
 from harness.truth.table import Table
 from tests.steps import FILES, ROWS
 from tests.stores.test_checkpoints import Stop, checkpoint
@@ -159,7 +157,7 @@ class Half(Ranks):
     def share(self, items: Sequence[Any]) -> Sequence[Any]:
         return items[self.start :: 2]
 
-    def sum_(self, tensors: Sequence[torch.Tensor]) -> None:
+    def sum_(self, tensors: Sequence[torch.Tensor], like: Sequence[torch.Tensor] | None = None) -> None:
         for tensor in tensors:
             tensor.add_(self.others)
 
@@ -179,30 +177,10 @@ def test_ranks_share_an_evaluation_and_add_what_they_found(project: Path) -> Non
     assert accuracy(summed()) == pytest.approx(first + 100 * 5 / 50)
 
 
-class Second(Ranks):
-    """The second of two ranks, which sees every other image; its losses are told from others by their size."""
-
-    def share_of(self, batch: Any) -> Any:
-        return type(batch)(*(part[1::2] for part in batch))
-
-    def mean(self, value: float) -> float:
-        return value + 1000
-
-
-def test_a_step_trains_on_the_ranks_share_and_the_loss_is_that_of_all(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alone = run_trial(toy_config()).cost["images"]
-    monkeypatch.setattr(preparation, "SeparatedMomentum", partial(SeparatedMomentum, ranks=Second()))
-    losses: list[float] = []
-    outcome = run_trial(toy_config(), watch=Watch(epoch=lambda progress: losses.append(progress.loss)))
-    assert outcome.cost["images"] == alone // 2 and len(losses) == 4 and min(losses) > 1000  # type: ignore[operator]
-
-
 class Silent(Ranks):
     """A group in which all gradients cancel each other."""
 
-    def mean_(self, tensors: Sequence[torch.Tensor]) -> None:
+    def sum_(self, tensors: Sequence[torch.Tensor], like: Sequence[torch.Tensor] | None = None) -> None:
         torch._foreach_zero_(list(tensors))
 
 

@@ -42,7 +42,7 @@ def test_half_precision_is_another_trial_that_can_be_read_back() -> None:
 
 
 def test_other_precisions_are_refused() -> None:
-    with pytest.raises(InvalidConfiguration, match="float32, bfloat16, float16"):
+    with pytest.raises(InvalidConfiguration, match="float32, tf32, bfloat16, float16"):
         configuration(precision="float8")
 
 

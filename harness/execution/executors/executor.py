@@ -21,11 +21,17 @@ RUN_JOB = "harness.execution.job:run_job"
 """The target of a study's trials."""
 
 
+GROUP = "group"
+"""The key of a job's document that tells a process of several its `index`, the group's `size`, and the file of their
+`meeting` on this machine. The first answers for the job; the others end with it, and one that fails ends all."""
+
+
 class Answered(Word):
     """How a job ended: the `status` of its answer."""
 
     DONE = "done", "it did what was asked, or found it done"
-    FAILED = "failed", "it ended with an error, or without an answer"
+    FAILED = "failed", "it ended with an error"
+    LOST = "lost", "its process died without an answer"
     INTERRUPTED = "interrupted", "it was asked to stop, and did"
     ELSEWHERE = "elsewhere", "another process has claimed the trial, or has changed its state"
     UNREACHABLE = "unreachable", "the database does not answer, and nothing was started"
@@ -45,7 +51,9 @@ class Job:
     device: str | None = None
     """The kind of device that it computes on, "cpu" or "cuda"; None for what its slot has."""
     ranks: int = 1
-    """Processes that train the trial together. Executors of today run jobs of one rank."""
+    """Processes that do the job together. Each is told its place in the document's `GROUP`."""
+    devices: float | None = None
+    """The GPUs that it needs: 0.5 for half of one, 2 for two ranks with one each; None for one slot per rank."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,8 @@ class Event:
     """What happened to a job.
 
     "started": its process runs. "progress": `data` is what the target reported. "finished": `data` is the
-    answer, always with a `status` (`Answered`) and, if failed, an `error` of one line.
+    answer, always with a `status` (`Answered`) and, if failed or lost, an `error` of one line.
+    A job that ended because of another process than its first has the `rank` of that, and, if failed, its `traceback`.
     Every job that started finishes, exactly once.
     """
 
@@ -114,6 +123,11 @@ class Stopping:
         self.asked += 1
         with contextlib.suppress(BlockingIOError):  # full: the waiting process is already awake
             self._waker.send(b"!")
+
+    def warn(self) -> None:
+        """Ask to stop, unless that was done: for warnings, of which several may come and none means "at once"."""
+        if not self.asked:
+            self.ask()
 
     def fileno(self) -> int:
         """For `select`: readable after an `ask`."""

@@ -1,5 +1,8 @@
 """Runs jobs in processes of this machine, each forked fresh from a server that has imported torch.
 
+A job of several ranks has one process per rank. The first answers for the job, and whichever process fails or dies
+ends all of them: a process that waits for a dead one would wait for ever.
+
 This side imports nothing heavy. See `harness.execution.executors.fork_server` for the other side and for what happens
 when any of the processes dies.
 """
@@ -7,23 +10,22 @@ when any of the processes dies.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.execution.executors.executor import RUN_JOB, Answered, Event, Job, Later, Stopping
-from harness.execution.executors.fork_server import ASKED, BOOT, OUT_OF_TIME
-from harness.execution.executors.slots import Slots
+from harness.execution.executors.executor import GROUP, RUN_JOB, Answered, Event, Job, Later, Stopping
+from harness.execution.executors.fork_client import ForkServer, lines
+from harness.execution.executors.fork_server import ASKED, OUT_OF_TIME
+from harness.execution.executors.slots import Placed, Slots
 
 GRACE = 15.0
 """Seconds that jobs have to stop cleanly before they are ended."""
@@ -43,11 +45,11 @@ class LocalExecutor:
         self.slots = slots
         self._target = target
         self._grace = grace
-        self._server: _ForkServer | None = None
+        self._server: ForkServer | None = None
 
     def prepare(self) -> None:
         """Start the fork server: it imports torch while the caller plans."""
-        self._server = self._server or _ForkServer(self._target)
+        self._server = self._server or ForkServer(self._target)
 
     def close(self) -> None:
         if self._server is not None:
@@ -59,29 +61,30 @@ class LocalExecutor:
         server, self._server = self._server, None
         waiting = iter(jobs)
         exhausted = False
+        held: Job | None = None
         deadline: float | None = None
         pause = 0.0
         with _Processes(self._target, stopping, self.slots, server, self._grace) as processes:
             while True:
-                while not exhausted and not stopping.asked and processes.free and _over(pause):
-                    job = next(waiting, None)
+                while not stopping.asked and processes.has_room(held) and _over(pause) and not (exhausted and not held):
+                    job, held = held or next(waiting, None), None
                     if job is None:
                         exhausted = True
                     elif isinstance(job, Later):
                         pause = time.monotonic() + job.seconds
-                    else:
-                        processes.begin(job)
+                    elif not processes.begin(job):
+                        held = job  # it needs more room than there is
                 if stopping.asked and deadline is None:
                     deadline = time.monotonic() + self._grace
                     processes.ask_to_stop()
-                if not processes.running and (exhausted or stopping.asked):
+                if not processes.running and ((exhausted and not held) or stopping.asked):
                     return
                 if deadline is not None and (stopping.asked > 1 or _over(deadline)):
                     yield from processes.end()
                     return
                 yield from processes.end_late_ones()
                 wakes = [deadline, processes.next_deadline()]
-                if not (exhausted or stopping.asked) and processes.free:
+                if not (exhausted or stopping.asked) and processes.has_room(held):
                     wakes.append(pause)
                 for event in processes.wait(min((wake for wake in wakes if wake is not None), default=None)):
                     if event.kind == "finished":
@@ -90,20 +93,45 @@ class LocalExecutor:
 
 
 @dataclass(eq=False)
-class _Running:
-    """A running job, and our end of its socket."""
+class _Process:
+    """One process of a running job, and our end of its socket."""
 
-    job: Job
+    running: _Running
+    rank: int
     connection: socket.socket
-    slot: int
     buffer: bytes = b""
-    started: bool = False
     answer: dict[str, Any] | None = None
     silent: bool = False
     """Whether its socket has closed: no more messages will come."""
+    ended: bool = False
+
+
+@dataclass(eq=False)
+class _Running:
+    """A running job: its processes, one per rank. The first answers for all."""
+
+    job: Job
+    placed: Placed
+    meeting: Path | None
+    """The file by which several processes find each other."""
+    processes: list[_Process] = field(default_factory=list)
+    started: bool = False
+    outcome: dict[str, Any] | None = None
+    """The answer of the job, once it is known; it finishes when all its processes have ended."""
     deadline: float | None = None
     """When the job is asked to end; once it was asked, when it is killed."""
     late: bool = False
+
+    @property
+    def first(self) -> _Process:
+        return self.processes[0]
+
+    def document(self, rank: int) -> dict[str, Any]:
+        """What that process is told."""
+        if self.meeting is None:
+            return dict(self.job.document)
+        group = {"index": rank, "size": len(self.placed.gpus), "meeting": str(self.meeting)}
+        return {**self.job.document, GROUP: group}
 
 
 @dataclass
@@ -113,7 +141,7 @@ class _Processes:
     target: str
     stopping: Stopping
     slots: Slots
-    server: _ForkServer | None = None
+    server: ForkServer | None = None
     grace: float = GRACE
     running: dict[int, _Running] = field(default_factory=dict)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
@@ -131,32 +159,40 @@ class _Processes:
             self.server.close()
         self.selector.close()
 
-    @property
-    def free(self) -> list[int]:
-        """The slots without a job."""
-        taken = {running.slot for running in self.running.values()}
-        return [slot for slot in range(len(self.slots)) if slot not in taken]
+    def has_room(self, job: Job | None) -> bool:
+        """Whether the job could start now; for None, a usual one."""
+        return self._place(Job(0, {}, ranks=self.slots.ranks) if job is None else job) is not None
 
-    def begin(self, job: Job) -> None:
-        """Let the server fork the job's process, in a free slot; start a server if there is none."""
-        if job.ranks != 1:
-            raise HarnessError(f"this executor runs jobs of one process, not of {job.ranks}")
+    def _place(self, job: Job) -> Placed | None:
+        return self.slots.place(job.ranks, job.devices, [running.placed for running in self.running.values()])
+
+    def begin(self, job: Job) -> bool:
+        """Let the server fork the job's processes; start a server if there is none. False if there is no room."""
+        if (placed := self._place(job)) is None:
+            self.slots.check(job.ranks, job.devices, f"job {job.number}")
+            return False
         if self.server is None:
-            self.server = _ForkServer(self.target)
+            self.server = ForkServer(self.target)
             self.selector.register(self.server.control, selectors.EVENT_READ, self.server)
-        slot = self.free[0]
-        running = _Running(job, self.server.fork(job, self.slots.environment(slot)), slot)
-        self.running[job.number] = running
-        self.selector.register(running.connection, selectors.EVENT_READ, running)
+        running = self.running[job.number] = _Running(job, placed, _meeting() if len(placed.gpus) > 1 else None)
+        for rank in range(len(placed.gpus)):
+            connection = self.server.fork(job, rank, running.document(rank), placed.environment(rank))
+            running.processes.append(_Process(running, rank, connection))
+            self.selector.register(connection, selectors.EVENT_READ, running.processes[-1])
+        return True
 
     def ask_to_stop(self) -> None:
         """Ask started jobs to stop; drop jobs that have not started."""
         for number, running in list(self.running.items()):
             if running.started:
-                with contextlib.suppress(OSError):
-                    running.connection.sendall(ASKED)
+                self._tell(running, ASKED)
             else:
                 self._forget(number)
+
+    def _tell(self, running: _Running, message: bytes) -> None:
+        """Tell a job, by its first process: the others do as that one does."""
+        with contextlib.suppress(OSError):
+            running.first.connection.sendall(message)
 
     def next_deadline(self) -> float | None:
         """When the next job times out."""
@@ -169,18 +205,17 @@ class _Processes:
                 continue
             if running.late:
                 self._forget(number)
-                yield Event("finished", running.job, running.answer or _late(running.job))
+                yield Event("finished", running.job, running.first.answer or _late(running.job))
             else:
                 running.late = True
                 running.deadline = time.monotonic() + self.grace
-                with contextlib.suppress(OSError):
-                    running.connection.sendall(OUT_OF_TIME)
+                self._tell(running, OUT_OF_TIME)
 
     def end(self) -> Iterator[Event]:
         """End all jobs at once."""
         for number, running in list(self.running.items()):
             self._forget(number)
-            yield Event("finished", running.job, running.answer or {"status": Answered.INTERRUPTED})
+            yield Event("finished", running.job, running.first.answer or {"status": Answered.INTERRUPTED})
 
     def wait(self, until: float | None) -> Iterator[Event]:
         """Wait for messages, at most until `until`; yield the events."""
@@ -189,25 +224,29 @@ class _Processes:
         for key in ready:
             if key.fileobj is self.stopping:
                 self.stopping.heard()
-            elif isinstance(key.data, _Running):
+            elif isinstance(key.data, _Process):
                 yield from self._listen(key.data)
-        # The server last: the end of a job comes after all messages of the job.
+        # The server last: the end of a process comes after all its messages.
         for key in ready:
-            if isinstance(key.data, _ForkServer):
+            if isinstance(key.data, ForkServer):
                 yield from self._listen_to_server(key.data)
         if self.server is None:
-            for running in [r for r in self.running.values() if r.silent]:
-                yield self._finish(running, "its process ended without an answer, and so did the fork server")
+            silent = [one for running in self.running.values() for one in running.processes if one.silent]
+            for process in silent:
+                yield from self._ended(process, "its process ended without an answer, and so did the fork server")
 
-    def _listen_to_server(self, server: _ForkServer) -> Iterator[Event]:
+    def _listen_to_server(self, server: ForkServer) -> Iterator[Event]:
         messages, over = server.listen()
         for message in messages:
             if message["event"] == "broken":
                 raise ServerFailed(f"the processes that run trials cannot start: {message['error']}\n{server.said()}")
             running = self.running.get(message.get("job", -1))
             if running is not None:  # otherwise it was stopped before it started
-                yield from self._listen(running)
-                yield self._finish(running, message.get("error") or _how_it_ended(message["code"]))
+                process = running.processes[message["rank"]]
+                yield from self._listen(process)
+                if "error" in message:
+                    process.answer = {"status": Answered.FAILED, "error": message["error"]}
+                yield from self._ended(process, _how_it_ended(message.get("code", 0)))
         if over:
             self.selector.unregister(server.control)
             self.server = None
@@ -215,112 +254,66 @@ class _Processes:
             if not server.ready:
                 raise ServerFailed(f"trial processes cannot start: {_how_it_ended(code)}\n{server.said()}")
 
-    def _listen(self, running: _Running) -> Iterator[Event]:
-        """Process the messages of a job so far."""
-        lines, running.buffer, over = _lines(running.connection, running.buffer)
-        if over and not running.silent:
-            running.silent = True
-            self.selector.unregister(running.connection)
-        for message in lines:
-            if "started" in message:
+    def _listen(self, process: _Process) -> Iterator[Event]:
+        """Process the messages of a process so far. Of several, only the first reports."""
+        running = process.running
+        messages, process.buffer, over = lines(process.connection, process.buffer)
+        if over and not process.silent:
+            process.silent = True
+            self.selector.unregister(process.connection)
+        for message in messages:
+            if "answer" in message:
+                process.answer = message["answer"]
+            elif process.rank == 0 and "started" in message:
                 running.started = True
                 if running.job.timeout is not None:
                     running.deadline = time.monotonic() + running.job.timeout
                 yield Event("started", running.job, {"process": message["started"]})
-            elif "progress" in message:
+            elif process.rank == 0:
                 yield Event("progress", running.job, message["progress"])
-            else:
-                running.answer = message["answer"]
 
-    def _finish(self, running: _Running, otherwise: str) -> Event:
-        """A job's answer, or how it ended without one."""
+    def _ended(self, process: _Process, otherwise: str) -> Iterator[Event]:
+        """A process has ended: with the first, or with one that did not do its part, all do. Finish the job then."""
+        running = process.running
+        if self.running.get(running.job.number) is not running:
+            return  # finished meanwhile
+        answer = process.answer or {"status": Answered.LOST, "error": otherwise}
+        process.ended = True
+        if running.outcome is None and (process.rank == 0 or answer["status"] != Answered.DONE):
+            running.outcome = answer if process.rank == 0 else _of_rank(process.rank, answer)
+            if self.server is not None and not all(one.ended for one in running.processes):
+                self.server.end(running.job)
+        if running.outcome is not None and (self.server is None or all(one.ended for one in running.processes)):
+            yield self._finish(running, running.outcome)
+
+    def _finish(self, running: _Running, answer: dict[str, Any]) -> Event:
         self._forget(running.job.number)
-        answer = running.answer or {"status": Answered.FAILED, "error": otherwise}
         if running.late and answer["status"] != Answered.DONE:
             answer = {**answer, **_late(running.job)}
         return Event("finished", running.job, answer)
 
     def _forget(self, number: int) -> None:
-        """Close a job's socket, which ends its process if it still runs."""
+        """Close a job's sockets, which ends the processes that still run."""
         running = self.running.pop(number)
-        if not running.silent:
-            self.selector.unregister(running.connection)
-        running.connection.close()
+        for process in running.processes:
+            if not process.silent:
+                self.selector.unregister(process.connection)
+            process.connection.close()
+        if running.meeting is not None:
+            running.meeting.unlink(missing_ok=True)
 
 
-class _ForkServer:
-    """Our side of the fork server, which starts to import the target as soon as this is constructed."""
-
-    def __init__(self, target: str = RUN_JOB) -> None:
-        self.control, theirs = socket.socketpair()
-        self.ready = False
-        self._buffer = b""
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the server
-        # OpenBLAS would start threads when numpy is imported, and a process with threads should not fork.
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        # Blocked signals stay blocked in the new process: Ctrl-C cannot end it before it ignores the signal.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, str(theirs.fileno()), target, *sys.path],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=self._output,
-                env=environment,
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            theirs.close()
-
-    def fork(self, job: Job, environment: Mapping[str, str]) -> socket.socket:
-        """Request the job's process; return our end of its socket. If the server is dead, that socket just closes."""
-        ours, theirs = socket.socketpair()
-        request = {"job": job.number, "threads": job.threads, "document": job.document, "environment": environment}
-        line = json.dumps(request).encode() + b"\n"
-        with theirs, contextlib.suppress(OSError):
-            sent = socket.send_fds(self.control, [line], [theirs.fileno()])
-            self.control.sendall(line[sent:])
-        return ours
-
-    def listen(self) -> tuple[list[dict[str, Any]], bool]:
-        """The messages so far, and whether the control socket has closed."""
-        messages, self._buffer, over = _lines(self.control, self._buffer)
-        self.ready = self.ready or any(message["event"] == "ready" for message in messages)
-        return [message for message in messages if message["event"] != "ready"], over
-
-    def said(self) -> str:
-        """The last lines of the server's output."""
-        number = self._output.fileno()
-        text = os.pread(number, os.fstat(number).st_size, 0)  # a seek would move the server's write position
-        return "\n".join(text.decode(errors="replace").splitlines()[-15:])
-
-    def close(self) -> int:
-        """End the server, by force after 5 s; return its exit code. Idempotent."""
-        self.control.close()
-        try:
-            return self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
+def _meeting() -> Path:
+    """A file of this machine by which the processes of a job find each other."""
+    number, name = tempfile.mkstemp(prefix="harness-ranks-")
+    os.close(number)
+    return Path(name)
 
 
-def _lines(connection: socket.socket, buffer: bytes) -> tuple[list[dict[str, Any]], bytes, bool]:
-    """The whole JSON lines that have arrived, the rest, and whether the other end has closed."""
-    over = False
-    while True:
-        try:
-            received = connection.recv(1 << 16, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            break
-        except OSError:
-            received = b""
-        if not received:
-            over = True
-            break
-        buffer += received
-    *lines, rest = buffer.split(b"\n")
-    return [json.loads(line) for line in lines], rest, over
+def _of_rank(rank: int, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of a job that ended because of another process than the first."""
+    kept = {name: answer[name] for name in ("status", "error", "traceback") if name in answer}
+    return kept | {"rank": rank, "error": f"rank {rank}: {answer.get('error') or answer['status']}"}
 
 
 def _over(moment: float) -> bool:
@@ -334,6 +327,6 @@ def _late(job: Job) -> dict[str, Any]:
 def _how_it_ended(code: int) -> str:
     if code >= 0:
         return f"its process ended with exit code {code} before it answered"
-    with contextlib.suppress(ValueError):
-        return f"killed by signal {-code} ({signal.Signals(-code).name})"
-    return f"killed by signal {-code}"
+    name = "".join(f" ({one.name})" for one in signal.Signals if one == -code)
+    # The kernel kills so when memory runs out; nothing in the process can tell.
+    return f"killed by signal {-code}{name}{': out of memory?' if -code == signal.SIGKILL else ''}"

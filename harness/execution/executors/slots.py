@@ -1,14 +1,16 @@
 """How many jobs run in parallel on a machine, and which device each has. Does not import torch.
 
-On a machine with GPUs a job has one of them: its process sees no other (`CUDA_VISIBLE_DEVICES`). Elsewhere there
-is one slot per core. Counting GPUs must not start CUDA, because jobs are forked.
+On a machine with GPUs a job has one of them, or one per rank: its process sees no other (`CUDA_VISIBLE_DEVICES`).
+Elsewhere there is one slot per core. Counting GPUs must not start CUDA, because jobs are forked.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from importlib.metadata import version
 
 from harness.environment import gpu_names
@@ -50,20 +52,33 @@ def _named(visible: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Slots:
-    """The places for jobs: as many run in parallel as there are slots."""
+    """The places for jobs: how many run in parallel, and on which GPUs.
 
-    gpus: tuple[str | None, ...]
-    """Per slot the GPU that its job sees; None for a slot without a GPU of its own."""
+    A GPU is shared by shares: a job takes one `per_device`-th of it, or what the job itself says that it needs.
+    """
+
+    gpus: tuple[str, ...] = ()
+    """The GPUs for jobs; without any, jobs have no GPU of their own."""
+    jobs: int | None = None
+    """The most jobs in parallel; None for as many as the GPUs hold."""
     device: str | None = None
     """The device as jobs name it; None for the best that they find."""
+    per_device: int = 1
+    """Jobs on one GPU, of jobs that do not say what they need."""
+    ranks: int = 1
+    """Processes of a usual job, each on a GPU of its own."""
 
     def __len__(self) -> int:
-        return len(self.gpus)
+        """How many usual jobs run in parallel."""
+        if not self.gpus:
+            return self.jobs or 1
+        held = len(self.gpus) * self.per_device // self.ranks
+        return held if self.jobs is None else min(held, self.jobs)
 
     @classmethod
     def cpu(cls, count: int) -> Slots:
         """Slots without GPUs."""
-        return cls((None,) * count)
+        return cls(jobs=count)
 
     @classmethod
     def of(
@@ -71,28 +86,62 @@ class Slots:
         device: str | None = None,
         jobs: int | None = None,
         per_device: int = 1,
+        ranks: int = 1,
         machine: Machine | None = None,
     ) -> Slots:
         """The slots for trials on a device ("cpu", "cuda", "cuda:NUMBER", or None for GPUs if there are any).
 
-        With GPUs there are `per_device` slots on each, elsewhere one per core; `jobs` limits them, and sets their
-        number where there are no GPUs. Raises `UserError` for a GPU that is not there.
+        With GPUs there are `per_device` slots on each, elsewhere one per core; a trial of several ranks takes one per
+        rank. `jobs` limits the trials, and sets their number where there are no GPUs. Raises `UserError` for GPUs that
+        are not there.
         """
         machine = machine or Machine.here()
         if device == "cpu" or not machine.gpus:
-            return cls((None,) * (jobs or machine.cores), device)
+            return cls((), jobs or max(1, machine.cores // ranks), device, ranks=ranks)
         gpus = machine.gpus
         _, _, number = (device or "cuda").partition(":")
         if number:
             if int(number) >= len(gpus):
                 raise UserError(f"--device {device}: there are {len(gpus)} GPUs here, numbered from 0")
             gpus = (gpus[int(number)],)
-        # The first jobs are spread over all GPUs.
-        slots = gpus * per_device
         # The process sees one GPU: for it that is number 0.
-        return cls(slots[:jobs], device and "cuda")
+        slots = cls(gpus, jobs, device and "cuda", per_device, ranks)
+        slots.check(ranks, None, f"--ranks {ranks}")
+        return slots
 
-    def environment(self, slot: int) -> dict[str, str]:
-        """The environment variables of a job in that slot."""
-        gpu = self.gpus[slot]
+    def size(self, ranks: int, devices: float | None) -> int:
+        """How many processes a job has that asks for so many ranks, and needs so many GPUs."""
+        return max(ranks, math.ceil(devices or 0)) if self.gpus else ranks
+
+    def check(self, ranks: int, devices: float | None, whose: str) -> None:
+        """Raise `UserError` if such a job could never start here."""
+        if self.gpus and (size := self.size(ranks, devices)) > len(self.gpus):
+            raise UserError(
+                f"{whose}: each of {size} ranks needs a GPU of its own, and {len(self.gpus)} can be used here"
+            )
+
+    def place(self, ranks: int, devices: float | None, taken: Sequence[Placed]) -> Placed | None:
+        """A place for such a job beside those that run; None while there is no room."""
+        if self.jobs is not None and len(taken) >= self.jobs:
+            return None
+        size = self.size(ranks, devices)
+        if not self.gpus:
+            return Placed((None,) * size)
+        share = Fraction(1, self.per_device) if devices is None else min(Fraction(1), Fraction(str(devices)))
+        used = {gpu: sum(one.share for one in taken if gpu in one.gpus) for gpu in self.gpus}
+        # The GPUs with the most room first: the first jobs are spread over all.
+        free = sorted((gpu for gpu in self.gpus if used[gpu] + share <= 1), key=lambda gpu: used[gpu])
+        return Placed(tuple(free[:size]), share) if len(free) >= size else None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The place of a job: per process its GPU (None for none of its own), and the share of it that the job takes."""
+
+    gpus: tuple[str | None, ...]
+    share: Fraction = Fraction(1)
+
+    def environment(self, rank: int) -> dict[str, str]:
+        """The environment variables of one of its processes."""
+        gpu = self.gpus[rank]
         return {} if gpu is None else {VISIBLE: gpu}

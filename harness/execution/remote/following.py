@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from harness.errors import HarnessError, UserError
 from harness.execution.executors.executor import Answered
+from harness.execution.executors.slots import Slots
 from harness.execution.remote.pulling import GRACE, Message
 from harness.execution.session import Screen, Session
 from harness.execution.states import Work
@@ -38,6 +39,8 @@ class Crew(Protocol):
     """Tasks of an engine, by number."""
 
     wanted: int
+    ranks: int
+    """Processes of a trial."""
     needs: str
     """What one task asks the cluster for, for readers."""
 
@@ -61,8 +64,8 @@ class Following(Session):
     """To be set where there is something to run."""
 
     @property
-    def parallel(self) -> int:
-        return self.crew.wanted if self.crew is not None else 0
+    def slots(self) -> Slots:
+        return Slots(jobs=self.crew.wanted, ranks=self.crew.ranks) if self.crew is not None else super().slots
 
     def run(self) -> None:
         """Start workers, and follow them until all have ended."""
@@ -175,7 +178,8 @@ class _Shift:
 
     def _show(self, worker: int, number: int, event: str, data: Mapping[str, Any]) -> None:
         """Show an event of a trial. Of two workers that both begin it, the one that gets its claim goes on."""
-        passed_on = event == "finished" and data["status"] in (Answered.ELSEWHERE, Answered.UNREACHABLE)
+        waits = (Answered.ELSEWHERE, Answered.UNREACHABLE)
+        passed_on = event == "finished" and (data.get("again") or data["status"] in waits)
         owner = self.owners.get(number)
         if owner is None and not passed_on:
             self.owners[number] = worker

@@ -58,14 +58,17 @@ class Order:
     environment: Mapping[str, str]
     device: str | None
     """The device of trials; None for the best that a task finds."""
+    ranks: int = 1
+    """Processes of a trial."""
 
     @classmethod
-    def of(cls, asked: Asked, settings: Settings, parcel: Parcel, device: str | None) -> Order:
+    def of(cls, asked: Asked, settings: Settings, parcel: Parcel, device: str | None, ranks: int = 1) -> Order:
         """The order for tasks on other machines: all paths are absolute."""
         settings = replace(settings, places=replace(settings.places, directory=settings.places.directory.absolute()))
         environment = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         environment[DATA] = str(Path(environment.get(DATA, "data")).absolute())
-        return cls(replace(asked, studies=()), settings, parcel.studies, parcel.digest, environment, device)
+        own = replace(asked, studies=())
+        return cls(own, settings, parcel.studies, parcel.digest, environment, device, ranks)
 
     def packed(self) -> tuple[str, bytes]:
         """Version and hash of the engine, and the order for an engine that has these."""
@@ -135,7 +138,7 @@ def _worked(
     os.environ.update(order.environment)
     if not gpus:
         os.environ[VISIBLE] = ""  # an engine may show all GPUs to a task that has asked for none
-    slots = Slots(tuple(gpus), "cuda") if gpus else Slots((None,), order.device)
+    slots = Slots(tuple(gpus), 1, "cuda" if gpus else order.device, ranks=order.ranks)
     asked = replace(order.asked, studies=[one for name in order.studies for one in find_studies(name)])
     with contextlib.closing(make("local", slots)) as executor:
         executor.prepare()

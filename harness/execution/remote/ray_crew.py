@@ -43,8 +43,10 @@ class Wanted:
     """How many trials run in parallel; None for as many as the cluster has room for."""
     cpus: float = 1.0
     gpus: float | None = None
-    """Of each trial; None for one if the cluster has any."""
+    """Of each trial; None for one per rank if the cluster has any."""
     device: str | None = None
+    ranks: int = 1
+    """Processes of a trial."""
 
     def __post_init__(self) -> None:
         if self.address and self.address.startswith("ray://"):
@@ -52,8 +54,10 @@ class Wanted:
                 f"--ray-address {self.address}: Ray's client cannot follow tasks; run the command on a machine of the "
                 "cluster, with HOST:6379 or auto"
             )
-        if self.gpus is not None and self.gpus > 1:
-            raise UserError(f"--gpus-per-trial {self.gpus:g}: a worker runs one trial, which computes on one GPU")
+        if self.gpus is not None and self.gpus > 1 and self.gpus != self.ranks:
+            raise UserError(
+                f"--gpus-per-trial {self.gpus:g}: a trial computes on one GPU per rank, and has --ranks {self.ranks}"
+            )
         if self.gpus and self.device == "cpu":
             raise UserError(f"--gpus-per-trial {self.gpus:g} and --device cpu exclude each other")
 
@@ -73,13 +77,13 @@ def crew_of(asked: Asked, settings: Settings, wanted: Wanted, board: Board) -> I
             there = ray.cluster_resources()
             gpus = wanted.gpus
             if gpus is None:
-                gpus = float(wanted.device != "cpu" and there.get("GPU", 0) >= 1)
+                gpus = float(wanted.ranks) if wanted.device != "cpu" and there.get("GPU", 0) >= 1 else 0.0
             room = int(there.get("CPU", 0) // wanted.cpus)
             room = min(room, int(there.get("GPU", 0) // gpus)) if gpus else room
             Agreement.of(asked, board).tell()
-            order = Order.of(asked, settings, parcel, wanted.device)
+            order = Order.of(asked, settings, parcel, wanted.device, wanted.ranks)
             needs = f"{wanted.cpus:g} CPUs" + (f" and {gpus:g} GPUs" if gpus else "")
-            yield RayCrew(ray, order, wanted.workers or max(1, room), needs, wanted.cpus, gpus)
+            yield RayCrew(ray, order, wanted.workers or max(1, room), wanted.ranks, needs, wanted.cpus, gpus)
         finally:
             ray.shutdown()
 
@@ -148,6 +152,7 @@ class RayCrew:
     ray: Any
     order: Order
     wanted: int
+    ranks: int
     needs: str
     cpus: float
     gpus: float

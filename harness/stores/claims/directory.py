@@ -98,6 +98,10 @@ class DirectoryClaims(Claims):
             )
             return DirectoryClaim(key, place, new) if _put(place, new) else None
 
+    def redeem(self, ticket: Mapping[str, Any]) -> Claim:
+        known = {name: ticket[name] for name in ("generation", "attempt", "lease", "token")}
+        return DirectoryClaim(ticket["key"], self._place(ticket["key"]), _Stored(owner=None, held=True, **known))
+
     def holder(self, key: str) -> ClaimRecord | None:
         with _answering(self.folder):
             place = self._place(key)

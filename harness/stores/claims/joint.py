@@ -6,6 +6,9 @@ without the database (`run --offline`): they must not mistake a running trial fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from harness.errors import Unreachable
 from harness.stores.claims.lease import Claim, ClaimRecord, Claims
 
@@ -23,6 +26,9 @@ class JointClaim(Claim):
     @property
     def generation(self) -> int:  # type: ignore[override]  # it grows with the database's
         return self._there.generation
+
+    def ticket(self) -> dict[str, Any]:
+        return {"here": self._here.ticket(), "there": self._there.ticket()}
 
     def renew(self) -> None:
         self._here.renew()
@@ -58,6 +64,9 @@ class JointClaims(Claims):
             if there is None:
                 here.release()
         return there and JointClaim(here, there)
+
+    def redeem(self, ticket: Mapping[str, Any]) -> Claim:
+        return JointClaim(self._here.redeem(ticket["here"]), self._there.redeem(ticket["there"]))
 
     def holder(self, key: str) -> ClaimRecord | None:
         return self._there.holder(key) or self._here.holder(key)

@@ -33,6 +33,9 @@ RENEWALS = 6
 SHORTEST = 0.05
 """Minimum number of seconds between two renewals."""
 
+TICKET = ("key", "generation", "attempt", "lease")
+"""What the ticket of a claim says besides its token."""
+
 PATIENCE = 5.0
 """Seconds that the end of a `Lease` waits for the release; after that the claim is left to expire."""
 
@@ -67,7 +70,7 @@ class ClaimRecord:
 
 
 class Claim(ABC):
-    """One held claim. Made only by `Claims.acquire`.
+    """One held claim. Made only by `Claims.acquire`, and by `Claims.redeem` for another process that renews it.
 
     All methods may be called from several threads at once; each takes a bounded time, unless the file system
     itself blocks. Each raises only the exceptions that it documents.
@@ -78,6 +81,8 @@ class Claim(ABC):
     """The last known generation: the fencing token. Grows when the claim is confirmed."""
     attempt: int
     lease: float
+    _token: str
+    """Identifies this claim uniquely in its place."""
 
     @abstractmethod
     def renew(self) -> None:
@@ -97,6 +102,10 @@ class Claim(ABC):
         Raises `ClaimLost` if the claim was taken over or released; `Unreachable` if that is unknown for now:
         the claim may be confirmed or not, and both `confirm` and `renew` may be called again.
         """
+
+    def ticket(self) -> dict[str, Any]:
+        """What another process needs to renew the claim (`Claims.redeem`), as plain JSON types."""
+        return {name: getattr(self, name) for name in TICKET} | {"token": self._token}
 
     @abstractmethod
     def release(self) -> None:
@@ -129,6 +138,10 @@ class Claims(ABC):
         Of all processes that call this at the same time, at most one gets the claim. The claim's `attempt` is
         one more than the larger of the last claim's attempt and `at_least` (attempts known from elsewhere).
         """
+
+    @abstractmethod
+    def redeem(self, ticket: Mapping[str, Any]) -> Claim:
+        """The claim of a ticket, which was acquired in the same place. Touches nothing."""
 
     @abstractmethod
     def holder(self, key: str) -> ClaimRecord | None:

@@ -60,6 +60,9 @@ class MongoClaims(Claims):
             new = self._replace(key, last, change)
             return None if new is None else MongoClaim(self, key, new)
 
+    def redeem(self, ticket: Mapping[str, Any]) -> Claim:
+        return MongoClaim(self, ticket["key"], ticket)
+
     def holder(self, key: str) -> ClaimRecord | None:
         with self._answering():
             document = self._read(key)

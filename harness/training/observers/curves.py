@@ -30,6 +30,7 @@ from harness.stores.schema import SIZES
 from harness.study.configuration import RunConfig
 from harness.study.judging import Predictions, selected_architectures
 from harness.training.cost import Meter
+from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.rank import predict
 from harness.training.stages.train import Progress, Supernets
 from harness.training.state import TrialState, packed, unpacked
@@ -47,6 +48,7 @@ class Observers:
     points: dict[str, list[list[float | int | None]]] = field(default_factory=dict)
     """The curves so far: step and value, by name."""
     trial: TrialState | None = None
+    ranks: Ranks = ALONE
     _predictions: dict[int, Predictions] = field(default_factory=dict)
     """By epoch, predictions of the supernets that have reached it; deleted once τ is known."""
     _measured: dict[str, dict[int, list[float]]] = field(default_factory=dict)
@@ -70,9 +72,9 @@ class Observers:
         own = [architecture for architecture in selected if supernets.part_of(architecture) == progress.part]
         predictions = self._predictions.setdefault(progress.epoch, {})
         keep = partial(self.trial.evaluated, predictions) if self.trial else None
-        ranking, meter = self.config.rank, self.meter
+        ask = partial(predict, stage="observe", known=predictions, keep=keep, ranks=self.ranks)
         with undisturbed(supernets):
-            found = predict(supernets, own, self.dataset, ranking, meter, stage="observe", known=predictions, keep=keep)
+            found = ask(supernets, own, self.dataset, self.config.rank, self.meter)
         predictions.update(found)
         if progress.part == progress.parts - 1:
             truth = self.benchmark.accuracies(self.config.rank.truth_of(self.config.dataset))

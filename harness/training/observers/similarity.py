@@ -12,12 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness.training.ranks import ALONE, Ranks
+
 
 class GradientSimilarity:
     """Records the steps from `first_step` on."""
 
-    def __init__(self, layer: torch.nn.Parameter, first_step: int) -> None:
-        self.layer = layer
+    def __init__(self, layer: torch.nn.Parameter, first_step: int, ranks: Ranks = ALONE) -> None:
+        self.layer, self.ranks = layer, ranks
         self.first_step = first_step
         self.sums: list[float] = []
         self.counts: list[int] = []
@@ -36,6 +38,7 @@ class GradientSimilarity:
     def path_done(self) -> None:
         """Called when a path has added its gradient to those of the paths before it."""
         total = torch.zeros_like(self.layer) if self.layer.grad is None else self.layer.grad.clone()
+        self.ranks.sum_([total], [self.layer])
         before = self._sum_before
         self._gradients.append((total if before is None else total - before).flatten().double())
         self._sum_before = total

@@ -7,10 +7,12 @@ representative, so a prediction does not depend on which other architectures wer
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
+from typing import TypeVar
 
 import torch
 
@@ -33,6 +35,11 @@ Found = Callable[[], Predictions]
 
 Logits = Callable[[int, Architecture], torch.Tensor]
 """(batch number, architecture) → logits."""
+
+T = TypeVar("T")
+
+ROUND = 10.0
+"""Seconds after which ranks tell each other what they have found."""
 
 
 def evaluation(network: torch.nn.Module, batches: Sequence[torch.Tensor], shared: bool = True) -> Logits:
@@ -108,23 +115,52 @@ def predict(
         meter.stage(stage)
         return {one: accuracies[key] for key, members in groups.items() if key in accuracies for one in members}
 
-    for key in sorted(groups, key=lambda key: key[0]):  # a supernet's architectures one after the other
-        if key in accuracies:
-            continue
+    def count_correct(key: tuple[int, Architecture]) -> torch.Tensor:
+        nonlocal logits
         number, representative = key
-        batches, places = images.batches, ranks.share(range(len(images.batches)))
+        batches = images.batches
         if number not in logits:
             # Calibration changes the network for each architecture: nothing can be shared.
             logits = {number: evaluation(supernets.networks[number], batches.images, shared=not ranking.calibration)}
         with calibrated(supernets.networks[number], representative, images.calibrating):
-            guesses = {place: logits[number](place, representative).argmax(1) for place in places}
-        correct[key] = torch.stack([(guess == batches.labels[place]).sum() for place, guess in guesses.items()]).sum()
-        ranks.sum_([correct[key]])
-        meter.evaluations += 1
+            guesses = [logits[number](place, representative).argmax(1) for place in range(len(batches))]
+        pairs = zip(guesses, batches.labels, strict=True)
+        return torch.stack([(guess == labels).sum() for guess, labels in pairs]).sum()
+
+    # A supernet's architectures one after the other.
+    missing = sorted((key for key in groups if key not in accuracies), key=lambda key: key[0])
+    for done in in_rounds(ranks, missing, count_correct):
+        correct.update(done)
+        meter.evaluations += len(done)
         report(len(accuracies) + len(correct), len(groups))
         if keep is not None:
             keep(found)
     return found()
+
+
+def in_rounds(
+    ranks: Ranks, items: Sequence[T], compute: Callable[[T], torch.Tensor]
+) -> Iterator[dict[T, torch.Tensor]]:
+    """A number for each item, computed by the rank whose turn it is; after a round all ranks know its numbers.
+
+    One process has rounds of one item. The first of several ranks says how many items the next round has, by the time
+    of this one: ranks with slow items wait less in long rounds, and an interruption loses less in short ones.
+    """
+    begun, size = 0, 1
+    while begun < len(items):
+        started = time.perf_counter()
+        now = items[begun : begun + size * ranks.size]
+        begun += len(now)
+        own = {item: compute(item) for item in ranks.share(now)}
+        if ranks.size > 1:
+            numbers = torch.zeros(len(now) + 1, dtype=torch.double)
+            numbers[ranks.index : len(now) : ranks.size] = torch.tensor([float(number) for number in own.values()])
+            if ranks.first:
+                numbers[-1] = min(4 * size, max(1, int(size * ROUND / (time.perf_counter() - started))))
+            ranks.sum_([numbers])
+            size = int(numbers[-1])
+            own = dict(zip(now, numbers, strict=False))
+        yield own
 
 
 @torch.no_grad()

@@ -91,11 +91,11 @@ class RecipeTraining(StandaloneTraining):
         return autocast(self.precision, self.device)
 
     def descend(self, loss: torch.Tensor) -> None:
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        with self.division.ranks.summing(self.trained()):
+            self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         if self.clip is not None:
             self.scaler.unscale_(self.optimiser)
-            trained = (one for group in self.optimiser.param_groups for one in group["params"])
-            torch.nn.utils.clip_grad_norm_(trained, self.clip)
+            torch.nn.utils.clip_grad_norm_(self.trained(), self.clip)
         self.scaler.step(self.optimiser)
         self.scaler.update()
         if self.average is not None:

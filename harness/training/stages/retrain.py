@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from harness.components.dataset import DataSet, joined
@@ -17,7 +18,10 @@ from harness.components.schedule import Schedule, warmed
 from harness.components.space import Architecture, network_settings
 from harness.seeds import derive
 from harness.study.configuration import COMPONENTS, SHUFFLED, RunConfig
+from harness.training.agreement import of_network
 from harness.training.cost import Meter
+from harness.training.parts import Division
+from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.recipe import RecipeTraining
 from harness.training.stages.standalone import StandaloneRecipe, count_among
 from harness.training.stages.train import Keeper, Progress, Supernets, check_finite
@@ -33,6 +37,7 @@ def retrain(
     meter: Meter,
     report: Callable[[Progress], None] = lambda progress: None,
     keeper: Keeper | None = None,
+    ranks: Ranks = ALONE,
 ) -> tuple[Supernets, float, float]:
     """Train the architecture as `config.retrain` says; returns the network and its top-1 and top-5 on the test images.
 
@@ -56,10 +61,13 @@ def retrain(
     order = None if settings.order == SHUFFLED else settings.order.build(ORDERS, "retrain.order")
     seed, factor = derive(config.seed, "retrain"), schedule.bind(space)
     factor = warmed(factor, settings.warmup_epochs / settings.epochs, 0.0)
-    training = RecipeTraining(space, architecture, seen, recipe, seed, 1, meter.device, factor, augment, network, order)
+    division = Division(settings.batch_size // (settings.bn_group or settings.batch_size), ranks)
+    make = partial(RecipeTraining, factor=factor, augment=augment, network=network, order=order, division=division)
+    training = make(space, architecture, seen, recipe, seed, 1, meter.device)
     training.equip(settings, seed)
     if keeper is not None:
         keeper.start(training)
+    ranks.agree({"steps": training.step}, "when training begins")
     steps = training.steps_per_epoch
     for epoch in range((training.step - len(training.losses)) // steps, settings.epochs):
         while training.step < (epoch + 1) * steps:
@@ -68,6 +76,9 @@ def retrain(
             meter.images += training.images
             if keeper is not None:
                 keeper.between_steps()
+        ranks.settle()
+        if ranks.size > 1:
+            ranks.agree(of_network(training.network), f"after epoch {epoch + 1}")
         mean = check_finite([loss[None] for loss in training.losses], epoch * steps)
         meter.steps_done(0)
         report(Progress(0, 1, epoch + 1, settings.epochs, mean))

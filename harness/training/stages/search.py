@@ -22,6 +22,7 @@ from harness.study.configuration import RunConfig
 from harness.study.judging import Predictions
 from harness.training.calibration import calibrated
 from harness.training.cost import Meter
+from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.rank import Found as SoFar
 from harness.training.stages.rank import RankingImages, predict
 from harness.training.stages.train import Supernets
@@ -73,6 +74,7 @@ class Scorer:
     dataset: DataSet
     meter: Meter
     report: Callable[[SearchProgress], None] = lambda progress: None
+    ranks: Ranks = ALONE
     scores: Scores = field(default_factory=dict)
     """All scores so far, those of an earlier process included."""
     keep: Callable[[Predictions, SoFar], None] | None = None
@@ -123,6 +125,7 @@ class Scorer:
             stage="search",
             known=known,
             keep=None if keep is None else lambda so_far: keep(known, so_far),
+            ranks=self.ranks,
             images=self._images.setdefault(cost, RankingImages(self.dataset, ranking, self.meter.device)),
         )
         known |= found

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ from harness.data.loading import evaluation_batches, loader_for
 from harness.data.randomness import step_randomness
 from harness.errors import Diverged, InvalidConfiguration
 from harness.seeds import derive
+from harness.study.parallel import check_last_batch
+from harness.training.parts import WHOLE, Division, divided
 
 
 @dataclass(frozen=True)
@@ -70,12 +73,15 @@ class StandaloneTraining:
         augment: Sequence[Augmentation] = (),
         network: Any = None,
         order: Order | None = None,
+        division: Division = WHOLE,
     ) -> None:
         """`factor` gives the learning rate relative to the initial one; by default half a cosine wave to zero.
 
         `network` holds the space's settings of the network; by default those of the recipe. `order` is that of the
-        samples; by default a random permutation per epoch.
+        samples; by default a random permutation per epoch. `division` says how batches are divided; several ranks train
+        one copy.
         """
+        self.division = division
         self.architecture, self.dataset, self.recipe, self.copies = architecture, dataset, recipe, copies
         self.device = torch.device(device)
         self.factor = factor or (lambda architecture, progress: 0.5 * (1 + math.cos(math.pi * progress)))
@@ -85,8 +91,11 @@ class StandaloneTraining:
             self.network = space.standalone(architecture, settings)
         initialise(self.network, seed)
         self.network.to(device)
+        division.prepare(self.network)
+        check_last_batch(len(dataset.train), recipe.batch_size, division.groups, division.ranks.size, "train")
+        make = partial(loader_for, order=order, augment=augment, share=division.share)
         self.loaders = [
-            loader_for(dataset, "train", recipe.batch_size, data_seed, device, order=order, augment=augment)
+            make(dataset, "train", recipe.batch_size, data_seed, device)
             for data_seed in (derive(seed, "standalone data", number) for number in range(copies))
         ]
         self.optimiser = torch.optim.SGD(
@@ -112,20 +121,22 @@ class StandaloneTraining:
         """Do the next step; returns its loss, summed over the copies."""
         batches = [loader.batch(self.step) for loader in self.loaders]
         # An image that cannot be read makes the batch of one copy smaller; stacked copies need batches of one size.
-        self.images = min(len(batch.labels) for batch in batches)
-        images = torch.cat([batch.images[: self.images] for batch in batches], 1)
-        labels = torch.stack([batch.labels[: self.images] for batch in batches], 1)
+        count, weight = min(len(batch.labels) for batch in batches), self.division.weight(batches[0])
+        self.images = round(count / weight)
+        images = torch.cat([batch.images[:count] for batch in batches], 1)
+        labels = torch.stack([batch.labels[:count] for batch in batches], 1)
         rate = self.recipe.learning_rate * self.factor(self.architecture, self.step / self.steps)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        with self.randomness(self.step), self.passes():
+        with self.randomness(self.step), self.passes(), divided(self.division, batches[0]):
             logits = self.network(images).view(-1, self.dataset.classes)
             # The mean over all copies, times their number: each copy sees the gradient of its own mean.
-            loss = self.loss(logits, images, labels.flatten(0, 1)) * self.copies
+            loss = self.loss(logits, images, labels.flatten(0, 1)) * (self.copies * weight)
         self.optimiser.zero_grad()
         self.descend(loss)
         self.step += 1
         self.losses.append(loss.detach())
+        self.division.ranks.soon_(self.losses[-1])
         return self.losses[-1]
 
     def loss(self, logits: torch.Tensor, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -138,11 +149,21 @@ class StandaloneTraining:
 
     def descend(self, loss: torch.Tensor) -> None:
         """Compute the gradients and change the weights."""
-        loss.backward()  # type: ignore[no-untyped-call]
+        with self.division.ranks.summing(self.trained()):
+            loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
+
+    @property
+    def is_over(self) -> bool:
+        return False  # the test images are looked at right after the last step, which is not worth a checkpoint
+
+    def trained(self) -> list[torch.Tensor]:
+        """All parameters that are trained."""
+        return [one for group in self.optimiser.param_groups for one in group["params"]]
 
     def state(self) -> dict[str, Any]:
         """The state to resume from. Store it before the next step."""
+        self.division.ranks.settle()
         return {
             "step": self.step,
             "network": self.network.state_dict(),

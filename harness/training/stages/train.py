@@ -19,18 +19,22 @@ from harness.components.dataset import DataSet
 from harness.components.method import Method, Part, Step, check_partition, data_order_of
 from harness.components.registries import AUGMENTATIONS, ORDERS, SPACES
 from harness.components.space import Architecture, Space, network_settings
-from harness.data.loader import Batch
+from harness.data.loader import Batch, Loader
 from harness.data.loading import loader_for
 from harness.data.randomness import step_randomness
 from harness.errors import Diverged, InvalidConfiguration
 from harness.seeds import derive, make_rng
 from harness.study.configuration import COMPONENTS, SHUFFLED, RunConfig
+from harness.study.parallel import check_last_batch
+from harness.training.agreement import compare
 from harness.training.compilation import compile_if_wanted
 from harness.training.cost import Meter
 from harness.training.first_step import WrongPath, checked, whose
+from harness.training.parts import divided
 from harness.training.preparation import make_training
 from harness.training.preparation import prepare as prepare
 from harness.training.profiling import phase, step_done
+from harness.training.ranks import ALONE, Ranks
 from harness.training.supernet import SupernetTraining
 from harness.training.weights import start_from
 
@@ -97,6 +101,10 @@ class Course:
                 self._order = epoch, self.source(training, epoch)
         return self._order[1]
 
+    @property
+    def is_over(self) -> bool:
+        return self.part == len(self.trainings)
+
     def end_part(self) -> None:
         self.trainings[self.part].release()
         self.part, self._order = self.part + 1, None
@@ -123,6 +131,8 @@ class Course:
 
     def state(self) -> dict[str, Any]:
         """Weights of the finished supernets, all state of the one in training. Store it before the next step."""
+        if self.losses:
+            self.trainings[self.part].ranks.settle()
         order = None
         if self._order is not None and self._order[1] is not None:
             order = self._order[0], torch.as_tensor(self._order[1], dtype=torch.long)
@@ -178,6 +188,10 @@ class Course:
 class Resumable(Protocol):
     """A training between two steps, as a keeper sees it."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all its steps are done, so that what follows is evaluation alone."""
+
     def state(self) -> dict[str, Any]: ...
 
     def restore(self, state: dict[str, Any], device: torch.device) -> None: ...
@@ -221,6 +235,7 @@ def _make_part(
     space: Space,
     steps_per_epoch: int,
     dataset: DataSet,
+    ranks: Ranks,
     part: Part,
     network: torch.nn.Module,
     number: int,
@@ -230,18 +245,26 @@ def _make_part(
         device = next(network.parameters()).device
         settings = network_settings(config.network, **dataset.inputs)
         network = _new_network(config, space, settings, number, device)
-    training = make_training(config, method, space, steps_per_epoch, dataset, part, network, number)
+    training = make_training(config, method, space, steps_per_epoch, dataset, part, network, number, ranks)
     training.restarted = restarted
     return training
 
 
 def make_step(method: Method, training: SupernetTraining, batch: Batch, step: int) -> Step:
-    """One step of the method. Refuses one that trains other paths, or other numbers of them, than it should."""
-    training.begin_step(step)
+    """One step of the method. Refuses one that trains other paths, or other numbers of them, than it should.
+
+    With several ranks, losses and images are those of the whole batch; `training.ranks.settle` waits for the losses.
+    """
+    training.begin_step(step, batch)
     try:
-        done = checked(method, training.space, batch, method.train_step(training, batch, step))
+        with divided(training.division, batch):
+            done = checked(method, training.space, batch, method.train_step(training, batch, step))
     except WrongPath as error:
         raise InvalidConfiguration(f"{whose(method)} {error}") from error
+    if (weight := training.weight(batch)) != 1:
+        images, forward = (round(count / weight) for count in (done.images, done.forward_images))
+        done = replace(done, losses=done.losses * weight, images=images, forward_images=forward)
+        training.ranks.soon_(done.losses)
     training.end_step(done.losses)
     return done
 
@@ -253,6 +276,7 @@ def train(
     report: Callable[[Progress], None] = lambda progress: None,
     observe: Callable[[Supernets, Progress], None] = lambda supernets, progress: None,
     keeper: Keeper | None = None,
+    ranks: Ranks = ALONE,
 ) -> Supernets:
     """Train all supernets of the configuration. Raises `Diverged` when a loss is not finite.
 
@@ -262,26 +286,19 @@ def train(
     if config.train.weights is not None:
         start_from(config.train.weights, config.space, supernets.networks)
     steps_per_epoch = -(-len(dataset.train) // config.train.batch_size)
-    method, trainings = prepare(config, supernets, steps_per_epoch, dataset)
-    make = partial(_make_part, config, method, supernets.space, steps_per_epoch, dataset)
+    method, trainings = prepare(config, supernets, steps_per_epoch, dataset, ranks)
+    division = trainings[0].division
+    check_last_batch(len(dataset.train), config.train.batch_size, division.groups, ranks.size, "train")
+    make = partial(_make_part, config, method, supernets.space, steps_per_epoch, dataset, ranks)
     course = Course(supernets, trainings, partial(data_order_of, method), make)
     if has_own_score(method):
         course.supernets = replace(supernets, own_score=lambda one: method.score(course.trainings, one))
     if keeper is not None:
         keeper.start(course)
+    ranks.agree({"parts": course.part, "steps": course.step}, "when training begins")
     while course.part < len(trainings):
         training = trainings[course.part]
-        loader = loader_for(
-            dataset,
-            "train",
-            config.train.batch_size,
-            derive(config.seed, "data", training.number),
-            meter.device,
-            own_order=course.data_order,
-            order=None if config.train.order == SHUFFLED else config.train.order.build(ORDERS, "train.order"),
-            augment=[one.build(AUGMENTATIONS, "train.augment") for one in config.train.augment],
-            without=training.left_out,
-        )
+        loader = _training_batches(config, dataset, course, meter.device)
         randomness = step_randomness(training.network, derive(config.seed, "network", training.number), meter.device)
         for epoch in range((course.step - len(course.losses)) // steps_per_epoch, config.train.epochs):
             if course.step == epoch * steps_per_epoch:
@@ -289,16 +306,18 @@ def train(
                 method.begin_epoch(training, epoch)
             for step in range(course.step, (epoch + 1) * steps_per_epoch):
                 with phase("data"):
-                    batch = training.ranks.share_of(loader.batch(step))
+                    batch = loader.batch(step)
                 with randomness(step):
                     done = make_step(method, training, batch, step)
+                compare(training, step, last=step + 1 == (epoch + 1) * steps_per_epoch)
                 step_done()
                 course.losses.append(done.losses)
                 course.step = step + 1
                 meter.count(done, training.sampled)
                 if keeper is not None:
                     keeper.between_steps()
-            mean = training.ranks.mean(check_finite(course.losses, epoch * steps_per_epoch))
+            ranks.settle()
+            mean = check_finite(course.losses, epoch * steps_per_epoch)
             progress = Progress(course.part, len(trainings), epoch + 1, config.train.epochs, mean, training.measured())
             meter.steps_done(training.observers_bytes())
             if (spread := training.momentum.spread) is not None:
@@ -309,7 +328,7 @@ def train(
             report(progress)
             course.losses = []
             if epoch + 1 < config.train.epochs:
-                with randomness(course.step):
+                with randomness(course.step), divided(training.division):
                     parts = method.divide(training, epoch + 1)
                 meter.count_sampling(training.sampled)
                 if parts:
@@ -321,11 +340,28 @@ def train(
                 course.found += map(supernets.space.check, method.found(training))
             course.end_part()
         loader.close()
-        training.ranks.barrier()
+        ranks.barrier()
         if keeper is not None:
             keeper.part_done()
     meter.stage("train")
     return replace(course.supernets, found=tuple(course.found))
+
+
+def _training_batches(config: RunConfig, dataset: DataSet, course: Course, device: torch.device) -> Loader:
+    """The batches of the supernet in training: this rank's part of each."""
+    training = course.trainings[course.part]
+    return loader_for(
+        dataset,
+        "train",
+        config.train.batch_size,
+        derive(config.seed, "data", training.number),
+        device,
+        own_order=course.data_order,
+        order=None if config.train.order == SHUFFLED else config.train.order.build(ORDERS, "train.order"),
+        augment=[one.build(AUGMENTATIONS, "train.augment") for one in config.train.augment],
+        share=training.division.share,
+        without=training.left_out,
+    )
 
 
 def has_own_score(method: Method) -> bool:

@@ -59,7 +59,7 @@ def test_a_claim_of_a_dead_process(tmp_path: Path) -> None:
     script = f"""
 from pathlib import Path
 from harness.stores.claims.directory import DirectoryClaims
-DirectoryClaims(Path({str(claims.folder)!r}), {LEASE}).acquire("{'a' * 64}")
+DirectoryClaims(Path({str(claims.folder)!r}), {LEASE}).acquire("{"a" * 64}")
 import os; os._exit(9)"""
     subprocess.run([sys.executable, "-c", script], check=False)
     (found,) = [one for one in stored.check_store(Places(tmp_path)) if one.subject == "claims"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from harness import environment
-from harness.errors import HarnessError, UserError
+from harness.errors import UserError
 from harness.execution.executors.executor import Job, Stopping
 from harness.execution.executors.local import LocalExecutor
-from harness.execution.executors.slots import VISIBLE, Machine, Slots
+from harness.execution.executors.slots import VISIBLE, Machine, Placed, Slots
 from tests.pretended_gpus import pretended_gpus
 
 TWO = Machine(cores=16, gpus=("0", "1"))
@@ -20,23 +21,59 @@ TWO = Machine(cores=16, gpus=("0", "1"))
 def test_without_gpus_there_is_a_slot_per_core() -> None:
     machine = Machine(cores=3)
     for device in (None, "cpu", "cuda", "cuda:1"):  # a device that is not there is the trial's own failure
-        assert Slots.of(device, machine=machine) == Slots((None,) * 3, device)
+        assert Slots.of(device, machine=machine) == Slots(jobs=3, device=device)
     assert Slots.of(None, 7, per_device=4, machine=machine) == Slots.cpu(7)
-    assert Slots.cpu(1).environment(0) == {}
+    assert filled(Slots.cpu(2)) == [(None,), (None,)]
+    (place,) = filled(Slots.cpu(1))
+    assert Placed(place).environment(0) == {}
 
 
 def test_a_gpu_has_one_job_unless_told_otherwise() -> None:
-    assert Slots.of(machine=TWO) == Slots(("0", "1"))
-    assert Slots.of(per_device=2, machine=TWO).gpus == ("0", "1", "0", "1")
-    assert Slots.of(None, 3, per_device=2, machine=TWO).gpus == ("0", "1", "0")
-    assert Slots.of(None, 8, machine=TWO).gpus == ("0", "1")  # --jobs does not put two on one
-    assert Slots.of("cpu", machine=TWO) == Slots((None,) * 16, "cpu")
-    assert Slots.of("cuda", machine=TWO) == Slots(("0", "1"), "cuda")
+    assert filled(Slots.of(machine=TWO)) == [("0",), ("1",)]
+    assert filled(Slots.of(per_device=2, machine=TWO)) == [("0",), ("1",), ("0",), ("1",)]
+    assert filled(Slots.of(None, 3, per_device=2, machine=TWO)) == [("0",), ("1",), ("0",)]
+    assert filled(Slots.of(None, 8, machine=TWO)) == [("0",), ("1",)]  # --jobs does not put two on one
+    assert Slots.of("cpu", machine=TWO) == Slots(jobs=16, device="cpu")
+    assert Slots.of("cuda", machine=TWO) == Slots(("0", "1"), device="cuda")
     # The process sees this GPU alone, and counts from 0.
-    assert Slots.of("cuda:1", per_device=2, machine=TWO) == Slots(("1", "1"), "cuda")
-    assert Slots.of(machine=TWO).environment(1) == {VISIBLE: "1"}
+    assert Slots.of("cuda:1", per_device=2, machine=TWO) == Slots(("1",), device="cuda", per_device=2)
+    assert Placed(("0", "1")).environment(1) == {VISIBLE: "1"}
     with pytest.raises(UserError, match="--device cuda:2: there are 2 GPUs here, numbered from 0"):
         Slots.of("cuda:2", machine=TWO)
+
+
+def test_a_job_may_need_a_part_of_a_gpu_or_several() -> None:
+    one, shared = Slots.of(machine=TWO), Slots.of(per_device=4, machine=TWO)
+    assert filled(one, devices=0.5) == [("0",), ("1",), ("0",), ("1",)]
+    assert filled(shared, devices=1) == [("0",), ("1",)]  # it needs the whole one, whatever others do
+    assert filled(one, devices=2) == [("0", "1")]
+    quarter, half = Placed(("0",), Fraction(1, 4)), Placed(("1",), Fraction(1, 2))
+    assert shared.place(1, 0.6, [quarter, half]) == Placed(("0",), Fraction(3, 5))
+    assert shared.place(1, 0.8, [quarter, half]) is None
+    with pytest.raises(UserError, match="mine: each of 3 ranks needs a GPU of its own, and 2 can be used here"):
+        one.check(1, 3, "mine")
+    one.check(1, 2, "mine")
+    Slots.cpu(1).check(1, 3, "mine")  # without GPUs nothing is said about them
+
+
+def test_ranks_have_a_gpu_each_or_a_core() -> None:
+    three = Machine(cores=16, gpus=("0", "1", "2"))
+    assert filled(Slots.of(ranks=2, machine=three), 2) == [("0", "1")]
+    assert filled(Slots.of(ranks=2, per_device=2, machine=three), 2) == [("0", "1"), ("2", "0"), ("1", "2")]
+    assert len(Slots.of(ranks=2, machine=Machine(5))) == 2
+    assert filled(Slots.of(None, 3, ranks=2, machine=Machine(1)), 2) == [(None, None)] * 3
+    with pytest.raises(UserError, match="--ranks 4: each of 4 ranks needs a GPU of its own, and 3 can be used here"):
+        Slots.of(ranks=4, machine=three)
+
+
+def filled(slots: Slots, ranks: int = 1, devices: float | None = None) -> list[tuple[str | None, ...]]:
+    """The GPUs of the jobs that run in parallel, if all need as much."""
+    placed: list[Placed] = []
+    while (place := slots.place(ranks, devices, placed)) is not None:
+        placed.append(place)
+    if devices is None:
+        assert len(placed) == len(slots)
+    return [one.gpus for one in placed]
 
 
 @pytest.mark.parametrize(
@@ -92,8 +129,3 @@ def test_each_process_sees_the_gpu_of_its_slot_and_the_server_none_in_particular
             seen[event.job.number] = event.data["gpu"]
             assert event.data["server"] is False
     assert len(seen) == 5 and {seen[0], seen[1]} == {"0", "GPU-7"} >= set(seen.values())
-
-
-def test_a_job_of_several_processes_is_refused_for_now() -> None:
-    with pytest.raises(HarnessError, match="jobs of one process, not of 2"):
-        list(LocalExecutor(Slots.cpu(1), target="seeing:act").execute([Job(0, {}, ranks=2)], Stopping()))

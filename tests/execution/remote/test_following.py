@@ -29,6 +29,7 @@ class Script:
 
     says: list[list[Heard]]
     wanted: int = 2
+    ranks: int = 1
     needs: str = "1 CPUs"
     started: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)

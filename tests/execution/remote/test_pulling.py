@@ -82,7 +82,7 @@ def test_another_engine_and_other_files_are_refused_by_name(tmp_path: Path) -> N
 def test_what_cannot_be_asked_of_ray_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="Ray's client cannot follow tasks"):
         Wanted("ray://head:10001")
-    with pytest.raises(UserError, match="computes on one GPU"):
+    with pytest.raises(UserError, match="computes on one GPU per rank"):
         Wanted(gpus=2)
     with user_folder(tmp_path, FILES):
         assert main(["run", "mine", "--cpus-per-trial", "2"]) == 2

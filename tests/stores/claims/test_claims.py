@@ -254,6 +254,20 @@ def test_a_claim_that_is_not_renewed_is_taken_over_and_its_late_result_does_not_
     assert place.open(LONG).acquire(KEY) is None
 
 
+def test_another_process_renews_a_claim_by_its_ticket(place: Place) -> None:
+    claims = place.open(LONG)
+    claim = acquired(claims)
+    redeemed = place.open(LONG).redeem(json.loads(json.dumps(claim.ticket())))
+    redeemed.renew()
+    redeemed.confirm()
+    holder = claims.holder(KEY)
+    assert holder is not None and holder.generation == 2 and holder.attempt == redeemed.attempt == 1
+    claim.renew()
+    claim.release()
+    with pytest.raises(ClaimLost):
+        redeemed.renew()
+
+
 def test_a_claim_that_was_released_cannot_be_renewed(place: Place) -> None:
     claim = acquired(place.open(LONG))
     claim.release()

@@ -1,0 +1,142 @@
+"""`harness submit`: have SLURM start workers of studies."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli._request import WithUpdates, request_options
+from harness.cli._resources import resource_options
+from harness.cli._working import working_options
+from harness.stores.places import MONGO, Places
+
+if TYPE_CHECKING:
+    from harness.execution.plan import Asked
+    from harness.execution.settings import Settings
+    from harness.execution.submission import Array
+
+_EXAMPLE = 'harness submit mine --preset paper --slurm "partition=gpu gres=gpu:1 time=4:00:00" --workers 20'
+
+
+@click.command("submit", cls=WithUpdates, example=_EXAMPLE)
+@request_options
+@partial(resource_options, here=False)
+@working_options
+@click.option(
+    "--slurm",
+    "given",
+    required=True,
+    metavar="OPTIONS",
+    help='Options of sbatch, by their long names: "partition=gpu gres=gpu:1 time=4:00:00".',
+)
+@click.option("--workers", required=True, type=click.IntRange(1), help="The most workers at the same time.")
+@click.option("--dry-run", is_flag=True, help="Print the script, and submit nothing.")
+@click.option("--new-files", is_flag=True, help="Tell the store that the files here are the right ones from now on.")
+@click.pass_context
+def command(
+    context: click.Context,
+    asked: Asked,
+    store: Places,
+    ranks: int,
+    settings: Settings,
+    given: str,
+    workers: int,
+    dry_run: bool,
+    new_files: bool,
+) -> None:
+    """Submit an array of workers to SLURM that run what is left of the studies.
+
+    Each task of the array is a `harness worker`: it begins no trial that cannot reach its next checkpoint before the
+    end of its time, saves when SLURM warns it, and starts again while work is left. There are never more workers
+    than trials, or than the cluster allows in an array. Rows with needs of their own (`memory`, `devices`) get an
+    array of their own. Other options than those for SLURM are passed on to the workers. `harness status` shows the
+    jobs, `harness cancel` cancels them. Images are decoded before the array starts, once.
+    """
+    from harness.execution import slurm, submission
+    from harness.execution.agreement import Agreement
+    from harness.execution.executors.executor import Stopping
+    from harness.stores.board import JOBS
+
+    options = {"cpus-per-task": str(ranks * settings.threads), **submission.parse_options(given)}
+    submission.check_ranks(options, ranks)
+    place = settings.workplace(lambda line: click.echo(line, err=True))
+    if not place.reach(settings.outage_wait, Stopping()):
+        raise slurm.SlurmFailed(f"nothing was submitted: {place.silence}")
+    plan = asked.plan(place.reader.runs())
+    left = [work for work in plan.work if work.kind(settings.retry)]
+    if not left:
+        click.echo(f"nothing is left to run: {len(plan.work)} trials are done, running or failed")
+        return
+    plan.require_images(settings.retry)  # decodes images, and opens tables
+    arrays = submission.arrays(left, asked.studies, workers, _limit(dry_run))
+    folder = (settings.work or store.directory.absolute() / "work") / "slurm"
+    name = "-".join(["harness", *(study.name for study in asked.studies[:3])])
+    scripts = []
+    for array in arrays:
+        command = [sys.executable, "-m", "harness", "worker", *_passed_on(context, store, options, array)]
+        command += ["--needs", str(array.needs)] if len(arrays) > 1 else []
+        words = context.params["updates"]
+        command += ["--until-deadline", "slurm", "--requeue", *(["with", *words] if words else [])]
+        scripts.append(submission.script(array, name, options, command, Path.cwd(), folder))
+    if dry_run:
+        click.echo("\n".join(scripts).rstrip())
+        return
+    agreement = Agreement.of(asked, place.opened.board)
+    if new_files:
+        agreement.tell()
+    agreement.check()
+    folder.mkdir(parents=True, exist_ok=True)
+    variables = {} if settings.places.mongo is None else {MONGO: settings.places.mongo}
+    for array, text in zip(arrays, scripts, strict=True):
+        file = folder / f"{name}-{array.needs}.sh"
+        file.write_text(text)
+        job = slurm.submit(file, variables)
+        studies = [study.name for study in asked.studies]
+        note = {"studies": studies, "preset": asked.preset, "workers": array.workers, "script": str(file)}
+        place.opened.board.replace(JOBS, job, note)
+        needs = "" if len(arrays) == 1 else f" (needs: {array.needs})"
+        click.echo(f"job {job}: {array.workers} workers for {array.trials} trials{needs}, by {file}")
+
+
+def _limit(dry_run: bool) -> int | None:
+    """The most tasks of an array; None where SLURM is not at hand and nothing is submitted."""
+    from harness.execution.slurm import SlurmFailed, max_array_size
+
+    try:
+        return max_array_size()
+    except SlurmFailed as error:
+        if not dry_run:
+            raise
+        click.echo(f"the most tasks of an array are not known: {error}", err=True)
+        return None
+
+
+OWN = ("given", "workers", "dry_run", "new_files", "store", "mongo")
+"""Parameters that are not passed on to workers as they were given."""
+
+
+def _passed_on(context: click.Context, store: Places, options: dict[str, str], array: Array) -> Iterator[str]:
+    """The arguments of a worker: what was given here, but neither a database's address nor what is SLURM's."""
+    from click.core import ParameterSource
+
+    asked_for_gpus = any(name.startswith("gpus") or name == "gres" for name in array.needs.options(options))
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        given = context.get_parameter_source(name) not in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP, None)
+        value: Any = context.params.get(name)
+        if isinstance(parameter, click.Argument):
+            yield from value
+        elif name not in OWN and isinstance(parameter, click.Option) and given:
+            if parameter.is_flag:
+                yield parameter.opts[0]
+            else:
+                for one in value if parameter.multiple else [value]:
+                    yield from (parameter.opts[0], f"{one:g}" if isinstance(one, float) else str(one))
+        elif name == "jobs" and not asked_for_gpus:
+            yield from (parameter.opts[0], "1")  # the cores of the machine are not those of the job
+    yield from ("--store", str(store.directory.absolute()))

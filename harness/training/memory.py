@@ -1,0 +1,51 @@
+"""Out of memory: a trial's own failure, which names the settings that would help."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+import torch
+
+from harness.errors import HarnessError
+from harness.study.configuration import RunConfig
+
+
+class OutOfMemory(HarnessError):
+    """The trial needs more memory than its device, or its machine, has left."""
+
+
+@contextlib.contextmanager
+def memory_explained(config: RunConfig, device: str, ranks: int = 1) -> Iterator[None]:
+    """Within the block, an error for lack of memory becomes `OutOfMemory`."""
+    try:
+        yield
+    except (RuntimeError, MemoryError, OSError) as error:
+        if not is_out_of_memory(error):
+            raise
+        what = " ".join(str(error).split()).partition(". ")[0][:200] or "no memory is left"
+        raise OutOfMemory(f"out of memory on {device}: {what}. {advice(config, device, ranks)}") from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory was missing: a GPU's, or the machine's, for which torch has no class of its own."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def advice(config: RunConfig, device: str, ranks: int) -> str:
+    """What would need less memory, the settings that keep the trial the same first."""
+    stage, settings = ("train", config.train) if config.retrain is None else ("retrain", config.retrain)
+    sizes = [f"{stage}.batch_size={settings.batch_size}"]
+    if config.retrain is None:
+        sizes.append(f"rank.batch_size={config.rank.batch_size}")
+    on_gpu = device.startswith("cuda")
+    fewer = "fewer trials on one GPU (--per-device)" if on_gpu else "fewer trials at once (--jobs)"
+    # Ranks of one machine share its memory: only those with a device each have more.
+    more = f", more ranks (--ranks {2 * ranks}: each has a part of the batch and a GPU of its own)" if on_gpu else ""
+    coarser = f", {stage}.precision=bfloat16" if on_gpu and settings.precision in ("float32", "tf32") else ""
+    return f"This would help: {fewer}{more}; or, as another trial, smaller batches (now {', '.join(sizes)}){coarser}"
