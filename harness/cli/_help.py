@@ -26,8 +26,9 @@ OPTIONS = {
     ),
     "How": (
         *("jobs", "threads", "device", "per_device", "ranks"),
-        *("timeout", "compiled", "profile", "no_wait", "calibration"),
+        *("timeout", "compiled", "profile", "no_wait", "calibration", "devices", "price"),
     ),
+    "Ray": ("executor", "ray_address", "cpus_per_trial", "gpus_per_trial"),
     "Workers and SLURM": ("given", "workers", "dry_run", "deadline", "requeue", "needs", "new_files"),
     "Store and database": ("store", "mongo", "mongo_file", "offline", "outage_wait", "mirror_weights_max"),
     "Checkpoints and claims": ("work", "checkpoint_every", "lease"),

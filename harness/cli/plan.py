@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -10,30 +9,26 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli._announcement import needs
+from harness.cli._costs import Terms, cost_options, show_costs
 from harness.cli._power import Wish, power_options, show_power
 from harness.cli._request import WithUpdates, request_options
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.execution.plan import Asked, Plan
+    from harness.execution.plan import Asked
     from harness.execution.states import Work
-    from harness.stores.stored import StoredRun
 
 
 @click.command("plan", cls=WithUpdates, example="harness plan --all --preset paper")
 @request_options
-@click.option(
-    "--calibration/--no-calibration",
-    default=True,
-    help="Where no trial is done yet, train for a few seconds to estimate the time.  [default: yes]",
-)
+@cost_options
 @power_options
-def command(asked: Asked, store: Places, calibration: bool, wish: Wish | None) -> None:
-    """Show what `run` would do: trials, passes, images, time, and what is missing.
+def command(asked: Asked, store: Places, terms: Terms, wish: Wish | None) -> None:
+    """Show what `run` would do: trials, passes, images, what is missing, and what it costs.
 
-    STUDY is a study file or the name of a known study. The time is estimated from trials of the preset that are done,
-    else from a few seconds of training. With --power it shows instead how many seeds the comparisons need, and how
-    long these take, by the stored runs.
+    STUDY is a study file or the name of a known study. The time of each trial is estimated from trials of the same
+    kind that are done, else by hours that the preset states, else from a few seconds of training; it says which.
+    With --power it shows instead how many seeds the comparisons need, and how long these take, by the stored runs.
     """
     from harness.execution.states import Kind, State
 
@@ -64,7 +59,7 @@ def command(asked: Asked, store: Places, calibration: bool, wish: Wish | None) -
         click.echo(f"{count} ranking{'s' if count > 1 else ''} of stored weights; time not estimated")
         return
     _show_effort(training)
-    _show_time(plan, training, runs, preset, calibration)
+    show_costs(asked, todo, runs, terms)
 
 
 def _show_missing(todo: Sequence[Work]) -> None:
@@ -86,30 +81,3 @@ def _show_effort(training: Sequence[Work]) -> None:
     unknown = known.count(None)
     without = f" without {unknown} trials whose data sets are of unknown size" if unknown else ""
     click.echo(f"{total.passes:,} passes over {total.images:,} images in training{without}")
-
-
-def _show_time(plan: Plan, training: Sequence[Work], runs: Sequence[StoredRun], preset: str, calibration: bool) -> None:
-    """Print the estimated time, or why there is none."""
-    from harness.cli._display import duration
-    from harness.execution.executors.slots import Slots
-    from harness.execution.plan import seconds_left
-
-    slots = Slots.of()
-    seconds, source = seconds_left(plan, runs, preset), "estimated from the trials that are done"
-    if seconds is None:
-        if not calibration:
-            click.echo(f"no estimate: no trial of preset {preset} is done yet")
-            return
-        from harness.execution.calibration import estimate
-
-        if sys.stderr.isatty():
-            click.echo("training for a few seconds to estimate the time (--no-calibration leaves that out)", err=True)
-        found = estimate(training, slots)
-        for problem in found.without:
-            click.echo(f"not in the estimate: {problem}" if found.seconds is not None else f"not measured: {problem}")
-        if found.seconds is None:
-            click.echo(f"no estimate: no trial of preset {preset} is done yet, and none could be measured")
-            return
-        seconds, source = found.seconds, "a rough estimate from a few seconds of training on this machine"
-    jobs = len(slots)
-    click.echo(f"about {duration(seconds)} one by one, {duration(seconds / jobs)} with --jobs {jobs}, {source}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli._cluster import cluster_options
 from harness.cli._conclusion import conclude, tell_given_up, unreached
 from harness.cli._references import make_references, missing
 from harness.cli._request import WithUpdates, request_options
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from harness.cli._display import Display
     from harness.execution.executors.slots import Slots
     from harness.execution.plan import Asked
+    from harness.execution.remote.ray_crew import Wanted
     from harness.execution.session import Session
     from harness.execution.settings import Settings
     from harness.execution.states import Work
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 @click.command("run", cls=WithUpdates, example="harness run mine --preset demo --jobs 2 with train.epochs=10")
 @request_options
 @until_options
+@cluster_options
 @resource_options
 @working_options
 @click.option("--profile", is_flag=True, help="Profile the first trial: write a time breakdown and a trace.")
@@ -43,6 +46,7 @@ def command(
     asked: Asked,
     store: Places,
     ending: Ending | None,
+    wanted: Wanted | None,
     slots: Slots,
     settings: Settings,
     profile: bool,
@@ -68,14 +72,17 @@ def command(
 
     from harness.cli._display import Display
     from harness.execution.executors.executor import Stopping, make
-    from harness.execution.session import working
+    from harness.execution.remote.following import Following
+    from harness.execution.remote.ray_crew import crew_of
+    from harness.execution.session import Session, working
 
     begun, stopping, words = time.time(), Stopping(), REFERENCES if references_only else TRIALS
     console = Console(highlight=False, stderr=quiet)
     display = Display(asked.studies, console, quiet, lambda: stopping.asked)
     signals = on_signals(stopping.ask, lambda: words, lambda: display.is_live)
-    with contextlib.closing(make("local", slots)) as executor, signals as received:
-        executor.prepare()
+    with contextlib.closing(make("local", slots)) as executor, signals as received, contextlib.ExitStack() as cluster:
+        if wanted is None:
+            executor.prepare()
         place = settings.workplace(click.echo)
         if not place.reach(settings.outage_wait, stopping):
             return unreached(received, settings.outage_wait)
@@ -91,13 +98,17 @@ def command(
             waits=settings.waits,
             outage_wait=settings.outage_wait,
             planned=None if until is None else until.plan,
+            kind=Session if wanted is None else Following,
         )
         if not references_only:
-            session.plan.require_ranks(slots, settings.retry)
+            if wanted is None:  # otherwise the nodes of the cluster count
+                session.plan.require_ranks(slots, settings.retry)
             session.plan.require_images(settings.retry)
         for problem in place.reader.problems:
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
         place.check_writable()
+        if wanted is not None and isinstance(session, Following) and session.choose(session.plan):
+            session.crew = cluster.enter_context(crew_of(asked, settings, wanted, place.opened.board))
         made = None
         with display:
             if not references_only:
@@ -141,7 +152,7 @@ def _announce(display: Display, asked: Asked, session: Session, store: Store | N
     with contextlib.suppress(HarnessError):  # what is wrong with references is said when they are made
         lacking = None if store is None else missing(asked, store)
     references = len(lacking.references) if lacking else 0
-    for line in announced(session.plan, todo, session.executor.slots, directory, references):
+    for line in announced(session.plan, todo, session.slots, directory, references):
         click.echo(line)
     display.tally.stored = session.plan.states[State.DONE]
     display.tally.add(items)

@@ -187,6 +187,11 @@ def component(path: str) -> ModuleType:
     return importlib.import_module(f"{_package(_state.ours / folder)}.{rest}")
 
 
+def folders_of_user() -> list[Path]:
+    """The user's folders that are there: of components and of studies."""
+    return _folders(_READ)[1]
+
+
 def study_files() -> list[Path]:
     """The study files, ours first, then the user's; none of them is loaded."""
     _look_around()

@@ -56,6 +56,20 @@ class FromPreset:
 
 
 @dataclass(frozen=True)
+class Hours:
+    """What one supernet training took elsewhere, as published: `plan` estimates by it what nothing stored tells."""
+
+    hours: float
+    """Device-hours of the training."""
+    passes: float
+    """How often the training images were passed: epochs × paths per step × supernets."""
+    source: str
+    """Where it is published, on which device, and what it leaves out."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The settings of the trials that it holds for, as dotted configuration keys. `dataset` is always one of them."""
+
+
+@dataclass(frozen=True)
 class Preset:
     """A scale of one space. `settings` are dotted configuration keys.
 
@@ -86,6 +100,8 @@ class Preset:
     """Whether `train.epochs` is divided by the passes that a method makes per epoch."""
     differs_from: str | None = None
     """The preset of the same space that this one is derived from, if it is defined by differences."""
+    hours: Sequence[Hours] = ()
+    """Published durations of its trainings; of several that fit a trial, the one with the most settings holds."""
     differences: Sequence[Difference] = ()
     """The differences from that preset, in order; `harness explain` prints them."""
 

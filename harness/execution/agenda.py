@@ -2,14 +2,16 @@
 
 Any number of processes may work on the same trials. Before a job is handed out, its claim and the stored runs
 are checked; the job itself checks again under its claim. A trial claimed by another process is waited for,
-because that process may die. While the database is unreachable no new job is handed out; running jobs continue.
+because that process may die. Whoever finds trials taken looks further ahead, so that many processes do not all walk
+the same way; which process runs a trial changes no result. While the database is unreachable no new job is handed out;
+running jobs continue.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,8 +23,14 @@ from harness.stores.claims.lease import Claims
 from harness.stores.store import Store, supersede
 from harness.study.trial import Trial
 
-POLL = 1.0
-"""Seconds between polls of the claims of others, or of an unreachable database."""
+POLL, LONGEST = 1.0, 30.0
+"""Least and most seconds between polls of the claims of others; the least also for an unreachable database."""
+
+PAUSE = 10.0
+"""A pause is so many times as long as the look before it: however many processes wait, they load a store little."""
+
+MANY = 8
+"""Trials that others have, one after the other, before all stored runs are read at once; then twice as many."""
 
 
 @dataclass
@@ -43,8 +51,6 @@ class Agenda:
     """Callback for each trial that another process has done."""
     admits: Callable[[Work], bool] = lambda work: True
     """Whether a trial may begin now; one that may not is left to others. A `HarnessError` stops the handing out."""
-    spread: int = 0
-    """Up to so many trials are passed over at first, at random: workers that start together begin apart."""
     others: Collection[str] = ()
     """Keys of trials that other workers are to run: what starts from them waits, unless they have failed."""
     recovered: Callable[[], object] = lambda: None
@@ -53,8 +59,10 @@ class Agenda:
     """Whether the database was unreachable for too long."""
 
     def __post_init__(self) -> None:
-        self._pending = deque(range(len(self.todo)))
-        self._pending.rotate(-random.randint(0, max(0, min(self.spread, len(self.todo) - 1))))
+        self._pending = list(range(len(self.todo)))
+        self._taken = 0  # trials that others were found to have or to have done, one after the other
+        self._many = MANY
+        self._rng = random.Random()
         counted = {} if self.retry in ("lost", "all") else {n: work.losses for n, work in enumerate(self.todo)}
         self._losses = Counter(counted)
         self._running: set[int] = set()
@@ -70,23 +78,17 @@ class Agenda:
 
     def jobs(self) -> Iterator[Job | Later]:
         """Yield the next job, or `Later` while none is available but one may become so."""
-        held = 0  # consecutive trials that others have
+        looked: set[int] = set()  # without success, since the last job or pause
+        began = time.monotonic()
         while self._pending or self._running:
             if not self._pending:  # a running job may be queued again
                 yield Later(POLL)
                 continue
-            if held >= len(self._pending):
-                if not self.waits and not self._running:
-                    return
-                self._tell_of_others()
-                held = 0
-                yield Later(POLL)
-                continue
-            number = self._pending.popleft()
             try:
-                job = self._next(number)
+                self._drop_done()
+                number = self._choose(looked)
+                job = None if number is None else self._next(number)
             except Unreachable as error:
-                self._pending.appendleft(number)
                 if self._silent_too_long(str(error)):
                     return
                 yield Later(POLL)
@@ -95,13 +97,25 @@ class Agenda:
                 self.error = error
                 return
             self._answers()
+            if not self._pending:  # others have done the rest
+                continue
+            if number is None:
+                if not self.waits and not self._running:
+                    return
+                self._tell_of_others()
+                looked.clear()
+                yield Later(min(LONGEST, max(POLL, PAUSE * (time.monotonic() - began))))
+                began = time.monotonic()
+                continue
             if job is None:
-                self._pending.append(number)
-                held += 1
-            elif isinstance(job, Job):
-                held = 0
+                looked.add(number)
+                continue
+            self._pending.remove(number)
+            if isinstance(job, Job):
+                looked.clear()
                 self._running.add(number)
                 yield job
+                began = time.monotonic()
 
     def heard(self, event: Event) -> bool:
         """Process an event; return whether the job is queued again: its trial was claimed, or its process died."""
@@ -109,9 +123,11 @@ class Agenda:
             return False
         number, status = event.job.number, event.data["status"]
         self._running.discard(number)
+        if status == Answered.ELSEWHERE:
+            self._taken += 1
+        else:
+            self._taken, self._many = 0, MANY
         if status in (Answered.ELSEWHERE, Answered.UNREACHABLE):
-            # Workers that lose a race would meet again at the next trial: this one looks elsewhere.
-            self._pending.rotate(random.randrange(len(self._pending) + 1))
             self._pending.append(number)
             self._not_before[number] = time.monotonic() + POLL
             if status == Answered.UNREACHABLE:
@@ -120,6 +136,28 @@ class Agenda:
         if again := status == Answered.LOST and _may_try_again(self._losses, number):
             self._pending.append(number)
         return again
+
+    def _choose(self, looked: Collection[int]) -> int | None:
+        """The trial to look at next, of those that were not looked at; None if there is none.
+
+        It is the first, unless others have those: then one of the first two, four, eight and so on, at random.
+        """
+        fresh = [number for number in self._pending if number not in looked]
+        return fresh[self._rng.randrange(min(len(fresh), 2 ** min(self._taken, 32)))] if fresh else None
+
+    def _drop_done(self) -> None:
+        """Where others have one trial after the other: read all runs at once, and leave out what is done."""
+        if self._taken < self._many:
+            return
+        self._many = 2 * self._taken
+        runs = defaultdict(list)
+        for run in supersede(self.store.load(None, []), []):
+            runs[run.key].append(run)
+        for number in list(self._pending):
+            work = self.todo[number]
+            if (own := runs.get(work.trial.key)) and state_of(work.trial, own) is State.DONE:
+                self._pending.remove(number)
+                self.elsewhere(work)
 
     def _next(self, number: int) -> Job | None | bool:
         """The job of that work; None when it must wait, False when there is nothing left to do."""
@@ -134,12 +172,14 @@ class Agenda:
                 # It may have been stored between the two looks.
                 return None if self._may_come(start) or self._has_started(start) else self._give_up(work)
             if self.claims.holder(claim_key(work.trial, kind)) is not None:
+                self._taken += 1
                 return None
             if not self.admits(work):
                 self.refused.append(work)
                 return False
             return job_of(number, self.assign(work, kind))
         if state is State.DONE:
+            self._taken += 1
             self.elsewhere(work)
         return False
 

@@ -7,14 +7,13 @@ largest kinds first.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from harness.data.inspection import image_counts
-from harness.documents import canonical
-from harness.execution.effort import effort
+from harness.execution.effort import effort, kind_of
 from harness.execution.executors.executor import Answered, Job, Stopping
 from harness.execution.executors.local import LocalExecutor
 from harness.execution.executors.slots import Slots
@@ -33,16 +32,16 @@ class _Alike:
     """Trials that take equally long per image."""
 
     work: list[Work] = field(default_factory=list)
-    images: int = 0
-    """Images of all their trainings."""
+    images: list[int] = field(default_factory=list)
+    """Images of each training."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """About how long some trials take one after the other."""
+    """About how long some trials take."""
 
-    seconds: float | None
-    """None if nothing could be measured."""
+    by_key: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of each trial by its key; without those that could not be measured."""
     without: tuple[str, ...] = ()
     """What is not in it, and why."""
 
@@ -51,25 +50,27 @@ def estimate(work: Iterable[Work], slots: Slots, cap: float | None = None) -> Es
     """Estimate the trainings and rankings of this work by measuring short ones. Trials without data are left out."""
     kinds, problems = _kinds(work)
     if not kinds:
-        return Estimate(None, tuple(problems))
+        return Estimate(without=tuple(problems))
     measured, errors = _measure([kind.work[0] for kind in kinds[:KINDS]], slots, CAP if cap is None else cap)
     problems += errors
     if not measured:
-        return Estimate(None, tuple(problems))
+        return Estimate(without=tuple(problems))
     configs = [one.trial.config for kind in kinds for one in kind.work]
     if any(config.search is not None and config.retrain is None for config in configs):
         problems.append("searches: how many architectures they score is not known before")
     if any(config.observe.judges for config in configs):
         problems.append("curves that are measured during training")
-    total = 0.0
+    by_key: dict[str, float] = {}
     for number, kind in enumerate(kinds):
         if number < KINDS and number not in measured:
             continue  # its own error says why
         alike = [measured[number]] if number in measured else list(measured.values())
         training = sum(one["training"] for one in alike) / len(alike)
         ranking = sum(one.get("ranking", 0.0) * one.get("evaluations", 0) for one in alike) / len(alike)
-        total += kind.images * training + len(kind.work) * ranking
-    return Estimate(total, tuple(problems))
+        by_key |= {
+            one.trial.key: images * training + ranking for one, images in zip(kind.work, kind.images, strict=True)
+        }
+    return Estimate(by_key, tuple(problems))
 
 
 def _kinds(work: Iterable[Work]) -> tuple[list[_Alike], list[str]]:
@@ -84,17 +85,13 @@ def _kinds(work: Iterable[Work]) -> tuple[list[_Alike], list[str]]:
             here[needs] = not missing_inputs([one.trial])
         if not here[needs]:
             continue
-        document, retrain = config.json(), config.json().get("retrain", {})
-        alike = [document[key] for key in ("space", "dataset", "network", "method", "rank", "benchmark")]
-        alike += [document["train"][key] for key in ("batch_size", "weighting")] + [config.train.precision]
-        alike += [retrain.get(key) for key in ("batch_size", "network")]
-        kind = kinds.setdefault(canonical(alike), _Alike())
-        kind.work.append(one)
+        kind = kinds.setdefault(kind_of(config.json()), _Alike())
         known = effort(config, counts)
-        kind.images += known.images if known else 0
+        kind.work.append(one)
+        kind.images.append(known.images if known else 0)
     missing = dict.fromkeys(dataset for (dataset, _), there in here.items() if not there)
     problems = [f"{dataset}: images or ground truth are missing" for dataset in missing]
-    return sorted(kinds.values(), key=lambda kind: -kind.images), problems
+    return sorted(kinds.values(), key=lambda kind: -sum(kind.images)), problems
 
 
 def _measure(work: list[Work], slots: Slots, cap: float) -> tuple[dict[int, dict[str, Any]], list[str]]:

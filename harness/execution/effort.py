@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from harness.data.inspection import image_counts
+from harness.documents import canonical
 from harness.study.configuration import RunConfig
 from harness.study.expansion import passes_per_step
 
@@ -41,3 +43,14 @@ def effort(config: RunConfig, counts: Counts = image_counts) -> Effort | None:
         images, batch = there["train"], config.train.batch_size
         times = config.train.epochs * passes_per_step(config)
     return Effort(round(times * -(-images // batch)), round(times * images))
+
+
+def kind_of(config: Mapping[str, Any]) -> str:
+    """Identifies the kind of a configuration, given as JSON: trials of one kind take equally long per image.
+
+    They differ only in what costs no time: seed, schedule, clusters, epochs.
+    """
+    train, retrain = config["train"], config.get("retrain") or {}
+    alike = [config[key] for key in ("space", "dataset", "network", "method", "rank", "benchmark")]
+    alike += [train.get(key) for key in ("batch_size", "weighting", "precision")]
+    return canonical([*alike, *(retrain.get(key) for key in ("batch_size", "network"))])

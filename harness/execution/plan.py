@@ -26,10 +26,10 @@ from harness.data.inspection import image_counts
 from harness.documents import canonical
 from harness.errors import DataError, InvalidConfiguration
 from harness.execution.executors.slots import Slots
-from harness.execution.states import Kind, Work, stand
+from harness.execution.states import Work, stand
 from harness.seeds import make_rng
 from harness.stores.schema import Result
-from harness.stores.stored import Status, StoredRun
+from harness.stores.stored import StoredRun
 from harness.study.configuration import COMPONENTS, RunConfig, with_names
 from harness.study.expansion import expand_stored, found_by_search
 from harness.study.fingerprints import are_here, can_be_judged
@@ -194,23 +194,6 @@ def missing_inputs(trials: Iterable[Trial]) -> list[str]:
         except DataError as error:
             problems.append(str(error))
     return problems
-
-
-def seconds_left(plan: Plan, runs: Sequence[StoredRun], preset: str, retry: str | None = None) -> float | None:
-    """Estimated seconds of the remaining trainings one by one, from done runs of the preset.
-
-    Runs of the same method are preferred. None when no run of the preset is done.
-    """
-    done = [run for run in runs if run.status is Status.DONE and run.preset == preset and run.cost]
-    if not done:
-        return None
-    total = 0.0
-    for work in plan.work:
-        if work.kind(retry) is Kind.TRAIN:
-            method = work.trial.config.method.name
-            alike = [run for run in done if run.trial["config"]["method"]["name"] == method] or done
-            total += sum(float((run.cost or {})["wall_seconds"]) for run in alike) / len(alike)
-    return total
 
 
 def _label(

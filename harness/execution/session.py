@@ -16,6 +16,7 @@ from harness.errors import Unreachable
 from harness.execution.agenda import Agenda, Batch
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered, Event, Executor, Stopping
+from harness.execution.executors.slots import Slots
 from harness.execution.plan import Asked, Plan, require_inputs
 from harness.execution.states import Kind, State, Work, stand
 from harness.execution.workplace import Workplace
@@ -73,6 +74,11 @@ class Session:
         self.plan = self.planned(self.place.reader.runs())
 
     @property
+    def slots(self) -> Slots:
+        """The places for jobs."""
+        return self.executor.slots
+
+    @property
     def errors(self) -> dict[str, str]:
         """Errors of jobs that failed or died in the end, by trial."""
         last = {_what(work): answer for work, answer in self.answers}
@@ -110,7 +116,7 @@ class Session:
     def _follow(self, agenda: Agenda | Batch) -> None:
         """Execute the agenda, and show its progress."""
         run_ids: dict[int, str] = {}
-        with self.show(agenda.todo, min(len(self.executor.slots), len(agenda.todo))) as screen:
+        with self.show(agenda.todo, min(len(self.slots), len(agenda.todo))) as screen:
             agenda.say, agenda.elsewhere = screen.say, screen.elsewhere
             for event in self.executor.execute(agenda.jobs(), self.stopping):
                 number, work = event.job.number, agenda.todo[event.job.number]
@@ -171,12 +177,13 @@ def working(
     planned: Callable[[list[StoredRun]], Plan] | None = None,
     mine: Callable[[Work], bool] = lambda work: True,
     admits: Callable[[Work], bool] = lambda work: True,
-    spread: int = 0,
+    kind: Callable[..., Session] = Session,
 ) -> Session:
     """The session of `run` and `worker`: everything that is not stored yet. Any number of processes may share the work.
 
     `planned` makes the plans, where what is asked for depends on what is stored. `mine` chooses the work that is run
-    here; the rest is expected from others. `Agenda` has more about `admits` and `spread`.
+    here; the rest is expected from others. `admits` is asked before each trial begins: see `Agenda`. `kind` is the
+    class of the session.
     """
 
     def choose(plan: Plan) -> list[Work]:
@@ -193,12 +200,11 @@ def working(
             waits=waits,
             outage_wait=outage_wait,
             admits=admits,
-            spread=spread,
             others={work.trial.key for work in session.plan.work if not mine(work)},
             recovered=partial(place.sync_aside, stopping),
         )
 
-    session = Session(place, planned or asked.plan, choose, agenda, executor, stopping, show)
+    session = kind(place, planned or asked.plan, choose, agenda, executor, stopping, show)
     return session
 
 

@@ -24,9 +24,6 @@ from harness.execution.settings import Settings
 from harness.execution.states import State, Work
 from harness.stores.stored import StoredRun
 
-SPREAD = 30
-"""Workers that start together begin with different trials, among so many."""
-
 
 @dataclass(frozen=True)
 class Worked:
@@ -103,7 +100,6 @@ def work(
         planned=gate.planned,
         mine=mine,
         admits=gate.admits,
-        spread=SPREAD,
     )
     todo = [work for work in session.choose(session.plan) if work.kind(settings.retry)]
     require_ranks(todo, executor.slots)

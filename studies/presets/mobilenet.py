@@ -7,7 +7,7 @@ The limits of the reduced form lie as far between its smallest and its largest n
 
 from __future__ import annotations
 
-from harness.components.preset import Preset, register
+from harness.components.preset import Hours, Preset, register
 
 from ._compared import EVERYWHERE
 
@@ -122,6 +122,20 @@ SHORT = {"retrain.epochs": 240}
 """The paper retrains for 240 epochs, not 480, where it chooses γ'. It does not say for how long in Table M, whose
 accuracies are those of such a training."""
 
+# Table 1 of the paper: GPU hours of supernet training on four A5000, without and with CaLR and MS. Whether these are
+# hours of one GPU or of all four is not said. FairNAS passes seven paths per step, FSNAS has seven supernets.
+TRAINED = {"spos": (150, 157.0, 159.0), "fairnas": (75 * 7, 364.0, 369.0), "fsnas": (100 * 7, 740.0, 744.0)}
+HOURS = [
+    Hours(
+        hours,
+        passes,
+        "Table 1 of the paper, supernets alone, taken for hours of one A5000",
+        {"dataset": "imagenet", "method.name": method, **settings},
+    )
+    for method, (passes, plain, ours) in TRAINED.items()
+    for hours, settings in ((plain, {}), (ours, {"schedule.name": "calr", "clusters.name": "first-layer"}))
+]
+
 PAPER = register(
     Preset(
         "paper",
@@ -177,5 +191,6 @@ PAPER = register(
         by_method={"fairnas": {"train.epochs": 75}, "fsnas": {"train.epochs": 100}} | EVERYWHERE,
         by_study={"mobilenet_gamma_grid": SHORT, "mobilenet_layer_selection": SHORT},
         values={"S": 330_000_000, "M": 400_000_000, "L": 475_000_000},
+        hours=HOURS,
     )
 )

@@ -7,7 +7,7 @@ their share. `paper` follows the paper, `official` follows its released code whe
 
 from __future__ import annotations
 
-from harness.components.preset import Preset, register
+from harness.components.preset import Hours, Preset, register
 
 from ._compared import COMPARED, EVERYWHERE, SHORT
 from ._paper_and_code import DIFFERENCES
@@ -16,6 +16,27 @@ SPACE = "nasbench201"
 
 FOURFOLD = {**EVERYWHERE, "sumnas": EVERYWHERE["sumnas"] | {"method.inner_rate": 0.2}}
 """For presets whose rate is four times that of the paper: the inner rate of SUMNAS stays twice the rate of SPOS."""
+
+# Table 2 of the paper: GPU hours of supernet training on CIFAR-10, on one RTX 2080 Ti, without and with CaLR and MS.
+# Epochs are those of the preset `paper`; FairNAS passes five paths per step, FSNAS trains five supernets.
+TRAINED = {"spos": (250, 2.67, 2.69), "fairnas": (200 * 5, 5.13, 5.15), "fsnas": (300 * 5, 16.04, 16.12)}
+ON_OTHERS = {
+    "cifar10": (1.0, ""),
+    "cifar100": (2.0, ", twice that for twice the images of CIFAR-10"),
+    # 151,700 images in the place of 25,000, of 16×16 pixels in the place of 32×32.
+    "imagenet16-120": (151_700 / 25_000 / 4, ", by the number and the size of images from CIFAR-10"),
+}
+HOURS = [
+    Hours(
+        factor * hours,
+        passes,
+        f"Table 2 of the paper, training alone, one RTX 2080 Ti{how}",
+        {"dataset": dataset, "method.name": method, **settings},
+    )
+    for dataset, (factor, how) in ON_OTHERS.items()
+    for method, (passes, plain, ours) in TRAINED.items()
+    for hours, settings in ((plain, {}), (ours, {"schedule.name": "calr", "clusters.name": "operation"}))
+]
 
 TINY = register(
     Preset(
@@ -134,6 +155,7 @@ PAPER = register(
         by_dataset={"cifar10": {"retrain.with_valid": True}},
         by_method={"fairnas": {"train.epochs": 200}, "fsnas": {"train.epochs": 300, "method.split": None}, **COMPARED},
         benchmark="nasbench201",
+        hours=HOURS,
     )
 )
 

@@ -94,9 +94,12 @@ def test_plan_of_nothing_done_measures_every_stage_for_a_few_seconds(
     monkeypatch.setattr("harness.execution.calibration.CAP", 300.0)  # a busy machine takes its time
     with user_folder(folder, {"studies/mine.py": MINE}):
         assert main(["plan", "mine", *TINY, "with", "rank.images=32"]) == 0
-    *_, passes, curves, searches, time = capsys.readouterr().out.splitlines()
+    *_, passes, curves, searches, _, _, row, source, path, time = capsys.readouterr().out.splitlines()
     assert passes == "33 passes over 16,896 images in training"
-    assert re.fullmatch(r"about .+ one by one, .+ with --jobs \d+, a rough estimate from a few seconds of .+", time)
+    assert row.split()[:2] == ["mine", "3"] and row.endswith("[1]")
+    assert source == "[1] 3 trials: a few seconds of training on this machine"
+    assert re.fullmatch(r"critical path: .+, mine/found search seed 0 → mine/found retraining seed 0", path)
+    assert re.fullmatch(r"about .+ one by one, .+ with --jobs \d+", time)
     assert curves.startswith("not in the estimate: searches: ")
     assert searches == "not in the estimate: curves that are measured during training"
 
@@ -105,7 +108,7 @@ def test_a_step_that_takes_too_long_is_not_measured(folder: Path) -> None:
     with user_folder(folder, {"methods/slow.py": SLOW, "studies/mine.py": MINE.replace('"spos"', '"slow"')}):
         (study,) = find_studies("mine")
         found = estimate(make_plan([study], "tiny", [], seeds=1).work, Slots.cpu(1), cap=0.5)
-    assert found.seconds is None
+    assert not found.by_key
     assert re.search(r"mine/.+ seed 0.*: not measured, a step takes longer than 0.5 s", "\n".join(found.without))
 
 
@@ -118,11 +121,40 @@ def test_all_that_is_missing_is_said_at_once_with_the_way_to_get_it(capsys: pyte
     assert len(missing) == 4
     assert all(way in line for way, line in zip((*ways, "image-net.org"), missing, strict=True))
     assert any(re.fullmatch(r"[\d,]+ passes over [\d,]+ images in training", line) for line in lines)
+    assert main(["plan", *asked, "--calibration"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert "not measured: cifar10: images or ground truth are missing" in lines
+    assert main(["plan", "darts_space", *asked[1:]]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "no estimate: no trial of preset paper is done yet, and none could be measured"
     assert main(["run", *asked]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 4 and all(way in error for way in (*ways, "image-net.org"))
+
+
+def test_plan_says_what_studies_cost_on_devices_what_sharing_saves_and_by_what_it_is_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["nb201_main", "ablation_calr_ms", "mobilenet_main", "darts_space", "--preset", "paper", "--seeds", "1"]
+    assert main(["plan", *asked, "--devices", "4", "--price", "2/h"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split()[0]: line.split() for line in lines if line.endswith("]")}
+    # Table 2: 2 × (2.67 + 2.69 + …) h on three data sets, the second of twice, the third of 1.517 times the hours.
+    assert rows["nb201_main"] == ["nb201_main", "18", "216", "h", "431.83", "[2]", "[3]", "[4]"]
+    assert rows["darts_space"] == ["darts_space", "4", "unknown", "unknown", "4", "[6]"]
+    assert any(re.fullmatch(r"\[2\] 12 trials: Table 2 of the paper, .*RTX 2080 Ti", line) for line in lines)
+    sharing, path, time, money = lines[-4:]
+    assert sharing.startswith("sharing: 118 trials and ") and " by itself, 100 distinct trials and " in sharing
+    assert re.fullmatch(r"critical path: 1,24\d h, mobilenet_main/FSNAS-S .+ → mobilenet_main/FSNAS-S .+", path)
+    assert re.fullmatch(r"about [\d,]+ h one by one, [\d,]+ h on 4 devices, without 4 trials of unknown .+", time)
+    assert re.fullmatch(r"about [\d,]+\.\d\d at 2 per device and hour, without 4 trials of unknown duration", money)
+    hours = [float(re.findall(r"[\d,.]+", line)[0].replace(",", "")) for line in (time, money)]
+    assert hours[1] == pytest.approx(2 * hours[0], abs=2)
+
+
+def test_a_price_is_a_number_per_hour(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "nb201_main", "--price", "2 euros"]) == 2
+    assert "'2 euros' is not a price of one device for one hour: give a number, as 2.5/h" in capsys.readouterr().err
 
 
 def test_plan_of_rankings_alone_gives_no_estimate(requests: list[Request], capsys: pytest.CaptureFixture[str]) -> None:

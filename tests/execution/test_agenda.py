@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from harness.execution.states import Kind, Work, claim_key
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import Store
+from harness.stores.stored import Problem, StoredRun
 from harness.study.layout import Column, Row
 from harness.study.study import Study
 from harness.study.trial import Trial
@@ -199,16 +201,52 @@ def test_a_batch_tries_what_died_again_and_nothing_else(tmp_path: Path) -> None:
     assert handed == [0, 1, 0, 0] and list(jobs) == []
 
 
+class Counting(DirectoryStore):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def load(self, trials: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
+        self.reads += 1
+        return super().load(trials, problems)
+
+
+def many(folder: Path, claims: DirectoryClaims, seeds: int = 100, **more: object) -> tuple[Agenda, Counting]:
+    """An agenda of two trials per seed."""
+    store = Counting(folder)
+    work = make_plan([STUDY], get_preset("tiny"), [], seeds=seeds).work
+    return Agenda(work, store, claims, assign, **more), store  # type: ignore[arg-type]
+
+
+def test_alone_trials_are_given_out_in_order(tmp_path: Path) -> None:
+    jobs = many(tmp_path, DirectoryClaims(tmp_path / "claims"))[0].jobs()
+    assert [job.number for job in (next(jobs) for _ in range(20)) if isinstance(job, Job)] == list(range(20))
+
+
+def test_among_many_workers_a_free_trial_is_found_without_asking_for_all_that_are_taken(tmp_path: Path) -> None:
+    claims = DirectoryClaims(tmp_path / "claims")
+    one, store = many(tmp_path, claims)
+    for work in one.todo[:100]:
+        assert claims.acquire(work.trial.key) is not None
+    job = next(one.jobs())
+    assert isinstance(job, Job) and job.number >= 100
+    assert store.reads < 60  # about 9; one by one it would be 101
+
+
+def test_what_many_others_have_done_is_left_out_at_once(tmp_path: Path) -> None:
+    done: list[str] = []
+    claims = DirectoryClaims(tmp_path / "claims")
+    one, store = many(tmp_path, claims, seeds=30, elsewhere=lambda work: done.append(work.label))
+    for work in one.todo:
+        store_run(tmp_path, work.requests[0], 0.5)
+    assert list(one.jobs()) == [] and sorted(done) == sorted(work.label for work in one.todo)
+    assert store.reads < 20
+
+
 def test_what_is_not_admitted_is_left_to_others(tmp_path: Path) -> None:
     one, _ = agenda(tmp_path, admits=lambda work: "fairnas" in work.label)
     (job,) = [one for one in _few(one) if isinstance(one, Job)]
     assert job.number == 1 and [work.label for work in one.refused] == ["two/spos seed 0"]
-
-
-def test_workers_that_start_together_begin_with_different_trials(tmp_path: Path) -> None:
-    one, _ = agenda(tmp_path)
-    firsts = [next(replace(one, spread=30).jobs()) for _ in range(50)]
-    assert {first.number for first in firsts if isinstance(first, Job)} == {0, 1}
 
 
 def _few(one: Agenda) -> list[Job | Later]:

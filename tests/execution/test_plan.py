@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.components.preset import get_preset
 from harness.errors import DataError, InvalidConfiguration
-from harness.execution.plan import Plan, make_plan, require_inputs, seconds_left
+from harness.execution.plan import Plan, make_plan, require_inputs
 from harness.execution.states import Work, union
 from harness.stores.directory.run_directory import declare_invalid
 from harness.stores.directory.store import DirectoryStore
@@ -190,17 +190,6 @@ def test_combinations_that_do_not_fit_name_the_row() -> None:
     fair = Study("fair", "Fair", [Row({"Method": "FairNAS"}, {"method": "fairnas"})], COLUMNS)
     with pytest.raises(InvalidConfiguration, match="FairNAS seed 0: FairNAS cannot use these clusters"):
         make_plan([fair], TINY, [], overrides={"clusters": "random"})
-
-
-def test_time_left_is_judged_by_done_trials_of_the_preset_and_method_first(tmp_path: Path) -> None:
-    plan = planned(tmp_path, FIRST, SECOND)
-    runs = [store_run(tmp_path, requests(FIRST)[0], 0.5, cost={"wall_seconds": 2.0})]
-    runs.append(store_run(tmp_path, requests(SECOND)[1], 0.5, cost={"wall_seconds": 10.0}))
-    again = planned(tmp_path, FIRST, SECOND)
-    assert seconds_left(plan, [], "tiny") is None
-    assert seconds_left(plan, runs, "demo") is None
-    assert seconds_left(plan, runs, "tiny") == 2.0 + 2.0 + 10.0
-    assert seconds_left(again, runs, "tiny") == 2.0
 
 
 def test_a_trial_survives_the_way_to_its_worker(tmp_path: Path) -> None:

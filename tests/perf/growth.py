@@ -92,9 +92,7 @@ def _question(number: int) -> float:
         return statistics.median(ask(["-c", code], folder).wall for _ in range(3))
 
 
-def _draw(
-    plot: Path, panels: dict[str, list[tuple[int, float, float]]], runs: Sequence[tuple[int, float]]
-) -> None:
+def _draw(plot: Path, panels: dict[str, list[tuple[int, float, float]]], runs: Sequence[tuple[int, float]]) -> None:
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,0 +1,151 @@
+"""What trials cost: the end of `plan`. Hours by study and how they are known, sharing, critical path, money."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from harness.execution.costing import Budget
+    from harness.execution.plan import Asked
+    from harness.execution.states import Work
+    from harness.stores.stored import StoredRun
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How costs are estimated and shown."""
+
+    calibration: bool | None
+    """Whether to measure what no done trial tells; None for only if nothing else is known of any trial."""
+    devices: int | None
+    price: float | None
+    """Of one device for one hour."""
+
+
+class Price(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.4 on
+    """Money per hour of one device: 2.5 or 2.5/h."""
+
+    name = "price"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)(/h)?", str(value).strip())
+        if not match:
+            self.fail(f"{value!r} is not a price of one device for one hour: give a number, as 2.5/h", param, ctx)
+        return float(match[1])
+
+
+def cost_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--calibration --devices --price; the command receives `terms`."""
+
+    @wraps(command)
+    def asking(calibration: bool | None, devices: int | None, price: float | None, **others: Any) -> Any:
+        return command(terms=Terms(calibration, devices, price), **others)
+
+    for option in (
+        click.option("--price", type=Price(), metavar="X/h", help="Show money, too: the price of one device per hour."),
+        click.option(
+            "--devices",
+            type=click.IntRange(1),
+            help="Show the time on that many devices.  [default: the slots of this machine]",
+        ),
+        click.option(
+            "--calibration/--no-calibration",
+            default=None,
+            help="Estimate by a few seconds of training.  [default: only if nothing else is known]",
+        ),
+    ):
+        asking = option(asking)
+    return asking
+
+
+def show_costs(asked: Asked, todo: Sequence[Work], runs: Sequence[StoredRun], terms: Terms) -> None:
+    """Print the estimated costs of this work, or why there are none."""
+    from harness.components.preset import get_preset
+    from harness.execution.costing import Estimator, budget
+    from harness.execution.executors.slots import Slots
+
+    slots = Slots.of()
+    presets = {study.name: get_preset(asked.preset, study.about) for study in asked.studies}
+    found = budget(todo, Estimator(runs, presets))
+    if terms.calibration or (terms.calibration is None and found.seconds is None):
+        found = budget(todo, Estimator(runs, presets, _measured(todo, slots)))
+    if found.seconds is None:
+        tried = "" if terms.calibration is False else ", and none could be measured"
+        click.echo(f"no estimate: no trial of preset {asked.preset} is done yet{tried}")
+        return
+    _show_studies(asked, found, terms)
+    _show_sharing(asked, found)
+    path = found.critical_path
+    click.echo(f"critical path: {_span(found.length(path))}, {' → '.join(one.label for one in path)}")
+    devices = terms.devices or len(slots)
+    where = f"on {devices} device{'s' if devices > 1 else ''}" if terms.devices else f"with --jobs {devices}"
+    without = f", without {found.unknown} trials of unknown duration" if found.unknown else ""
+    click.echo(f"about {_span(found.seconds)} one by one, {_span(found.on(devices))} {where}{without}")
+    if terms.price is not None:
+        click.echo(f"about {_money(found, terms.price)} at {terms.price:g} per device and hour{without}")
+
+
+def _measured(todo: Sequence[Work], slots: Any) -> dict[str, float]:
+    """Seconds of these trials by their keys, from a few seconds of training."""
+    from harness.execution.calibration import estimate
+    from harness.execution.states import Kind
+
+    if sys.stderr.isatty():
+        click.echo("training for a few seconds to estimate the time (--no-calibration leaves that out)", err=True)
+    found = estimate([one for one in todo if one.kind() is Kind.TRAIN], slots)
+    for problem in found.without:
+        click.echo(f"not in the estimate: {problem}" if found.by_key else f"not measured: {problem}")
+    return dict(found.by_key)
+
+
+def _show_studies(asked: Asked, found: Budget, terms: Terms) -> None:
+    """Print one line per study, and how the durations are known."""
+    from tabulate import tabulate
+
+    numbers = {source: number for number, source in enumerate(found.sources, 1)}
+    rows = []
+    for study in asked.studies:
+        part = found.of(study.name)
+        if part.work:
+            money = [] if terms.price is None else [_money(part, terms.price)]
+            by = " ".join(f"[{numbers[source]}]" for source in sorted(part.sources, key=lambda one: numbers[one]))
+            rows.append([study.name, len(part.work), _span(part.seconds), *money, part.unknown or "", by])
+    headings = ["study", "trials to run", "time on one device", *(["cost"] if terms.price is not None else [])]
+    align = ("left", *("right",) * len(headings), "left")
+    click.echo(tabulate(rows, [*headings, "unknown", "known by"], colalign=align, disable_numparse=True))
+    for source, count in found.sources.items():
+        click.echo(f"[{numbers[source]}] {count} trial{'s' if count > 1 else ''}: {source}")
+
+
+def _show_sharing(asked: Asked, found: Budget) -> None:
+    """Print what it saves that trials which several studies ask for run once."""
+    parts = [found.of(study.name) for study in asked.studies]
+    trials, seconds = sum(len(part.work) for part in parts), sum(part.seconds or 0.0 for part in parts)
+    if len(asked.studies) > 1:
+        saved = trials - len(found.work), _span(seconds - (found.seconds or 0.0))
+        click.echo(
+            f"sharing: {trials:,} trials and {_span(seconds)} for each study by itself, {len(found.work):,} distinct "
+            f"trials and {_span(found.seconds)} together; it saves {saved[0]:,} trials and {saved[1]}"
+        )
+
+
+def _money(found: Budget, price: float) -> str:
+    return "unknown" if found.seconds is None else f"{found.seconds / HOUR * price:,.2f}"
+
+
+def _span(seconds: float | None) -> str:
+    """A duration for readers; long ones in hours, as devices are paid for."""
+    from harness.cli._display import duration
+
+    if seconds is None:
+        return "unknown"
+    return duration(seconds) if seconds < 100 * HOUR else f"{seconds / HOUR:,.0f} h"

@@ -1,0 +1,407 @@
+"""Many workers on one store: how much of their time coordination takes, and whether any trial is done twice.
+
+    python -m tests.perf.simulation [--trials 10000] [--workers 500] [--seconds 600 60 10] [--only mongo] [--out DIR]
+
+What is real: the agenda of every worker (`harness.execution.agenda`), and the claims, in a directory and on a MongoDB
+server of its own. Each operation of a claim is done for real; its measured duration passes for the worker that asked.
+What is simulated: the clock, the trials, and reading stored runs, which takes what it takes on real stores
+of both kinds that are filled and measured first. Operations queue: the store serves one at a time, as if it had one
+core; only the processor time of the worker itself keeps no others. A worker sees the store as it was when its look
+began, so collisions are rather too frequent. Renewals of claims only lengthen the queue. With `--network MS` every
+operation of the file system costs a round trip more, as on a network file system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pymongo
+
+from harness.components.preset import get_preset
+from harness.execution import agenda as agendas
+from harness.execution.agenda import Agenda
+from harness.execution.executors.executor import Answered, Event, Job
+from harness.execution.states import Work, stand
+from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.claims.lease import LEASE, RENEWALS, Claim, Claims
+from harness.stores.claims.mongo import MongoClaims
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo.store import MongoStore
+from harness.stores.mongo.sync import sync
+from harness.stores.store import Store
+from harness.stores.stored import StoredRun
+from harness.study.catalogue import find_studies
+from harness.study.expansion import expand
+from harness.study.study import Request
+from tests.mongod import Mongod
+from tests.perf.synthetic import fill
+from tests.stored_runs import store_run
+
+LEAST = 0.2
+"""The least share of an operation in which the store is busy."""
+
+FILLED = 500
+"""Runs of the stores whose reading is measured."""
+
+STARTING = 0.2
+"""Seconds from the choice of a trial to its claim: the fork of its process, and what is read before."""
+
+
+DAY = 86400.0
+"""Length of the real leases: simulated hours take real minutes, and nothing renews them meanwhile."""
+
+
+class Clock:
+    """The simulated time of whichever worker acts."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Files:
+    """Counts operations of the file system of this process."""
+
+    NAMES = frozenset({"open", "os.listdir", "os.link", "os.remove", "os.mkdir", "os.utime", "os.rename"})
+
+    def __init__(self) -> None:
+        self.count = 0
+        sys.addaudithook(self._hear)
+
+    def _hear(self, name: str, arguments: object) -> None:
+        self.count += name in self.NAMES
+
+
+@dataclass
+class Server:
+    """The store that all workers share: it does one operation after the other, and renews claims in between."""
+
+    clock: Clock
+    files: Files
+    round_trip: float = 0.0
+    """Seconds that an operation of the file system takes longer than here."""
+    renewing: float = 0.0
+    """The share of its time that renewals take."""
+    free: float = 0.0
+    durations: dict[str, list[float]] = field(default_factory=dict)
+
+    @contextmanager
+    def measured(self, name: str) -> Iterator[None]:
+        """Let the real duration of the block pass."""
+        before, begin, own = self.files.count, time.perf_counter(), time.thread_time()
+        yield
+        took, own = time.perf_counter() - begin, time.thread_time() - own
+        self.durations.setdefault(name, []).append(took)
+        self.spend(took, own, (self.files.count - before) * self.round_trip)
+
+    def spend(self, seconds: float, own: float, waiting: float = 0.0) -> None:
+        """Let the time of an operation pass. `own` of its seconds are the worker's: only the rest keeps others."""
+        busy = max(seconds - own, LEAST * seconds)
+        self.free = max(self.clock.now, self.free) + busy / (1 - min(0.9, self.renewing))
+        self.clock.now = self.free + (seconds - busy) + waiting
+
+
+@dataclass
+class TimedClaims(Claims):
+    """Real claims, whose durations pass in simulated time."""
+
+    real: Claims
+    server: Server
+
+    def __post_init__(self) -> None:
+        self.lease = self.real.lease
+
+    def acquire(self, key: str, at_least: int = 0) -> Claim | None:
+        with self.server.measured("acquire"):
+            return self.real.acquire(key, at_least)
+
+    def holder(self, key: str) -> Any:
+        with self.server.measured("holder"):
+            return self.real.holder(key)
+
+    def records(self) -> list[Any]:
+        raise NotImplementedError
+
+    def drop(self, record: Any) -> bool:
+        raise NotImplementedError
+
+    def redeem(self, ticket: Any) -> Any:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Seconds that reading stored runs takes, and the operations of the file system in it, measured on a real store."""
+
+    one: float
+    """The runs of one trial, without what grows with the store."""
+    each: float
+    """What looking for one trial takes longer per run of the store."""
+    all_each: float
+    """Reading everything, per run."""
+    own: float
+    """The share of it that is the reader's own processor time."""
+    files_one: int = 0
+    files_each: float = 0.0
+
+    @classmethod
+    def of(cls, store: Store, files: Files) -> Reading:
+        ids = store.ids()
+        listing = statistics.median(timed(store.ids) for _ in range(5))
+        store.runs()  # fills the index
+        some = ids[:: max(1, len(ids) // 40)]
+        before = files.count
+        one = statistics.median(timed(lambda name=name: store.load({name[:16]}, [])) for name in some)  # type: ignore[misc]
+        files_one = (files.count - before) // len(some)
+        before, begin, own = files.count, time.perf_counter(), time.thread_time()
+        store.load(None, [])
+        everything, own = time.perf_counter() - begin, time.thread_time() - own
+        grows = listing if isinstance(store, DirectoryStore) else 0.0
+        each = (files.count - before) / len(ids)
+        return cls(max(0.0, one - grows), grows / len(ids), everything / len(ids), own / everything, files_one, each)
+
+
+@dataclass
+class Runs(Store):
+    """What is stored, in memory; to read it takes as long as from a real store of that size."""
+
+    server: Server
+    reading: Reading
+    by_key: dict[str, list[StoredRun]] = field(default_factory=dict)
+
+    name = "simulated"
+
+    def load(self, trials: Collection[str] | None, problems: list[Any]) -> list[StoredRun]:
+        number, trip, reading = len(self.by_key), self.server.round_trip, self.reading
+        if trials is None:
+            seconds = number * reading.all_each
+            self.server.spend(seconds, seconds * reading.own, number * reading.files_each * trip)
+            return [run for own in self.by_key.values() for run in own]
+        seconds = reading.one + number * reading.each
+        self.server.spend(seconds, seconds * reading.own, reading.files_one * trip)
+        return [run for key in trials for run in self.by_key.get(key, ())]
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotImplementedError(name)
+
+    ids = files = read = metrics = recall = remember = forget = remembered = None  # type: ignore[assignment]
+
+
+def timed(function: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+@dataclass
+class Outcome:
+    """What a simulation found."""
+
+    makespan: float
+    busy: float
+    """Seconds of all workers in trials."""
+    coordinating: float
+    """In claims, in looking for trials, and pausing although there was a free one."""
+    twice: int
+    done: int
+    collisions: int
+    """Trials that another worker had claimed between the choice and the claim."""
+    durations: dict[str, list[float]]
+
+    @property
+    def lost(self) -> float:
+        return self.coordinating / (self.busy + self.coordinating)
+
+
+@dataclass
+class Simulation:
+    """Workers of one study on one store. Events are (time, order, what to do)."""
+
+    work: list[Work]
+    template: StoredRun
+    claims: TimedClaims
+    store: Runs
+    seconds: float
+    clock: Clock
+    events: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+    done: Counter[str] = field(default_factory=Counter)
+    held: set[str] = field(default_factory=set)
+    lost: float = 0.0
+    busy: float = 0.0
+    collisions: int = 0
+
+    def run(self, workers: int) -> Outcome:
+        order = {one.trial.key: number for number, one in enumerate(self.work)}
+        self.order = order
+        with mock.patch.object(agendas, "time", self.clock):
+            for _ in range(workers):
+                agenda = Agenda(self.work, self.store, self.claims, assign=lambda work, kind: ASSIGNED)
+                self.at(0.0, partial(self.ask, agenda, agenda.jobs()))
+            makespan = 0.0
+            while self.events:
+                self.clock.now, _, act = heapq.heappop(self.events)
+                act()
+                makespan = max(makespan, self.clock.now)
+        twice = sum(count - 1 for count in self.done.values())
+        durations = self.claims.server.durations
+        return Outcome(makespan, self.busy, self.lost, twice, len(self.done), self.collisions, durations)
+
+    def at(self, when: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self.events, (when, next(NUMBERS), act))
+
+    def ask(self, agenda: Agenda, jobs: Iterator[Any]) -> None:
+        begin, job = self.clock.now, next(jobs, None)
+        self.lost += self.clock.now - begin
+        if isinstance(job, Job):
+            self.at(self.clock.now + STARTING, lambda: self.start(agenda, jobs, job))
+        elif job is not None:
+            if len(self.done) + len(self.held) < len(self.work):
+                self.lost += job.seconds
+            self.at(self.clock.now + job.seconds, lambda: self.ask(agenda, jobs))
+
+    def start(self, agenda: Agenda, jobs: Iterator[Any], job: Job) -> None:
+        """As a training process does: claim, and look again under the claim."""
+        key, begin = self.work[job.number].trial.key, self.clock.now
+        claim = self.claims.acquire(key)
+        there = claim is not None and self.store.load({key[:16]}, [])
+        self.lost += self.clock.now - begin
+        if claim is None or there:
+            self.collisions += 1
+            self.lost += STARTING
+            if claim is not None:
+                claim.release()
+            agenda.heard(Event("finished", job, {"status": Answered.DONE if there else Answered.ELSEWHERE}))
+            self.ask(agenda, jobs)
+            return
+        self.held.add(key)
+        self.busy += self.seconds + STARTING
+        self.at(self.clock.now + self.seconds, lambda: self.end(agenda, jobs, job, claim))
+
+    def end(self, agenda: Agenda, jobs: Iterator[Any], job: Job, claim: Claim) -> None:
+        begin, server = self.clock.now, self.claims.server
+        trial = self.work[job.number].trial
+        with server.measured("confirm"):
+            claim.confirm()
+        self.done[trial.key] += 1
+        self.held.discard(trial.key)
+        run = replace(self.template, key=trial.key, id=f"{trial.key[:16]}-1", trial=trial.json())
+        self.store.by_key.setdefault(trial.key[:16], []).append(run)
+        with server.measured("release"):
+            claim.release()
+        self.lost += self.clock.now - begin
+        agenda.heard(Event("finished", job, {"status": Answered.DONE}))
+        self.ask(agenda, jobs)
+
+
+ASSIGNED: Any = SimpleNamespace(json=dict, threads=1, timeout=None, device=None)
+NUMBERS = iter(range(sys.maxsize))
+
+
+def the_work(trials: int, folder: Path) -> tuple[list[Work], StoredRun]:
+    """One row of a study with as many seeds, and a run as one of them is stored."""
+    (study,) = find_studies("ablation_calr_ms")
+    first = expand(study, get_preset("tiny"), 1)[0]
+    template = store_run(folder, first, 0.5)
+    work = []
+    for seed in range(trials):
+        trial = first.trial.with_seed(seed)
+        work.append(stand(f"seed {seed}", [Request(study.name, 0, first.dataset, seed, trial, False)], []))
+    return work, template
+
+
+def simulate(
+    kind: str, claims: Claims, reading: Reading, work: list[Work], template: StoredRun, arguments: argparse.Namespace
+) -> list[str]:
+    """One row of the table per length of trials."""
+    rows = []
+    for round_trip in [0.0] + ([one / 1000 for one in arguments.network] if kind == "directory" else []):
+        for seconds in arguments.seconds:
+            clock = Clock()
+            server = Server(clock, FILES, round_trip)
+            server.renewing = renewals(claims, arguments.workers)
+            found = Simulation(work, template, TimedClaims(claims, server), Runs(server, reading), seconds, clock).run(
+                arguments.workers
+            )
+            assert found.done == len(work), f"{found.done} of {len(work)} trials were done"
+            cost = {name: 1000 * statistics.median(own) for name, own in found.durations.items()}
+            ideal = -(-len(work) // arguments.workers) * seconds
+            place = kind if not round_trip else f"{kind}, {1000 * round_trip:g} ms per file operation"
+            claimed = " / ".join(f"{cost[name]:.2f}" for name in ("holder", "acquire", "confirm"))
+            rows.append(
+                f"| {place} | {seconds:g} s | {found.twice} | {found.lost:.2%} | {found.collisions:,} | "
+                f"{found.makespan / ideal:.2f} | {claimed} ms |"
+            )
+            print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def renewals(claims: Claims, workers: int) -> float:
+    """The share of the store's time that renewals by all workers take."""
+    claim = claims.acquire("renewed")
+    assert claim is not None
+    took = statistics.median(timed(claim.renew) for _ in range(200))
+    claim.release()
+    return workers * RENEWALS / LEASE * took
+
+
+FILES = Files()
+HEAD = (
+    "| store | trials of | done twice | worker time lost | collisions | time / ideal | holder / acquire / confirm |\n"
+    "|:--|--:|--:|--:|--:|--:|--:|"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--trials", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=500)
+    parser.add_argument("--seconds", type=float, nargs="+", default=[600.0, 60.0, 10.0], help="lengths of trials")
+    parser.add_argument("--network", type=float, nargs="*", default=[1.0, 5.0], help="round trips of a network, ms")
+    parser.add_argument("--only", choices=["directory", "mongo"])
+    parser.add_argument("--out", type=Path, default=Path("perf"), help="where the table goes")
+    arguments = parser.parse_args()
+    begin = time.perf_counter()
+    rows: list[str] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "filled").mkdir()
+        fill(folder / "filled", FILLED)
+        work, template = the_work(arguments.trials, folder / "template")
+        filled = DirectoryStore(folder / "filled")
+        if arguments.only != "mongo":
+            reading = Reading.of(filled, FILES)
+            rows += simulate("directory", DirectoryClaims(folder / "claims", DAY), reading, work, template, arguments)
+        if arguments.only != "directory":
+            server = Mongod(folder / "mongod")
+            server.start()
+            try:
+                database = pymongo.MongoClient[Any](server.uri)["simulated"]
+                sync(filled, database)
+                reading = Reading.of(MongoStore(database), FILES)
+                rows += simulate("MongoDB", MongoClaims(database, DAY), reading, work, template, arguments)
+            finally:
+                server.kill()
+    text = f"{arguments.trials:,} trials, {arguments.workers} workers.\n\n{HEAD}\n" + "\n".join(rows) + "\n"
+    print(text)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "simulation.md").write_text(text)
+    print(f"{time.perf_counter() - begin:.0f} s in all; written to {arguments.out}/simulation.md", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
