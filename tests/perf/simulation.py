@@ -140,6 +140,9 @@ class TimedClaims(Claims):
     def drop(self, record: Any) -> bool:
         raise NotImplementedError
 
+    def restart(self, record: Any) -> bool:
+        raise NotImplementedError
+
     def redeem(self, ticket: Any) -> Any:
         raise NotImplementedError
 
