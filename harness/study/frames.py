@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +47,17 @@ def columns_of(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_columns(columns: dict[str, Any], document: Mapping[str, Any], prefix: str = "") -> None:
+    names = _NAMES.setdefault(prefix, {})
     for key, value in document.items():
-        if isinstance(value, dict):
+        if type(value) is dict:
             _add_columns(columns, value, f"{prefix}{key}_")
         else:
             # One string object per name: ten thousand runs share it, and each is looked up by it.
-            columns[sys.intern(f"{prefix}{key}")] = value
+            columns[names.get(key) or names.setdefault(key, f"{prefix}{key}")] = value
+
+
+_NAMES: dict[str, dict[str, str]] = {}
+"""Names of columns, by prefix and key."""
 
 
 def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None = None) -> pandas.DataFrame:

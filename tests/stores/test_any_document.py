@@ -49,7 +49,8 @@ SETTINGS = settings(
 )
 REMOVED = object()
 INT64 = st.integers(-(2**63), 2**63 - 1)
-LEAVES = st.none() | st.booleans() | INT64 | st.floats(allow_nan=False) | st.text("aZ0.-/é", max_size=6)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+LEAVES = st.none() | st.booleans() | INT64 | FINITE | st.text("aZ0.-/é", max_size=6)
 JSON = LEAVES | st.lists(LEAVES, max_size=2) | st.dictionaries(st.text("ab"), LEAVES, max_size=2)
 HUGE = st.sampled_from([10**30, -(10**400), 1e300, "9" * 50, "2026-13-01", "0001-01-01T00:00:00"])
 

@@ -86,7 +86,8 @@ class MongoStore(Store):
         return runs
 
     def _add(self, runs: list[StoredRun], problems: list[Problem], own: Document, summary: Document) -> None:
-        runs.append(stored_run(summary | {"invalid": own["invalid"]}))
+        summary["invalid"] = own["invalid"]
+        runs.append(stored_run(summary))
         problems += [Problem(f"{self.name}/{own['run_id']}/{inside}", reason) for inside, reason in own["problems"]]
 
     def _place(self, document: Document) -> str:
