@@ -1,7 +1,7 @@
 """A user's folder for tests of trials that several processes compute together.
 
 The second rank fails in a stage that the trial names, while there is a file `broken`. In training all ranks wait at the
-fourth step, while there is a file `hold`.
+fourth step, while there is a file `hold`. In the folder `processes` each leaves a file: its number, and its rank in it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tests.toy import user_folder
 METHOD = """
 import os, time
 from dataclasses import dataclass
+from pathlib import Path
 from harness.components.method import Method
 from harness.components.registries import METHODS
 
@@ -30,6 +31,8 @@ class Shared(Method):
     fails_in: str = "nothing"
 
     def begin(self, training):
+        Path("processes").mkdir(exist_ok=True)
+        Path("processes", str(os.getpid())).write_text(str(training.ranks.index))
         training.network.register_forward_pre_hook(lambda network, inputs: self.evaluate(network, training))
 
     def evaluate(self, network, training):
@@ -73,6 +76,11 @@ several = Study("several", "Several trials", rows("nothing", "training", "rankin
 refused = Study("refused", "Refused", [Row({"Method": "alone"}, toy | {"method.name": "alone"})], column)
 studies = [one, several, refused]
 '''
+
+
+def processes() -> dict[int, int]:
+    """The processes that have begun to train, with their ranks."""
+    return {int(file.name): int(file.read_text() or 0) for file in Path("processes").iterdir()}
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from harness.training.memory import memory_explained
 from harness.training.precision import fix_arithmetic
 from harness.training.ranks import Ranks, join
 
-EXPLAINED_WITHIN = 30.0
+EXPLAINED_WITHIN = 120.0
 """Seconds in which `run` ends a process that has lost another one of its group."""
 
 

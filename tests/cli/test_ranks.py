@@ -18,8 +18,8 @@ from harness.cli import main
 from harness.components import discovery
 from harness.stores.directory.store import DirectoryStore
 from harness.truth.table import Table
-from tests.processes import all_gone, descendants
-from tests.shared_trials import shared_trials
+from tests.processes import all_gone
+from tests.shared_trials import processes, shared_trials
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[2]
 
@@ -67,18 +67,17 @@ def test_a_rank_that_fails_is_reported_and_one_rank_does_the_rest(
 @pytest.mark.long
 def test_a_killed_rank_ends_all_and_the_same_command_goes_on(project: Path) -> None:
     assert main(["run", "one", *OPTIONS, "--ranks", "2", "--store", "plain"]) == 0
+    for file in Path("processes").iterdir():
+        file.unlink()
     Path("hold").touch()
     command = [sys.executable, "-m", "harness", "run", "one", *OPTIONS, "--ranks", "2"]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}) as engine:
         while engine.poll() is None and not list(Path("runs/work").glob("*.checkpoint")):
             time.sleep(0.01)
-        (folder,) = (path.parent for path in Path("runs").glob("*/cell.json"))
-        first = json.loads((folder / "cell.json").read_text())["owner"]["pid"]
-        (server,) = (one for one in descendants(engine.pid) if first in descendants(one))
-        ranks = descendants(server)
-        (second,) = ranks - {first}
+        ranks = processes()  # they wait for each other
+        (second,) = (process for process, rank in ranks.items() if rank == 1)
         os.kill(second, signal.SIGKILL)
-        assert all_gone(ranks, within=60.0)
+        assert len(ranks) == 2 and all_gone(ranks, within=60.0)
         Path("hold").unlink()
         assert engine.wait() == 0
     found = DirectoryStore(Path("runs")).runs()

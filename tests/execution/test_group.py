@@ -25,8 +25,8 @@ from harness.stores.stored import StoredRun
 from harness.study.catalogue import find_studies
 from harness.study.trial import Trial
 from harness.truth.table import Table
-from tests.processes import all_gone, descendants
-from tests.shared_trials import shared_trials
+from tests.processes import all_gone
+from tests.shared_trials import processes, shared_trials
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Ended:
     store: str
     answer: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    processes: set[int] = field(default_factory=set)
+    processes: dict[int, int] = field(default_factory=dict)
 
     @property
     def run(self) -> StoredRun:
@@ -65,21 +65,18 @@ def ended(tmp_path_factory: pytest.TempPathFactory, toy_table: Table) -> Iterato
         found = {name: Ended(store) for name, (_, _, store) in JOBS.items()}
         jobs = [_job(number, rows[stage], ranks, store) for number, (stage, ranks, store) in enumerate(JOBS.values())]
         executor = LocalExecutor(Slots.cpu(1))
-        first = 0
         for event in executor.execute(jobs, Stopping()):
             name = list(JOBS)[event.job.number]
-            if event.kind == "started":
-                first = event.data["process"]
-            elif event.kind == "finished":
+            if event.kind == "finished":
                 found[name].answer |= event.data
+                found[name].processes = processes()
                 assert all_gone(found[name].processes)
                 _prepare(name)
-            else:
-                found[name].processes |= _ranks(first)
+            elif event.kind == "progress":
                 found[name].notes += [event.data["note"]] if "note" in event.data else []
                 found[name].answer |= {key: event.data[key] for key in ("run_id",) if key in event.data}
                 if name == "killed" and event.data["event"] == "epoch":  # a checkpoint is there; they wait now
-                    (second,) = _ranks(first) - {first}
+                    (second,) = (process for process, rank in processes().items() if rank == 1)
                     os.kill(second, signal.SIGKILL)
         yield found
 
@@ -89,14 +86,10 @@ def _job(number: int, trial: Trial, ranks: int, store: str) -> Job:
     return job_of(number, assign(Kind.TRAIN, trial, Path(store).absolute(), ranks=ranks))
 
 
-def _ranks(first: int) -> set[int]:
-    """The processes that compute with this one."""
-    (server,) = (one for one in descendants(os.getpid()) if first in descendants(one))
-    return descendants(server)
-
-
 def _prepare(ended: str) -> None:
     """What changes in the folder after that job."""
+    for file in Path("processes").iterdir():
+        file.unlink()
     if ended == "fails in ranking":
         Path("broken").unlink()
     elif ended == "ranks on":
