@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,11 @@ class Silent(Ranks):
 
     def sum_(self, tensors: Sequence[torch.Tensor], like: Sequence[torch.Tensor] | None = None) -> None:
         torch._foreach_zero_(list(tensors))
+
+    @contextmanager
+    def summing(self, parameters: Sequence[torch.Tensor]) -> Iterator[None]:
+        yield
+        self.sum_([one.grad for one in parameters if one.grad is not None])
 
 
 def test_every_update_asks_the_ranks(project: Path) -> None:
