@@ -119,7 +119,7 @@ def test_a_key_that_is_added_to_the_schema_is_a_typed_column(
 def test_what_training_writes_is_what_the_schema_says() -> None:
     import torch
 
-    cost = Meter(torch.device("cpu")).json() | {"threads": 1}
+    cost = Meter(torch.device("cpu"), ranks=2).json() | {"threads": 1, "arithmetic": "products ieee"}
     assert set(cost) == set(shapes.described(schema.Cost))
     assert shapes.problem(schema.Cost, cost) is None
     assert shapes.problem(schema.Result, {**schema.UNRANKED, "diverged": {"step": 3, "loss": "nan"}}) is None

@@ -116,6 +116,8 @@ class _Running:
     """The file by which several processes find each other."""
     processes: list[_Process] = field(default_factory=list)
     started: bool = False
+    dead: _Process | None = None
+    """The process that died first, without an answer."""
     outcome: dict[str, Any] | None = None
     """The answer of the job, once it is known; it finishes when all its processes have ended."""
     deadline: float | None = None
@@ -265,6 +267,8 @@ class _Processes:
         if over and not process.silent:
             process.silent = True
             self.selector.unregister(process.connection)
+            if not running.first.answer and not any("answer" in message for message in messages):
+                self._leave(running, process)
         for message in messages:
             if "answer" in message:
                 process.answer = message["answer"]
@@ -276,6 +280,15 @@ class _Processes:
             elif process.rank == 0:
                 yield Event("progress", running.job, message["progress"])
 
+    def _leave(self, running: _Running, dead: _Process) -> None:
+        """End the other processes of a job of which one has died. The server, which is told later, may be busy."""
+        if running.dead is None and dead.answer is None:
+            running.dead = dead
+            for process in running.processes:
+                if not process.silent:
+                    with contextlib.suppress(OSError):
+                        process.connection.shutdown(socket.SHUT_WR)  # what it still says is heard
+
     def _ended(self, process: _Process, otherwise: str) -> Iterator[Event]:
         """A process has ended: with the first, or with one that did not do its part, all do. Finish the job then."""
         running = process.running
@@ -283,7 +296,10 @@ class _Processes:
             return  # finished meanwhile
         answer = process.answer or {"status": Answered.LOST, "error": otherwise}
         process.ended = True
-        if running.outcome is None and (process.rank == 0 or answer["status"] != Answered.DONE):
+        decides = process.rank == 0 or answer["status"] != Answered.DONE
+        if process.answer is None and running.dead not in (None, process):
+            decides = False  # it ended because of the other
+        if running.outcome is None and decides:
             running.outcome = answer if process.rank == 0 else _of_rank(process.rank, answer)
             if self.server is not None and not all(one.ended for one in running.processes):
                 self.server.end(running.job)
