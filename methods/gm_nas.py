@@ -120,7 +120,7 @@ def disagreement(
     for number in range(batches):
         batch, path = training.unaugmented.batch(number), training.source.draw(training.rng)
         passes = 1 + sum(len(all_) - 1 for all_ in choices.values())
-        with training.sampling(passes, passes * len(batch.labels)):
+        with training.sampling(passes, passes * round(len(batch.labels) / training.weight(batch))):
             here = gradients(training, batch, path)  # that of one choice of every decision
             for decision, all_ in choices.items():
                 changed = [(*path[:decision], choice, *path[decision + 1 :]) for choice in all_]

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from harness.components.dataset import DataSet
+from harness.components.discovery import component
 from harness.components.loader import Batch, Loader
 from harness.components.registries import DATASETS
 from harness.data.loading import EvaluationBatches, loader_for
@@ -33,12 +34,12 @@ IMAGES = 37
 """Training images: batches of 16, 16 and 5. The last cannot be divided evenly."""
 
 
-def in_group(size: int, work: Callable[[Ranks], Any]) -> list[Any]:
+def in_group(size: int, work: Callable[[Ranks], Any], limit: float = LIMIT) -> list[Any]:
     """What `work` returns in each of so many processes, which form a group. Fails with the traceback of one of them."""
     folder = Path(tempfile.mkdtemp(prefix="ranks"))
     try:
         children = [_forked(index, size, work, folder) for index in range(size)]
-        _await(children, folder)
+        _await(children, folder, limit)
         return [torch.load(folder / f"{index}.pt", weights_only=False) for index in range(size)]
     finally:
         shutil.rmtree(folder)
@@ -60,9 +61,9 @@ def _forked(index: int, size: int, work: Callable[[Ranks], Any], folder: Path) -
         os._exit(1)
 
 
-def _await(children: list[int], folder: Path) -> None:
+def _await(children: list[int], folder: Path, limit: float) -> None:
     """Wait for all; the failure of one ends the others."""
-    until, running, failed = time.monotonic() + LIMIT, set(children), False
+    until, running, failed = time.monotonic() + limit, set(children), False
     while running and not failed and time.monotonic() < until:
         for child in list(running):
             ended, status = os.waitpid(child, os.WNOHANG)
@@ -109,12 +110,21 @@ def in_float64() -> None:
     changed.compile_if_wanted = lambda network: network.double()
     for module in (stage, preparation):
         module.loader_for = lambda *given, **more: Doubled(loader_for(*given, **more))  # type: ignore[attr-defined]
-    preparation.EvaluationBatches = DoubledBatches  # type: ignore[attr-defined, assignment, misc]
+    preparation.EvaluationBatches = DoubledBatches  # type: ignore[attr-defined, assignment]
+    differentiable = component("methods._differentiable").Differentiable
+    begin = differentiable.begin
+
+    def begun(self: Any, training: Any) -> None:
+        torch.set_default_dtype(torch.double)  # of the architecture parameters
+        begin(self, training)
+        torch.set_default_dtype(torch.float)
+
+    differentiable.begin = begun
 
 
 def few(name: str, images: int = IMAGES) -> DataSet:
     """A data set with few training images, and as many to validate."""
-    dataset = DATASETS.get(name)()
+    dataset: DataSet = DATASETS.get(name)()
     return replace(dataset, train=dataset.train.head(images), valid=dataset.valid.head(images))
 
 

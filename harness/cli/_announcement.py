@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,8 @@ def announced(plan: Plan, todo: Sequence[Work], slots: Slots, store: Path, refer
     if slots.ranks > 1:
         parallel += f" by {slots.ranks} ranks each"
     yield f"{_trials(len(trials))} to run, {parallel}, stored in {store}"
-    needs = Counter(work.devices for work in trials.values() if slots.gpus and work.devices is not None)
-    for devices, count in sorted(needs.items()):
-        yield f"  {count} with {devices:g} GPU{'s' * (devices > 1)} each, as their rows need"
+    if slots.gpus:
+        yield from needs(trials.values())
     why = Counter(map(_why, trials.values()))
     yield "  " + ", ".join(f"{count} {reason}" for reason, count in why.items())
     left = Counter(work.state for work in plan.work if work.trial.key not in trials)
@@ -36,6 +35,13 @@ def announced(plan: Plan, todo: Sequence[Work], slots: Slots, store: Path, refer
         yield f"  {left[State.LOST]} lost {LOSSES} times: left out without --retry lost"
     if references:
         yield f"  {references} reference{'s' * (references > 1)} to make afterwards"
+
+
+def needs(todo: Iterable[Work]) -> Iterator[str]:
+    """Lines about the trials whose rows say how many GPUs they need."""
+    counts = Counter(work.devices for work in todo if work.devices is not None)
+    for devices, count in sorted(counts.items()):
+        yield f"  {count} need{'s' * (count == 1)} {devices:g} GPU{'s' * (devices > 1)} each, as the study says"
 
 
 def _trials(count: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli._announcement import needs
 from harness.cli._power import Wish, power_options, show_power
 from harness.cli._request import WithUpdates, request_options
 from harness.stores.places import Places
@@ -54,6 +55,8 @@ def command(asked: Asked, store: Places, calibration: bool, wish: Wish | None) -
     if not todo:
         click.echo("nothing to run")
         return
+    for line in needs(todo):
+        click.echo(line)
     _show_missing(todo)
     training = [work for work in todo if work.kind() is Kind.TRAIN]
     if not training:

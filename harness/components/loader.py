@@ -77,8 +77,8 @@ class Share:
     index: int = 0
     size: int = 1
     groups: int = 1
-    sum: Callable[[float], float] = field(default=lambda value: value, compare=False)
-    """The sum of a number over all processes: images that cannot be read are known to one of them only."""
+    sum: Callable[[float], float] | None = field(default=None, compare=False)
+    """The sum of a number over all processes: an image that cannot be read is known to one of them only."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.size:

@@ -104,7 +104,8 @@ class StreamLoader:
         if self.share.size == 1:
             return batch
         whole = len(self._planned(plan.order, position))
-        return part_of(batch, len(kept) / self.share.sum(len(kept)), self.share.of(whole).start, whole)
+        read = self.share.sum(len(kept)) if self.share.sum else whole
+        return part_of(batch, len(kept) / read, self.share.of(whole).start, whole)
 
     def close(self) -> None:
         """End the workers."""

@@ -52,7 +52,7 @@ class Group:
         """
         seed_globals(config.seed)
         fix_arithmetic((config.retrain or config.train).precision)
-        with memory_explained(config, device, self.size), self._explained():
+        with memory_explained(config, self.size), self._explained():
             ranks = join(self.index, self.size, f"file://{self.meeting}", device)
             yield ranks
             ranks.barrier()  # none leaves while another may still wait for it

@@ -96,6 +96,8 @@ class Meter:
     """Wall seconds by stage."""
     resumed: int = 0
     """How many times the trial was resumed from a checkpoint."""
+    ranks: int = 1
+    """How many processes train together. Those that continue a trained supernet may be fewer, or more."""
     training_memory: int = 0
     """Peak bytes of the training steps alone, without the memory that observers hold, or use between steps."""
     _earlier_seconds: float = 0.0
@@ -183,6 +185,7 @@ class Meter:
             "peak_memory": self.peak_memory,
             "training_memory": self.training_memory,
             "resumed": self.resumed,
+            "ranks": self.ranks,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -193,6 +196,7 @@ class Meter:
         self.resumed = state["resumed"] + 1
         self._earlier_seconds, self._earlier_peak = state["seconds"], state["peak_memory"]
         self.training_memory = state["training_memory"]
+        self.ranks = state.get("ranks", 1)
         if self.device.type == "cpu":
             return_freed_memory()
         self._reset_peak()
@@ -200,14 +204,16 @@ class Meter:
     def json(self, ranks: Ranks = ALONE) -> dict[str, object]:
         """The cost of the trial. Memory is the sum over its ranks, and their peaks beside it if there are several."""
         peaks = ranks.gathered(torch.tensor([self.peak_memory])).tolist()
-        (training,) = ranks.sums([self.training_memory])
+        (training,) = ranks.sums([self.training_memory / ranks.size * self.ranks])
+        if self.ranks > ranks.size:  # those that trained with these are gone, and were like them
+            peaks *= self.ranks // ranks.size
         return {
             "wall_seconds": self.seconds,
             "stage_seconds": dict(self.stages),
             **self.counts(),
             "peak_memory_bytes": sum(peaks),
             "training_memory_bytes": int(training),
-            **({"ranks": ranks.size, "peak_memory_per_rank": peaks} if ranks.size > 1 else {}),
+            **({"ranks": len(peaks), "peak_memory_per_rank": peaks} if len(peaks) > 1 else {}),
             "memory_kind": "allocated on device" if self.device.type == "cuda" else "growth of the resident set",
             "device": str(self.device),
             "resumed": self.resumed,

@@ -17,15 +17,16 @@ class OutOfMemory(HarnessError):
 
 
 @contextlib.contextmanager
-def memory_explained(config: RunConfig, device: str, ranks: int = 1) -> Iterator[None]:
+def memory_explained(config: RunConfig, ranks: int = 1) -> Iterator[None]:
     """Within the block, an error for lack of memory becomes `OutOfMemory`."""
     try:
         yield
     except (RuntimeError, MemoryError, OSError) as error:
         if not is_out_of_memory(error):
             raise
-        what = " ".join(str(error).split()).partition(". ")[0][:200] or "no memory is left"
-        raise OutOfMemory(f"out of memory on {device}: {what}. {advice(config, device, ranks)}") from error
+        on_gpu = isinstance(error, torch.OutOfMemoryError)
+        where, advice = "GPU" if on_gpu else "machine", _advice(config, on_gpu, ranks)
+        raise OutOfMemory(f"out of memory on the {where}: {_beginning(error)}. {advice}") from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -37,13 +38,18 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
-def advice(config: RunConfig, device: str, ranks: int) -> str:
+def _beginning(error: BaseException, most: int = 200) -> str:
+    """The first sentences of the error: torch adds a page of advice about its allocator."""
+    text = " ".join(str(error).split()).removeprefix("CUDA out of memory. ") or type(error).__name__
+    return (text[:most].rpartition(". ")[0] or text[:most] if len(text) > most else text).rstrip(".")
+
+
+def _advice(config: RunConfig, on_gpu: bool, ranks: int) -> str:
     """What would need less memory, the settings that keep the trial the same first."""
     stage, settings = ("train", config.train) if config.retrain is None else ("retrain", config.retrain)
     sizes = [f"{stage}.batch_size={settings.batch_size}"]
     if config.retrain is None:
         sizes.append(f"rank.batch_size={config.rank.batch_size}")
-    on_gpu = device.startswith("cuda")
     fewer = "fewer trials on one GPU (--per-device)" if on_gpu else "fewer trials at once (--jobs)"
     # Ranks of one machine share its memory: only those with a device each have more.
     more = f", more ranks (--ranks {2 * ranks}: each has a part of the batch and a GPU of its own)" if on_gpu else ""

@@ -12,15 +12,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as distributed
 from torch import Tensor
 
 from harness.errors import HarnessError, InvalidConfiguration, RanksLost
-
-T = TypeVar("T")
 
 TIMEOUT = 1800.0
 """Seconds that a rank waits for the others in one call: the first may write a checkpoint to a slow disk meanwhile."""
@@ -68,10 +66,6 @@ class Ranks:
     def gathered(self, part: Tensor) -> Tensor:
         """The parts of all ranks one after the other, along the first dimension; they may have different lengths."""
         return part
-
-    def share(self, items: Sequence[T]) -> Sequence[T]:
-        """This rank's share of items that the ranks divide among themselves."""
-        return items[self.index :: self.size]
 
     def near(self, count: int) -> Ranks:
         """The group of `count` neighbours that this rank belongs to, of as many such groups as there are."""

@@ -100,7 +100,7 @@ def run_trial(
     """
     check_ranks(config, ranks.size)
     watch = watch or Watch()
-    meter = Meter(torch.device(device))
+    meter = Meter(torch.device(device), ranks=ranks.size)
     dataset, benchmark = _inputs(config)
     ranked = ranked_architectures(config, benchmark)  # before training: an unsuitable benchmark is refused at once
     points = Points(watch.metric)
@@ -146,7 +146,7 @@ def retrain_trial(
     """
     check_ranks(config, ranks.size)
     watch = watch or Watch()
-    meter = Meter(torch.device(device))
+    meter = Meter(torch.device(device), ranks=ranks.size)
     dataset, benchmark = _inputs(config)
     points = Points(watch.metric)
     observer = Observers(config, dataset, benchmark, meter, points)
@@ -195,7 +195,7 @@ def rank_again(
     Checkpoints as in `run_trial`; they hold scores alone.
     """
     watch = watch or Watch()
-    meter = Meter(torch.device(device))
+    meter = Meter(torch.device(device), ranks=ranks.size)
     dataset, benchmark = _inputs(config)
     supernets = build_supernets(config, dataset, meter.device)
     if config.search is None:

@@ -64,6 +64,51 @@ rows = [Row({"Schedule": name}, toy | {"schedule.name": name}) for name in ("cos
 study = Study("seeing", "Seeing", rows, [Column("τ", "kendall_tau")])
 '''
 
+SHARING = """
+import os
+from dataclasses import dataclass
+from pathlib import Path
+import torch
+from harness.components.method import Method
+from harness.components.registries import METHODS
+
+@METHODS.register("sharing")
+@dataclass(frozen=True)
+class Sharing(Method):
+    '''As SPOS. Notes how much of its GPU is taken when it begins, and runs out of memory where it is told to.'''
+
+    share: float = 0.5
+    greedy: bool = False
+
+    def begin(self, training):
+        mine, folder = os.environ["CUDA_VISIBLE_DEVICES"], Path("sharing")
+        folder.mkdir(exist_ok=True)
+        (folder / f".{os.getpid()}").write_text(f"{mine} {self.share}")
+        (folder / f".{os.getpid()}").rename(folder / str(os.getpid()))
+        alive = [one for one in folder.glob("[0-9]*") if Path("/proc", one.name).exists()]
+        taken = [share for gpu, share in (one.read_text().split() for one in alive) if gpu == mine]
+        with open("taken", "a") as file:
+            file.write(f"{mine} {sum(map(float, taken))}\\n")
+
+    def paths(self, training):
+        if self.greedy:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has 24 GiB.")
+        return [training.source.draw(training.rng)]
+"""
+
+NEEDS = '''
+"""Trials that share GPUs: those of one row need a whole one."""
+
+from harness.study import Column, Row, Study
+
+toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "rank.images": 50, "rank.candidates": 12, "rank.bins": 5,
+       "train.epochs": 1, "train.batch_size": 20, "network.width": 2, "method.name": "sharing"}
+rows = [Row({"Row": name}, toy | {"schedule.name": name}) for name in ("cosine", "calr", "constant")]
+rows += [Row({"Row": "whole"}, toy | {"method.share": 1.0}, devices=1)]
+rows += [Row({"Row": "greedy"}, toy | {"method.greedy": True})]
+study = Study("sharing", "Sharing", rows, [Column("τ", "kendall_tau")])
+'''
+
 COMMAND = ["run", "seeing", "--preset", "tiny", "--seeds", "1"]
 
 
@@ -72,6 +117,7 @@ def project(tmp_path: Path, toy_table: Table, monkeypatch: pytest.MonkeyPatch) -
     """A user's folder on a machine with two GPUs."""
     toy_table.write(tmp_path / "toy.npz")
     files = {"spaces/toy.py": TOY, "methods/seeing.py": METHOD, "studies/seeing.py": STUDY}
+    files |= {"methods/sharing.py": SHARING, "studies/sharing.py": NEEDS}
     monkeypatch.setattr(environment, "DRIVER", pretended_gpus(tmp_path / "driver", 2))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with user_folder(tmp_path, files):
@@ -130,6 +176,28 @@ def test_one_trial_per_gpu_killed_and_continued_to_the_same_bytes_as_without_gpu
     assert seen() == {"all": 2}
     assert Counter(run.status for run in DirectoryStore(Path("runs")).runs()) == {"lost": 2, "done": 2}
     assert len(results("plain")) == 2 and results("runs") == results("plain")
+
+
+def test_two_trials_share_a_gpu_unless_one_needs_it_whole_and_lack_of_memory_is_explained(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["run", "sharing", "--preset", "tiny", "--seeds", "2", "--per-device", "2", "--no-references"]
+    assert main(["plan", *command[1:6], "--no-calibration"]) == 0
+    assert "2 need 1 GPU each" in capsys.readouterr().out
+    assert main([*command, "--ranks", "3"]) == 2
+    assert "--ranks 3: each of 3 ranks needs a GPU of its own, and 2 can be used here" in capsys.readouterr().err
+    assert main(command) == 1
+    shown = capsys.readouterr()
+    assert "10 trials to run, 4 in parallel" in shown.out and "2 need 1 GPU each, as the study says" in shown.out
+    taken = [line.split() for line in Path("taken").read_text().splitlines()]
+    assert len(taken) == 10 and {gpu for gpu, _ in taken} == {"0", "1"}
+    assert all(float(share) <= 1.0 for _, share in taken)
+    status = Counter(run.status for run in DirectoryStore(Path("runs")).runs())
+    assert status == {"done": 8, "failed": 2}
+    (first, *_) = (line for line in shown.err.splitlines() if line.startswith("failed: sharing/greedy"))
+    assert "out of memory on the GPU: Tried to allocate 20.00 GiB. GPU 0 has 24 GiB." in first
+    settings = ("--per-device", "--ranks 2", "train.batch_size=20", "rank.batch_size=256", "train.precision=bfloat16")
+    assert all(setting in first for setting in settings), first
 
 
 def test_a_page_about_runs_made_on_gpus(project: Path) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from harness.cli._announcement import announced
 from harness.cli._display import Display, duration, shortened
 from harness.cli._tally import Item, Running, Tally, items_of
 from harness.components.preset import get_preset
+from harness.execution.executors.slots import Slots
 from harness.execution.plan import Plan, make_plan
 from harness.execution.states import State, Work
 from harness.study.catalogue import find_studies
@@ -336,7 +338,7 @@ def test_the_header_says_what_runs_and_why(tmp_path: Any) -> None:
     todo.append(replace(work[0], trial=trials[-1], attempts=(invalid,)))
     todo.append(todo[states.index(State.RANK)])  # a second ranking of the same trial
     left = [replace(work[1], state=State.DONE)] * 3 + [replace(work[1], state=State.FAILED)]
-    first, why, *others = announced(Plan((*todo, *left), ()), todo, 2, tmp_path, 3)
+    first, why, *others = announced(Plan((*todo, *left), ()), todo, Slots.cpu(2), tmp_path, 3)
     assert first == f"8 trials to run, 2 in parallel, stored in {tmp_path}"
     assert why.split(", ") == [
         "  2 new",
@@ -356,7 +358,16 @@ def test_the_header_says_what_runs_and_why(tmp_path: Any) -> None:
 
 def test_nothing_is_said_of_a_single_new_trial_but_that() -> None:
     work: list[Work] = list(planned().work)
-    assert list(announced(Plan(tuple(work[:1]), ()), work[:1], 1, "runs", 0)) == [  # type: ignore[arg-type]
+    assert list(announced(Plan(tuple(work[:1]), ()), work[:1], Slots.cpu(4), Path("runs"), 0)) == [
         "1 trial to run, 1 in parallel, stored in runs",
         "  1 new",
     ]
+
+
+def test_ranks_and_needs_of_gpus_are_said() -> None:
+    work = [replace(one, requests=(replace(one.requests[0], devices=2),)) for one in planned().work[:2]]
+    plan, gpus = Plan(tuple(work), ()), ("0", "1", "2", "3")
+    lines = list(announced(plan, work, Slots(gpus, ranks=2), Path("runs"), 0))
+    assert lines[0] == "2 trials to run, 2 in parallel by 2 ranks each, stored in runs"
+    assert lines[1] == "  2 need 2 GPUs each, as the study says"
+    assert "  2 need" not in "\n".join(announced(plan, work, Slots.cpu(1), Path("runs"), 0))

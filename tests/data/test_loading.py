@@ -25,7 +25,7 @@ from harness.data.loader import DeviceLoader
 from harness.data.loading import EvaluationBatches, evaluation_batches, loader_for
 from harness.data.orders import Repeated
 from harness.data.streaming import StreamLoader, occurrences
-from harness.errors import DataError, InvalidConfiguration
+from harness.errors import DamagedImage, DataError, InvalidConfiguration
 from tests.processes import all_gone, descendants
 
 COUNT, CLASSES = 23, 3
@@ -210,11 +210,61 @@ def test_shares_make_up_the_batch(make: Any) -> None:
     whole: Loader = loader_for(make(1, True), "train", 5, 3, augment=crops)
     shares = [loader_for(make(1, True), "train", 5, 3, augment=crops, share=Share(index, 2)) for index in range(2)]
     for step in range(6):
-        batch, parts = whole.batch(step), [loader.batch(step) for loader in shares]
+        batch = whole.batch(step)
+        parts: list[Any] = [loader.batch(step) for loader in shares]
         for one, first, second in zip(batch, *parts, strict=True):
-            assert torch.equal(one[0::2], first) and torch.equal(one[1::2], second)
+            assert torch.equal(one, torch.cat((first, second))) and 0 <= len(first) - len(second) <= 1
+        assert sum(part.weight for part in parts) == 1 and [part.start for part in parts] == [0, len(parts[0].labels)]
+        assert all(part.whole == len(batch.labels) for part in parts)
+        assert parts[0]._replace(images=batch.images).weight == parts[0].weight
     with pytest.raises(InvalidConfiguration, match="share 2 of 2"):
         Share(2, 2)
+    with pytest.raises(InvalidConfiguration, match="3 groups cannot be shared by 2 processes"):
+        Share(0, 2, 3)
+
+
+@pytest.mark.parametrize(("size", "groups"), [(1, 1), (2, 1), (4, 2), (2, 2), (2, 6), (3, 6), (6, 3)])
+def test_groups_lie_in_shares_or_span_whole_ones(size: int, groups: int) -> None:
+    """However many processes there are, the groups have the same images, and their sizes differ by one at most."""
+    for count in range(6, 20):
+        whole = list(torch.arange(count).tensor_split(groups))
+        shares = [torch.arange(count)[Share(index, size, groups).of(count)] for index in range(size)]
+        if groups >= size:
+            found = [group for share in shares for group in share.tensor_split(groups // size)]
+        else:
+            found = [torch.cat(shares[start : start + size // groups]) for start in range(0, size, size // groups)]
+        assert all(torch.equal(one, other) for one, other in zip(whole, found, strict=True))
+        assert min(map(len, shares)) > 0
+
+
+def test_shares_of_mixed_batches_are_parts_of_the_whole_one() -> None:
+    mixed = [augmentation("mixup", alpha=1.0)]
+    whole = loader_for(in_memory(), "train", 8, 0, augment=mixed)
+    shares = [loader_for(in_memory(), "train", 8, 0, augment=mixed, share=Share(index, 2)) for index in range(2)]
+    for step in (0, 2):
+        parts = [loader.batch(step) for loader in shares]
+        for one, first, second in zip(whole.batch(step), *parts, strict=True):
+            assert torch.equal(one, torch.cat((first, second)))
+
+
+def test_the_weight_of_a_part_counts_images_that_can_be_read() -> None:
+    class Damaged(Formula):
+        def sample(self, index: int) -> Sample:
+            if index == 4:
+                raise DamagedImage("image 4 is damaged")
+            return super().sample(index)
+
+    split = Stream(Damaged(), (3, 6, 6))
+    seen: list[float] = []
+
+    def counted(value: float) -> float:
+        seen.append(value)
+        return 22.0
+
+    shares = [Share(index, 2, 1, counted) for index in range(2)]
+    parts: list[Any] = [loader_for(data(split), "train", COUNT, 0, share=one).batch(0) for one in shares]
+    assert sum(seen) == COUNT - 1 == sum(len(part.labels) for part in parts)
+    assert sum(part.weight for part in parts) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("name", ["mixup", "cutmix"])

@@ -157,6 +157,31 @@ def test_a_trial_without_a_study_is_done_once_per_place(toy_project: Path, tmp_p
     assert len(executor.done) == 1 == len(DirectoryStore(tmp_path).runs())
 
 
+def test_notes_are_said_and_the_failure_of_another_rank_is_stored(toy_project: Path, tmp_path: Path) -> None:
+    @dataclass
+    class Failing(Inline):
+        """A job whose second rank fails: the first is ended, and cannot store it."""
+
+        def execute(self, jobs: Iterable[Job | Later], stopping: Stopping) -> Iterator[Event]:
+            job = next(iter(jobs))
+            assert isinstance(job, Job)
+            trial = Assignment.from_json(job.document).trial
+            run_id = DirectoryStore(tmp_path).create(trial, "tiny", {}, 1).id
+            yield Event("started", job, {})
+            yield Event("progress", job, {"event": "start", "run_id": run_id})
+            yield Event("progress", job, {"event": "note", "note": "training starts again"})
+            failed = {"status": "failed", "rank": 1, "error": "rank 1: ValueError: no"}
+            yield Event("finished", job, failed | {"traceback": "Trace\nValueError: no\n"})
+
+    notes: list[str] = []
+    one = session(tmp_path, Failing(Slots.cpu(1)), notes, bins=(3,))
+    one.run()
+    assert any(note.endswith("seed 0: training starts again") for note in notes)
+    assert list(one.errors.values()) == ["rank 1: ValueError: no"]
+    (run,) = DirectoryStore(tmp_path).runs()
+    assert run.status == "failed" and run.fail_trace == ["Trace\n", "ValueError: no\n"]
+
+
 def test_executors_are_made_by_name() -> None:
     assert EXECUTORS.names() == ["local"]
     made = make("local", Slots.cpu(3))

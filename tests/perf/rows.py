@@ -124,6 +124,19 @@ def autoformer(wanted: str, turns: int) -> Row:
     return Row(what, per(ours, PATHS), per(plain, PATHS), wanted, "the same blocks as research code writes them")
 
 
+def ranks_step(turns: int) -> Row:
+    ours, alone = in_turns([Side("shared_step", "paper", "2"), Side("step", "paper")], turns)
+    what = "training step of two processes, paper size, statistics of each one's part"
+    return Row(what, per(ours, STEPS["paper"]), per(alone, STEPS["paper"]), "≥ 1.6", "one process")
+
+
+def ranks_ranking(turns: int, count: int = 600) -> Row:
+    sides = [Side("shared_ranking", "small", str(count), processes) for processes in ("2", "1")]
+    ours, alone = in_turns(sides, turns)
+    what = f"ranking {count} architectures by two processes, small size"
+    return Row(what, ours, alone, "≥ 1.8", "one process")
+
+
 def first_step(turns: int) -> Row:
     """From the command to the end of the first epoch of its first trial, 24 steps: a little more than to the first."""
     return Row("from `run` to the first steps (demo)", [_first() for _ in range(turns)], [], "≤ 6 s")
@@ -200,6 +213,8 @@ ROWS: dict[str, Callable[[], Row]] = {
     "separation": lambda: separation("small", 15),
     "spread": lambda: spread("demo", 15),
     "side-by-side": lambda: side_by_side(2),
+    "ranks": lambda: ranks_step(7),
+    "ranks-ranking": lambda: ranks_ranking(5),
     "data": lambda: data(7),
     "imagenet": lambda: imagenet("imagenet", "≥ 1.0", 9),
     "imagenet-256": lambda: imagenet("imagenet-256", "≥ 3.0", 9),

@@ -36,6 +36,7 @@ from tests.perf.imagenet import batches as imagenet_batches
 from tests.perf.imagenet import plain_batches as plain_imagenet_batches
 from tests.perf.mobilenet import plain_step as plain_mobilenet_step
 from tests.perf.mobilenet import step as mobilenet_step
+from tests.perf.parallel import shared_ranking, shared_step
 
 Turn = Callable[[], object]
 
@@ -60,8 +61,10 @@ __all__ = [
     "plain_imagenet_batches",
     "plain_mobilenet_step",
     "serve",
+    "shared_ranking",
+    "shared_step",
 ]
-"""All but the last are served by name."""
+"""All but `serve` are served by name."""
 
 
 def serve(words: Sequence[str]) -> None:

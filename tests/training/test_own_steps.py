@@ -24,11 +24,9 @@ from harness.components.schedule import warmed
 from harness.data.loader import DeviceLoader, in_order
 from harness.errors import InvalidConfiguration
 from harness.stores.directory.store import DirectoryStore
-from harness.training.cost import Meter
 from harness.training.preparation import make_training
 from harness.training.ranks import Ranks
 from harness.training.separation import SeparatedMomentum
-from harness.training.stages.rank import predict
 from harness.training.stages.train import build_supernets, make_step, prepare
 from harness.training.supernet import SupernetTraining
 from harness.training.trial import rank_again, run_trial
@@ -147,34 +145,6 @@ def test_a_method_ranks_by_what_it_has_learned_and_resumes_in_the_ranking(projec
     assert rank_again(config, list, known).result["kendall_tau"] == whole.result["kendall_tau"]
     with pytest.raises(InvalidConfiguration, match="learnt scores architectures by what it learned"):
         rank_again(config, list, {})
-
-
-class Half(Ranks):
-    """One of two ranks: it sees every other batch, and `others` is what the other one adds."""
-
-    start, others = 0, 0
-
-    def share(self, items: Sequence[Any]) -> Sequence[Any]:
-        return items[self.start :: 2]
-
-    def sum_(self, tensors: Sequence[torch.Tensor], like: Sequence[torch.Tensor] | None = None) -> None:
-        for tensor in tensors:
-            tensor.add_(self.others)
-
-
-def test_ranks_share_an_evaluation_and_add_what_they_found(project: Path) -> None:
-    config = toy_config(rank={"batch_size": 10})
-    dataset = DATASETS.get("toy")()
-    supernets = build_supernets(config, dataset)
-    path = (1, 1, 1)
-
-    def accuracy(ranks: Ranks) -> float:
-        return predict(supernets, [path], dataset, config.rank, Meter(torch.device("cpu")), ranks=ranks)[path]
-
-    alone, first = accuracy(Ranks()), accuracy(Half())
-    second, summed = (type("Other", (Half,), own) for own in ({"start": 1}, {"others": 5}))
-    assert alone == pytest.approx(first + accuracy(second())) and min(first, accuracy(second())) > 0
-    assert accuracy(summed()) == pytest.approx(first + 100 * 5 / 50)
 
 
 class Silent(Ranks):

@@ -14,7 +14,7 @@ from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
 from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
-from harness.training.precision import make_scaler
+from harness.training.precision import arithmetic, fix_arithmetic, make_scaler
 from harness.training.separation import SeparatedMomentum
 from harness.training.stages.train import build_supernets, prepare
 
@@ -131,3 +131,17 @@ def test_the_scale_of_an_earlier_versions_checkpoint_is_read() -> None:
     give(scaled, [torch.ones(3, 4)] * 3)
     scaled.step(0, 0.1)
     assert scaled.scaler.get_scale() == 2048
+
+
+def test_arithmetic_is_fixed_and_only_tf32_makes_products_coarser() -> None:
+    try:
+        fix_arithmetic()
+        assert arithmetic() == "products ieee, convolutions ieee, cuDNN deterministic"
+        fix_arithmetic("tf32")
+        assert arithmetic() == "products tf32, convolutions tf32, cuDNN deterministic"
+        fix_arithmetic("bfloat16")
+        assert arithmetic() == "products ieee, convolutions ieee, cuDNN deterministic"
+    finally:
+        fix_arithmetic()
+    plain, coarse = configuration(), configuration(precision="tf32")
+    assert Trial(coarse).key != Trial(plain).key

@@ -90,7 +90,8 @@ class Executor(Protocol):
     def execute(self, jobs: Iterable[Job | Later], stopping: Stopping) -> Iterator[Event]:
         """Run all jobs in order; yield events as they happen.
 
-        The next job is requested when it can start; `Later` in its place means that none is available yet. A job
+        The next job is requested when there is room; if it needs more, it holds back those behind it until it can
+        start. `Later` in its place means that none is available yet. A job
         that fails or crashes does not affect the others. Jobs that never started because of a stop have no
         events. When the iterator is closed, or raises, all jobs end at once. May be called again.
         """

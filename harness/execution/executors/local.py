@@ -160,11 +160,15 @@ class _Processes:
         self.selector.close()
 
     def has_room(self, job: Job | None) -> bool:
-        """Whether the job could start now; for None, a usual one."""
-        return self._place(Job(0, {}, ranks=self.slots.ranks) if job is None else job) is not None
+        """Whether the job could start now; for None, whether any could that needs little."""
+        return not self.slots.is_full(self._taken) if job is None else self._place(job) is not None
+
+    @property
+    def _taken(self) -> list[Placed]:
+        return [running.placed for running in self.running.values()]
 
     def _place(self, job: Job) -> Placed | None:
-        return self.slots.place(job.ranks, job.devices, [running.placed for running in self.running.values()])
+        return self.slots.place(job.ranks, job.devices, self._taken)
 
     def begin(self, job: Job) -> bool:
         """Let the server fork the job's processes; start a server if there is none. False if there is no room."""

@@ -120,15 +120,24 @@ class Slots:
                 f"{whose}: each of {size} ranks needs a GPU of its own, and {len(self.gpus)} can be used here"
             )
 
+    def is_full(self, taken: Sequence[Placed]) -> bool:
+        """Whether nothing more can run beside these, however little it needs."""
+        if self.jobs is not None and len(taken) >= self.jobs:
+            return True
+        return bool(self.gpus) and all(share >= 1 for share in self._used(taken).values())
+
+    def _used(self, taken: Sequence[Placed]) -> dict[str, Fraction]:
+        """How much of each GPU is taken."""
+        return {gpu: sum((one.share for one in taken if gpu in one.gpus), Fraction()) for gpu in self.gpus}
+
     def place(self, ranks: int, devices: float | None, taken: Sequence[Placed]) -> Placed | None:
         """A place for such a job beside those that run; None while there is no room."""
-        if self.jobs is not None and len(taken) >= self.jobs:
+        if self.is_full(taken):
             return None
-        size = self.size(ranks, devices)
+        size, used = self.size(ranks, devices), self._used(taken)
         if not self.gpus:
             return Placed((None,) * size)
         share = Fraction(1, self.per_device) if devices is None else min(Fraction(1), Fraction(str(devices)))
-        used = {gpu: sum(one.share for one in taken if gpu in one.gpus) for gpu in self.gpus}
         # The GPUs with the most room first: the first jobs are spread over all.
         free = sorted((gpu for gpu in self.gpus if used[gpu] + share <= 1), key=lambda gpu: used[gpu])
         return Placed(tuple(free[:size]), share) if len(free) >= size else None

@@ -41,6 +41,9 @@ T = TypeVar("T")
 ROUND = 10.0
 """Seconds after which ranks tell each other what they have found."""
 
+RUN = 8
+"""Neighbours that one rank evaluates: they share work."""
+
 
 def evaluation(network: torch.nn.Module, batches: Sequence[torch.Tensor], shared: bool = True) -> Logits:
     """Logits on these batches; a network that can share work between architectures does so if it may."""
@@ -151,10 +154,10 @@ def in_rounds(
         started = time.perf_counter()
         now = items[begun : begun + size * ranks.size]
         begun += len(now)
-        own = {item: compute(item) for item in ranks.share(now)}
+        turns = (place // min(RUN, size) % ranks.size for place in range(len(now)))
+        own = {item: compute(item) for item, turn in zip(now, turns, strict=True) if turn == ranks.index}
         if ranks.size > 1:
-            numbers = torch.zeros(len(now) + 1, dtype=torch.double)
-            numbers[ranks.index : len(now) : ranks.size] = torch.tensor([float(number) for number in own.values()])
+            numbers = torch.tensor([*(float(own.get(item, 0)) for item in now), 0], dtype=torch.double)
             if ranks.first:
                 numbers[-1] = min(4 * size, max(1, int(size * ROUND / (time.perf_counter() - started))))
             ranks.sum_([numbers])

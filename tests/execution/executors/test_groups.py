@@ -96,7 +96,7 @@ def test_a_process_that_fails_ends_all_with_its_traceback(tmp_path: Path, rank: 
         and answer["error"].endswith("ValueError: no part of mine")
     )
     assert answer["error"].startswith(f"rank {rank}: ") == bool(rank) and "in act" in answer["traceback"]
-    assert all_gone(processes(one).values(), within=0.1)  # it finished after they ended
+    assert all_gone(processes(one).values())  # it finished after they ended
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -108,7 +108,7 @@ def test_a_process_that_is_killed_ends_all(tmp_path: Path, rank: int) -> None:
             os.kill(processes(one)[rank], signal.SIGKILL)
         answer = dict(event.data)
     assert answer["status"] == "lost" and answer.get("rank", 0) == rank
-    assert "killed by signal 9 (SIGKILL)" in answer["error"] and all_gone(processes(one).values(), within=0.1)
+    assert "killed by signal 9 (SIGKILL)" in answer["error"] and all_gone(processes(one).values())
 
 
 def test_a_stop_is_told_to_the_first_and_ends_all(tmp_path: Path) -> None:

@@ -129,3 +129,23 @@ def test_each_process_sees_the_gpu_of_its_slot_and_the_server_none_in_particular
             seen[event.job.number] = event.data["gpu"]
             assert event.data["server"] is False
     assert len(seen) == 5 and {seen[0], seen[1]} == {"0", "GPU-7"} >= set(seen.values())
+
+
+def test_jobs_that_need_little_of_a_gpu_run_beside_each_other_and_a_large_one_waits_for_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "seeing.py").write_text(TARGET)
+    (tmp_path / "there").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    slots = Slots.of(machine=Machine(2, ("0",)))
+    document = {"folder": str(tmp_path / "there"), "together": 3}
+    jobs = [Job(n, {**document, "number": n}, devices=0.25) for n in range(3)]  # each waits for the others
+    jobs += [Job(3, {**document, "number": 3}), Job(4, {**document, "number": 4}, devices=0.25)]
+    kinds = [
+        (event.kind, event.job.number) for event in LocalExecutor(slots, target="seeing:act").execute(jobs, Stopping())
+    ]
+    assert {number for kind, number in kinds if kind == "finished"} == set(range(5))
+    assert set(kinds[kinds.index(("started", 3)) - 6 : kinds.index(("started", 3))]) == {
+        (kind, number) for kind in ("started", "finished") for number in range(3)
+    }
+    assert kinds.index(("started", 4)) > kinds.index(("finished", 3))
