@@ -36,7 +36,7 @@ def test_workers_that_are_killed_lose_no_trial_and_repeat_none(tmp_path: Path, t
     killed = done_before = 0
     while any(worker.poll() is None for worker in workers):
         time.sleep(rng.uniform(2.0, 6.0))  # a random moment is the point
-        # Those that have begun a trial: who only starts up has nothing to lose. A busy machine gets some done in between.
+        # Those that have begun a trial: who only starts up has nothing to lose. Between kills some trials are done.
         busy = [place for place in range(WORKERS) if workers[place].poll() is None and has_begun(workers[place])]
         done_now = standing(uri)[1]["counts"]
         if busy and done_before + 5 <= done_now < TRIALS - 5:
