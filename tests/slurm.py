@@ -114,10 +114,10 @@ class Cluster:
         lines = (self.state / "called").read_text().splitlines() if (self.state / "called").exists() else []
         return [words for command, *words in map(json.loads, lines) if command == name]
 
-    def preempt(self, task: Task) -> None:
+    def preempt(self, task: Task, grace: float | None = None) -> None:
         """TERM to all processes of the task, KILL after the grace time; SLURM itself starts it again later."""
         task.again = True
-        self._end(task)
+        self._end(task, grace)
 
     def step(self) -> None:
         """Do what is to be done now."""
@@ -215,9 +215,9 @@ class Cluster:
                 start_new_session=True,
             )
 
-    def _end(self, task: Task) -> None:
+    def _end(self, task: Task, grace: float | None = None) -> None:
         if task.kill_at is None:
-            task.kill_at = time.time() + self.grace
+            task.kill_at = time.time() + (self.grace if grace is None else grace)
             task.signal(signal.SIGTERM, everyone=True)
 
     def _warning(self, task: Task) -> float:

@@ -12,6 +12,7 @@ import click
 
 from harness.cli._request import WithUpdates, request_options
 from harness.cli._resources import resource_options
+from harness.cli._values import Size
 from harness.cli._working import working_options
 from harness.stores.places import MONGO, Places
 
@@ -136,7 +137,10 @@ def _passed_on(context: click.Context, store: Places, options: dict[str, str], a
                 yield parameter.opts[0]
             else:
                 for one in value if parameter.multiple else [value]:
-                    yield from (parameter.opts[0], f"{one:g}" if isinstance(one, float) else str(one))
+                    yield from (
+                        parameter.opts[0],
+                        f"{one / 1024:.0f}kB" if isinstance(parameter.type, Size) else str(one),
+                    )
         elif name == "jobs" and not asked_for_gpus:
             yield from (parameter.opts[0], "1")  # the cores of the machine are not those of the job
     yield from ("--store", str(store.directory.absolute()))

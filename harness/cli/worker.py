@@ -95,6 +95,7 @@ def command(
         require_job()
     end = _end_of_job() if isinstance(deadline, str) else deadline
     wanted = None if needs is None else Needs.parse(needs)
+
     def mine(one: Work) -> bool:
         return wanted is None or Needs.of(one, asked.studies) == wanted
 

@@ -47,8 +47,19 @@ def options(script: str) -> dict[str, str]:
 def test_the_script_is_shown_and_nothing_is_submitted(
     here: Path, slurm: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = ("--checkpoint-every", "5m", "--threads", "2", "--ranks", "3", "--mongo", "mongodb://u:secret@lab/nas")
-    words = ["submit", *MANY, *SLURM, "--workers", "20", "--dry-run", "--offline", *more]
+    more = ("--checkpoint-every", "5m", "--threads", "2", "--ranks", "3", "--mirror-weights-max", "2MB")
+    words = [
+        "submit",
+        "--mongo",
+        "mongodb://u:secret@lab/nas",
+        *MANY,
+        *SLURM,
+        "--workers",
+        "20",
+        "--dry-run",
+        "--offline",
+        *more,
+    ]
     assert main([*words, "with", "optimiser.learning_rate=0.2"]) == 0
     script = capsys.readouterr().out
     found = options(script)
@@ -58,7 +69,15 @@ def test_the_script_is_shown_and_nothing_is_submitted(
     command = script.splitlines()[-1]
     assert command.startswith("exec ") and "secret" not in script
     assert command.endswith(" --until-deadline slurm --requeue with optimiser.learning_rate=0.2")
-    for part in ("worker many", "--preset tiny", "--seeds 1", "--checkpoint-every 300", "--ranks 3", "--jobs 1"):
+    for part in (
+        "worker many",
+        "--preset tiny",
+        "--seeds 1",
+        "--checkpoint-every 300.0",
+        "--mirror-weights-max 2048kB",
+        "--ranks 3",
+        "--jobs 1",
+    ):
         assert f" {part} " in command
     assert f"--store {here / 'runs'} " in command and f"cd {here} " in script
     assert not slurm.calls("sbatch") and not (here / "runs").exists()

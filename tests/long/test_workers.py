@@ -33,15 +33,16 @@ def test_workers_that_are_killed_lose_no_trial_and_repeat_none(tmp_path: Path, t
         return start(folders[place], *words, "--retry", "lost", mongo=uri)
 
     workers = [work(place) for place in range(WORKERS)]
-    killed = 0
+    killed = done_before = 0
     while any(worker.poll() is None for worker in workers):
-        time.sleep(rng.uniform(4.0, 8.0))  # a random moment is the point
-        # Those that have begun a trial: who only starts up has nothing to lose.
+        time.sleep(rng.uniform(2.0, 6.0))  # a random moment is the point
+        # Those that have begun a trial: who only starts up has nothing to lose. Between kills some trials are done.
         busy = [place for place in range(WORKERS) if workers[place].poll() is None and has_begun(workers[place])]
-        if busy and standing(uri)[1]["counts"] < TRIALS - 5:
+        done_now = standing(uri)[1]["counts"]
+        if busy and done_before + 5 <= done_now < TRIALS - 5:
             workers[place := rng.choice(busy)].kill()
             workers[place].wait()
-            killed += 1
+            killed, done_before = killed + 1, done_now
             workers[place] = work(place)
     said = [finish(worker) for worker in workers]
     assert [worker.returncode for worker in workers] == [0] * WORKERS, said
