@@ -3,13 +3,13 @@
     python -m tests.perf.simulation [--trials 10000] [--workers 500] [--seconds 600 60 10] [--only mongo] [--out DIR]
 
 What is real: the agenda of every worker (`harness.execution.agenda`), and the claims, in a directory and on a MongoDB
-server of its own. Each operation of a claim is done for real; what passes for the worker that asked is the median of the
-last durations measured, because this machine may do other things. What is simulated: the clock, the trials and their
-states, and reading stored runs, which takes what it takes on real stores
-of both kinds that are filled and measured first. Operations queue: the store serves one at a time, as if it had one
-core; only the processor time of the worker itself keeps no others. A worker sees the store as it was when its look
-began, so collisions are rather too frequent. Renewals of claims only lengthen the queue. With `--network MS` every
-operation of the file system costs a round trip more, as on a network file system.
+server of its own. Each operation of a claim is done for real. What passes for the worker that asked is the median of
+the last durations measured, because this machine may do other things. What is simulated: the clock, the trials and
+their states, and reading stored runs, which takes what it takes on real stores of both kinds that are filled and
+measured first. Operations queue: the store serves one at a time, as if it had one core; only the processor time of the
+worker itself keeps no others. A worker sees the store as it was when its look began, so collisions are rather too
+frequent. Renewals of claims only lengthen the queue. With `--network MS` every operation of the file system costs a
+round trip more, as on a network file system.
 """
 
 from __future__ import annotations
@@ -258,7 +258,10 @@ class Simulation:
 
     def run(self, workers: int) -> Outcome:
         # Every trial that has a run is done: what a run says need not be compared with what is asked for.
-        quick = {"supersede": lambda runs, problems: runs, "state_of": lambda trial, runs: STATES[bool(runs)]}
+        quick: dict[str, Any] = {
+            "supersede": lambda runs, problems: runs,
+            "state_of": lambda trial, runs: STATES[bool(runs)],
+        }
         with mock.patch.multiple(agendas, time=self.clock, **quick):
             for _ in range(workers):
                 agenda = Agenda(self.work, self.store, self.claims, assign=lambda work, kind: ASSIGNED)
