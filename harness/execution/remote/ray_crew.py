@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -108,6 +109,7 @@ def _connect(ray: Any, wanted: Wanted, folder: Path) -> None:
             "_node_ip_address": "127.0.0.1",
         }
     )
+    before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
             **{"address": address, **own},
@@ -119,6 +121,8 @@ def _connect(ray: Any, wanted: Wanted, folder: Path) -> None:
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         where = f"the Ray cluster {address}" if address else "Ray"
         raise UserError(f"cannot use {where}: {' '.join(str(error).split())}") from error
+    finally:
+        signal.signal(signal.SIGTERM, before)  # Ray puts a handler of its own in its place
 
 
 def _task() -> Callable[..., Iterator[str]]:
