@@ -118,7 +118,7 @@ def _connect(ray: Any, wanted: Wanted, folder: Path) -> None:
             logging_level="ERROR",
             configure_logging=False,
         )
-    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises errors of many kinds, also plain ones
         where = f"the Ray cluster {address}" if address else "Ray"
         raise UserError(f"cannot use {where}: {' '.join(str(error).split())}") from error
     finally:
