@@ -387,6 +387,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=500)
     parser.add_argument("--seconds", type=float, nargs="+", default=[600.0, 60.0, 10.0], help="lengths of trials")
     parser.add_argument("--network", type=float, nargs="*", default=[1.0, 5.0], help="round trips of a network, ms")
+    parser.add_argument("--filled", type=int, default=FILLED, help="runs of the stores whose reading is measured")
     parser.add_argument("--only", choices=["directory", "mongo"])
     parser.add_argument("--out", type=Path, default=Path("perf"), help="where the table goes")
     arguments = parser.parse_args()
@@ -395,7 +396,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "filled").mkdir()
-        fill(folder / "filled", FILLED)
+        fill(folder / "filled", arguments.filled)
         work, template = the_work(arguments.trials, folder / "template")
         filled = DirectoryStore(folder / "filled")
         if arguments.only != "mongo":
