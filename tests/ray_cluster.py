@@ -13,6 +13,9 @@ import tempfile
 from types import TracebackType
 from typing import Any
 
+TRIES = 5
+"""Ray gives a node 30 seconds to come up, and no more: too little on a machine that is very busy."""
+
 MEMORY = 80 * 2**20
 """Bytes of a node's object store."""
 
@@ -29,15 +32,21 @@ class RayCluster:
         self.environment |= {"RAY_USAGE_STATS_ENABLED": "0"}
         self.environment.pop("HARNESS_MONGO", None)
         self.environment.pop("HARNESS_STORE", None)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.ray_cluster", str(nodes), str(cpus)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=self.environment,
-        )
-        self.address = self._answer()
+        for left in reversed(range(TRIES)):
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.ray_cluster", str(nodes), str(cpus)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=self.environment,
+            )
+            try:
+                self.address = self._answer()
+                break
+            except AssertionError:
+                if not left:
+                    raise
 
     def kill_node(self) -> None:
         """End the last node as a power failure would."""

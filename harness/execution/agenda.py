@@ -153,11 +153,13 @@ class Agenda:
         runs = defaultdict(list)
         for run in supersede(self.store.load(None, []), []):
             runs[run.key].append(run)
-        for number in list(self._pending):
+        done = set()
+        for number in self._pending:
             work = self.todo[number]
             if (own := runs.get(work.trial.key)) and state_of(work.trial, own) is State.DONE:
-                self._pending.remove(number)
+                done.add(number)
                 self.elsewhere(work)
+        self._pending = [number for number in self._pending if number not in done]
 
     def _next(self, number: int) -> Job | None | bool:
         """The job of that work; None when it must wait, False when there is nothing left to do."""

@@ -18,6 +18,7 @@ import numpy as np
 from harness import metrics
 from harness.components.registries import BENCHMARKS
 from harness.metrics import complexity_bias
+from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import Ranking
 from harness.study.panel import panel
 from tests.perf.darts import PATHS as DARTS_PATHS
@@ -155,6 +156,36 @@ def _first() -> float:
         return min(datetime.fromisoformat(when).replace(tzinfo=timezone.utc).timestamp() for when in firsts) - begin
 
 
+NEAR_EMPTY = 200
+
+
+def ray(turns: int) -> Row:
+    """Near-empty trials through Ray and by local processes: from the start of the first run to the end of the last."""
+    ours, plain = [], []
+    for _ in range(turns):
+        ours.append(_near_empty("--executor", "ray", "--device", "cpu"))
+        plain.append(_near_empty("--device", "cpu"))
+    what = f"{NEAR_EMPTY} near-empty trials on Ray, 2 side by side, without its start"
+    return Row(what, ours, plain, "≤ 1.5", "two local processes", inverse=True)
+
+
+def _near_empty(*options: str) -> float:
+    with tempfile.TemporaryDirectory() as store:
+        command = [sys.executable, "-m", "harness", "run", "ablation_calr_ms", "--preset", "tiny", "--quiet"]
+        command += ["--seeds", str(NEAR_EMPTY), "--only", "method.name=spos,schedule.name=cosine,clusters.name=none"]
+        command += ["--store", store, "--jobs", "2", "--no-references", *options]
+        command += ["with", "train.epochs=0", "rank.candidates=1", "rank.images=8"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        environment.pop("HARNESS_MONGO", None)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+        runs = [run for run in DirectoryStore(Path(store)).runs() if run.start_time and run.stop_time]
+        if len(runs) != NEAR_EMPTY:
+            raise SystemExit(f"{len(runs)} of {NEAR_EMPTY} trials were run")
+        begin = min(datetime.fromisoformat(run.start_time) for run in runs if run.start_time)
+        end = max(datetime.fromisoformat(run.stop_time) for run in runs if run.stop_time)
+        return (end - begin).total_seconds()
+
+
 def bias(turns: int, architectures: int = 4688) -> Row:
     """CB against all pairs by their definition; the two must be equal."""
     rng = np.random.default_rng(0)
@@ -224,6 +255,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "darts-last": lambda: darts("last", "≥ 1.0", 5),
     "autoformer": lambda: autoformer("≥ 1.0", 5),
     "first-step": lambda: first_step(3),
+    "ray": lambda: ray(3),
     "bias": lambda: bias(3),
     "panel": lambda: the_panel(5),
 }

@@ -5,12 +5,13 @@ A `Crew` is what an engine gives: tasks that can be started, and their messages.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from harness.errors import HarnessError, UserError
+from harness.errors import HarnessError, Unreachable, UserError
 from harness.execution.executors.executor import Answered
 from harness.execution.executors.slots import Slots
 from harness.execution.remote.pulling import GRACE, Message
@@ -206,7 +207,8 @@ class _Shift:
         until, claims = time.monotonic() + GRACE, self.session.place.claims
         running = {self.todo[number].trial.key for number in self.owners}
         while running and time.monotonic() < until and self.session.stopping.asked < 2:
-            running = {key for key in running if claims.holder(key) is not None}
+            with contextlib.suppress(Unreachable):
+                running = {key for key in running if claims.holder(key) is not None}
             time.sleep(0.2)
         for number in list(self.owners):
             self._finish(number, {"status": Answered.INTERRUPTED})

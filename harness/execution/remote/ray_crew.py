@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -108,6 +109,7 @@ def _connect(ray: Any, wanted: Wanted, folder: Path) -> None:
             "_node_ip_address": "127.0.0.1",
         }
     )
+    before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
             **{"address": address, **own},
@@ -116,9 +118,11 @@ def _connect(ray: Any, wanted: Wanted, folder: Path) -> None:
             logging_level="ERROR",
             configure_logging=False,
         )
-    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises errors of many kinds, also plain ones
         where = f"the Ray cluster {address}" if address else "Ray"
         raise UserError(f"cannot use {where}: {' '.join(str(error).split())}") from error
+    finally:
+        signal.signal(signal.SIGTERM, before)  # Ray puts a handler of its own in its place
 
 
 def _task() -> Callable[..., Iterator[str]]:
