@@ -176,8 +176,8 @@ def test_nothing_private_is_stored(trained: tuple[Path, list[dict[str, Any]]]) -
 def test_progress_is_told(trained: tuple[Path, list[dict[str, Any]]]) -> None:
     store, said = trained
     (found,) = stored(store)
-    assert said[0] == {"event": "start", "run_id": found.id}
-    epochs = [event for event in said[1:-1] if event["event"] == "epoch"]
+    assert said[0]["event"] == "claimed" and said[1] == {"event": "start", "run_id": found.id}
+    epochs = [event for event in said[2:-1] if event["event"] == "epoch"]
     assert [event | {"loss": 0} for event in epochs] == [
         EPOCHS | {"step": step, "loss": 0, "tau": None} for step in (1, 2, 3, 4)
     ]

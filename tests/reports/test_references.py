@@ -241,7 +241,7 @@ def stop_after_one_more(how: signal.Signals, more: list[str], folder: Path, stor
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while len(list(store.glob("references/*.json"))) == before and process.poll() is None and time.monotonic() < until:
         time.sleep(0.005)
     os.killpg(process.pid, how)

@@ -33,7 +33,7 @@ REFUSED = {
     'one([Column("s", "gradient_spread")])': "no row observes 'gradient_spread'; set observe.spread in",
     'one([Column("s", "gradient_spred")], settings={"observe.spread": True})': r"did you mean 'gradient_spread'\?",
     'one(metrics={"kendal_tau": "ranked"})': r"no column's metric is named 'kendal_tau'; did you mean 'kendall_tau'\?",
-    'one(metrics={"kendall_tau": "rank"})': r"did you mean 'ranked'\?",
+    'one(metrics={"kendall_tau": "rank"})': r"did you mean 'ranks'\?",
     'one(points={"observe.kendal_tau_every": 5})': r"points of row .*; did you mean 'observe.kendall_tau_every'\?",
     'one(points={"observe.spread": 5})': "points of row .*no curve is named 'observe.spread'",
     'one(panels=[Curves("", "", [Line("a", row, "kendall_tau")])])': r"line 'a': row \('SPOS',\) does not observe",
