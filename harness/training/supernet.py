@@ -28,6 +28,7 @@ from harness.components.supernet import Gated, Mixture, offered
 from harness.data.loader import Batch, Loader
 from harness.data.loading import EvaluationBatches
 from harness.errors import InvalidConfiguration
+from harness.training.contained import without_gradient
 from harness.training.cost import Sampling
 from harness.training.first_step import check_path, check_paths, is_discrete
 from harness.training.observers.similarity import GradientSimilarity
@@ -272,6 +273,9 @@ class SupernetTraining:
         factors = self.rate_factors(paths, step) if factors is None else factors
         self.trained += paths
         with phase("update"):
+            if settings.inactive == "decay":
+                contained = without_gradient(self.space, self.network, self.momentum.parameters, paths)
+                self.momentum.touch(contained)
             if len(paths) == 1 or not self.factor_depends_on_path:
                 self.momentum.step(cluster, settings.learning_rate * factors[0])
             elif self.weighting == "loss":
