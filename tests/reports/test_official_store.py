@@ -69,12 +69,12 @@ def fill(store: Path, studies: Sequence[Study]) -> None:
             for part in curve.ends or "0123"
             for end in (["", *(JUDGED_BY + key for key in others)] if curve.judged else [""])
         }
-        more = filled(Result) | {key: None for key in own.config.rank.left_out}
+        more = filled(Result) | dict.fromkeys(own.config.rank.left_out)
         first = replace(requests[0], trial=own)
         run = store_run(store, first, 0.5, preset="official", more=more, observed=observed, cost=filled(Cost))
         for key, request in others.items():
             config = request.trial.config
-            result = {**UNRANKED, **filled(Ranked)} | {name: None for name in config.rank.left_out}
+            result = {**UNRANKED, **filled(Ranked)} | dict.fromkeys(config.rank.left_out)
             folder = DirectoryStore(store).path_of(run)
             write_ranking(folder, key, config.json(), result, {}, predictions_document(config.json(), {}))
 
