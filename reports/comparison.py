@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
 VERDICT, EFFECT, INTERVAL, SEEDS = "Verdict", "Effect", "95 % interval", "Seeds"
+UNMET = "; premise fails"
 FIRST = (VERDICT, EFFECT, INTERVAL)
 DETAILS = (
     "Test",
@@ -112,8 +113,10 @@ def effect_texts(one: Judgement) -> tuple[str, str]:
 
 
 def verdict_text(one: Judgement) -> str:
-    """The verdict, and where it leans without correction for the other comparisons."""
-    return f"{one.verdict}, leans {one.leans}" if one.leans else one.verdict
+    """The verdict, where it leans without correction for the other comparisons, and whether a premise fails."""
+    leaning = f", leans {one.leans}" if one.leans else ""
+    unmet = any(check.holds is False for check in one.compared.premises)
+    return f"{one.verdict}{leaning}{UNMET if unmet else ''}"
 
 
 def _grid(findings: Findings, table: Table, kind: str, judgements: Sequence[Judgement]) -> Grid:
