@@ -55,8 +55,8 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
         if row.source != "runs":
             # A condition selects runs, and these rows have none.
             if findings.where is None:
-                given = given_row(study, number, columns, findings.requests, missing)
-                rows += [given] if any(value.mean for value in given.values) else []
+                quotation = given_row(study, number, columns, findings.requests, missing)
+                rows += [quotation] if any(value.mean for value in quotation.values) else []
         elif any(one.request.row == number for one in counted):
             values = tuple(value_of(counted, number, column, row.metrics) for column in columns)
             rows.append(TableRow(tuple(row.labels.values()), values, number, shaded=row.shaded))

@@ -23,10 +23,7 @@ def without_gradient(
     if not owned:
         return []
     taken = {
-        (decision, choice)
-        for path in paths
-        for decision, choice in enumerate(path)
-        if space.matters(path, decision)
+        (decision, choice) for path in paths for decision, choice in enumerate(path) if space.matters(path, decision)
     }
     others = {id(parameter) for key, own in owned.items() if key not in taken for parameter in own}
     return [parameter for parameter in missing if id(parameter) not in others]

@@ -85,7 +85,7 @@ def with_premises(findings: Findings, store: Store, compared: Sequence[Compared]
 def _methods(findings: Findings, one: Compared) -> dict[str, str]:
     """The methods of the rows that are compared, and what the study calls them."""
     rows = findings.study.rows
-    found = {}
+    found: dict[str, str] = {}
     for evidence in findings.counted:
         if evidence.request.row in one.numbers:
             name = evidence.request.trial.config.method.name
@@ -167,7 +167,7 @@ def _is_static(config: RunConfig) -> bool:
     """Whether all subnets have one schedule, are drawn alike, and are trained with momentum."""
     if SCHEDULES.get(config.schedule.name).depends_on_path or config.sampler.name != "uniform":
         return False
-    return config.optimiser.options.get("momentum", 1) > 0
+    return bool(config.optimiser.options.get("momentum", 1) > 0)
 
 
 _CHECKS: dict[str, Callable[[Findings, Store, str, str], Finding]] = {

@@ -175,8 +175,8 @@ def parted(method: str, settings: dict[str, Any], kind: torch.dtype = torch.doub
         live = set()
         for step, batch in zip(range(steps), batches(kind), strict=False):
             done = make_step(rule, training, batch, step)
-            own = training.network.named_parameters()
-            live |= {name for name, one in own if one.grad is not None and one.grad.any()}
+            named = training.network.named_parameters()
+            live |= {name for name, one in named if one.grad is not None and one.grad.any()}
             paths = list(training.trained)
             check_paths(method, number, paths, separated if settings else None)
             scales, rate = rates(method, bool(settings), paths, step / steps)
