@@ -35,6 +35,22 @@ PAIRED, BOUNDED, FIELLER, SPREAD = (
 
 
 @dataclass(frozen=True)
+class Checked:
+    """A premise of a statement, as the store has it."""
+
+    premise: str
+    how: str
+    """How it is checked."""
+    dataset: str
+    about: str
+    """The method whose training it is about; empty for a premise about the truth."""
+    holds: bool | None
+    """None where the store does not have the numbers."""
+    numbers: str
+    """The numbers that say so."""
+
+
+@dataclass(frozen=True)
 class Compared:
     """One comparison on one data set: who is compared, and the effect under each seed that all rows have."""
 
@@ -68,6 +84,8 @@ class Compared:
     """The effect by the paper's own numbers."""
     where: str = ""
     """The table or figure of the paper that shows it."""
+    premises: tuple[Checked, ...] = ()
+    """What the statement takes for granted."""
 
     @property
     def question(self) -> Hashable:

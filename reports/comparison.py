@@ -11,7 +11,7 @@ from harness.components.preset import Preset
 from harness.statistics import ENUMERATED, FLIPS
 from harness.study.study import Request, Study
 
-from .compared import Compared, Margins, effects_compared, rows_compared
+from .compared import Checked, Compared, Margins, effects_compared, rows_compared
 from .evidence import Evidence, Findings, best_retrained, gather
 from .grid import Grid
 from .notes import scale
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
 VERDICT, EFFECT, INTERVAL, SEEDS = "Verdict", "Effect", "95 % interval", "Seeds"
+UNMET = "; premise fails"
 FIRST = (VERDICT, EFFECT, INTERVAL)
 DETAILS = (
     "Test",
@@ -112,8 +113,18 @@ def effect_texts(one: Judgement) -> tuple[str, str]:
 
 
 def verdict_text(one: Judgement) -> str:
-    """The verdict, and where it leans without correction for the other comparisons."""
-    return f"{one.verdict}, leans {one.leans}" if one.leans else one.verdict
+    """The verdict, where it leans without correction for the other comparisons, and whether a premise fails."""
+    leaning = f", leans {one.leans}" if one.leans else ""
+    return f"{one.verdict}{leaning}{_unmet(one.compared.premises)}"
+
+
+def _unmet(premises: Sequence[Checked]) -> str:
+    """Whether a premise fails; for which methods, if not for all."""
+    failing = dict.fromkeys(check.about for check in premises if check.holds is False)
+    if not failing:
+        return ""
+    partly = "" not in failing and len(failing) < len({check.about for check in premises if check.about})
+    return f"{UNMET} for {', '.join(failing)}" if partly else UNMET
 
 
 def _grid(findings: Findings, table: Table, kind: str, judgements: Sequence[Judgement]) -> Grid:

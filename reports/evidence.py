@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
 from harness.stores.schema import OBSERVED
-from harness.stores.shapes import is_judged
+from harness.stores.shapes import curves_of
 from harness.study.expansion import expand_stored
 from harness.study.metrics import SUPERNET
 from harness.study.predictions import Imported, stored
@@ -169,12 +169,9 @@ def _judge(request: Request, candidates: Sequence[StoredRun]) -> Evidence:
 def curves(run: StoredRun, ranking: str) -> dict[str, list[list[Any]]]:
     """The curves observed while the run trained, by name: steps and values.
 
-    Curves that depend on how the run is ranked and judged are included only if `ranking` is the run's own.
+    Curves that depend on how the run is ranked and judged are those of `ranking`, if there are any.
     """
-    found: dict[str, list[list[Any]]] = (run.result or {}).get(OBSERVED) or {}
-    if run.own_ranking == ranking:
-        return found
-    return {name: points for name, points in found.items() if not is_judged(name)}
+    return curves_of((run.result or {}).get(OBSERVED) or {}, run.own_ranking, ranking)
 
 
 def _last_line(trace: Sequence[str] | None) -> str:

@@ -33,7 +33,7 @@ from .figure_values import (
 from .notes import scale, title
 from .quoted import given_row
 from .searches import search_panel
-from .tables import value_columns, value_of
+from .tables import asked, value_columns, value_of
 from .values import Value, ValueColumn, row_name
 
 if TYPE_CHECKING:
@@ -50,11 +50,24 @@ PLAIN = "baseline"
 
 
 def build(findings: Findings, store: Store | None = None) -> list[FigureValue]:
-    """All figures of the study. Raises `InvalidConfiguration` if a figure names a row that does not exist.
+    """All figures of the study, without those of columns that are not computed here: the table's notes name these.
 
-    Every score of a search is read from the store; without one, these are missing.
+    Raises `InvalidConfiguration` if a figure names a row that does not exist. Every score of a search is read from the
+    store; without one, these are missing.
     """
-    return [_Making(findings, store).figure(figure) for figure in findings.study.figures]
+    figures = (one for one in findings.study.figures if all(asked(column, findings) for column in _columns(one)))
+    return [_Making(findings, store).figure(figure) for figure in figures]
+
+
+def _columns(figure: layout.Figure) -> list[layout.Column]:
+    """The columns whose values the figure shows."""
+    shown: list[layout.Column] = []
+    for panel in figure.panels:
+        if isinstance(panel, layout.Scatter):
+            shown += [panel.x, panel.y]
+        elif isinstance(panel, layout.Bars):
+            shown.append(panel.column)
+    return shown
 
 
 def legend_name(labels: Labels) -> str:

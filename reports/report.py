@@ -74,9 +74,11 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
         return Section(table, figures, (), findings)
     from .comparison import compare
     from .paper.comparison import beside_the_paper, is_in_the_paper
+    from .paper.premises import with_premises
 
     grids = (beside_the_paper(study, table),) if is_in_the_paper(study) else ()
-    return Section(table, figures, grids, findings, compare(study, asked.preset, findings.counted, asked.margins))
+    compared = compare(study, asked.preset, findings.counted, asked.margins)
+    return Section(table, figures, grids, findings, with_premises(findings, store, compared))
 
 
 def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:

@@ -45,9 +45,7 @@ def build(
 def lay_out(findings: Findings, referred: Store | None = None) -> Table:
     """The table of the findings; with reference rows if `referred`, the store that keeps them, is given."""
     study, preset, counted = findings.study, findings.preset, findings.counted
-    unasked = [
-        one for one in study.columns if all(one.metric in r.trial.config.rank.left_out for r in findings.requests)
-    ]
+    unasked = [one for one in study.columns if not asked(one, findings)]
     # Imported predictions may have values where no run has one.
     empty = [] if findings.imported else unknown(study.columns, counted)
     columns = value_columns([one for one in study.columns if one not in (*unasked, *empty)], preset)
@@ -57,7 +55,8 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
         if row.source != "runs":
             # A condition selects runs, and these rows have none.
             if findings.where is None:
-                rows.append(given_row(study, number, columns, findings.requests, missing))
+                quotation = given_row(study, number, columns, findings.requests, missing)
+                rows += [quotation] if any(value.mean for value in quotation.values) else []
         elif any(one.request.row == number for one in counted):
             values = tuple(value_of(counted, number, column, row.metrics) for column in columns)
             rows.append(TableRow(tuple(row.labels.values()), values, number, shaded=row.shaded))
@@ -110,6 +109,11 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
         warnings=warnings,
         lacking=lacking,
     )
+
+
+def asked(column: Column, findings: Findings) -> bool:
+    """Whether any of the runs is to have a value in that column."""
+    return not all(column.metric in one.trial.config.rank.left_out for one in findings.requests)
 
 
 def has_runs(study: Study, preset: Preset, store: Store, overrides: Mapping[str, Any] | None = None) -> bool:

@@ -27,8 +27,10 @@ class Optimiser(ABC):
     """How gradients become an update. The fields here are those that every optimiser has.
 
     `inactive` says what happens to parameters that a step does not use. "untouched": their gradient is None and
-    they stay as they are (Algorithms 1 to 3 update W(α)). "decay": their gradient is zero once they have had one, so
-    weight decay and momentum continue (the released code under its pinned version of torch).
+    they stay as they are (Algorithms 1 to 3 update W(α)). "decay": their gradient is zero once a trained path has
+    contained them, so weight decay and momentum continue (the released code under its pinned version of torch). A path
+    contains its operations that cannot reach the output, too, where the space says which parameters belong to which
+    choice (`Space.operation_parameters`).
     """
 
     learning_rate: float = 0.025

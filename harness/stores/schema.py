@@ -365,6 +365,9 @@ class Curve:
     """What may stand in the place of the star; empty for whole numbers."""
 
 
+JUDGED_BY = "@"
+"""What stands before the key of a ranking in the name of a curve that another ranking than the run's own measures."""
+
 SIZES = ("small", "medium", "large")
 """The subnets whose curves are observed: one per third of the range of complexity."""
 

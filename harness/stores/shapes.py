@@ -11,11 +11,14 @@ from functools import lru_cache
 from itertools import repeat
 from operator import contains
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from harness.errors import DataError
-from harness.stores.schema import CURVES, OBSERVED, PANEL, Cost, Curve, Needs, Result, Shown
+from harness.stores.schema import CURVES, JUDGED_BY, OBSERVED, PANEL, Cost, Curve, Needs, Result, Shown
 from harness.stores.trial_text import Form
+
+Curved = TypeVar("Curved")
+"""The points of a curve, in whatever form."""
 
 Check = Callable[[Any], Sequence[tuple[str, str]]]
 """Returns what is wrong with a value: dotted places within it (empty for itself) and reasons."""
@@ -168,6 +171,19 @@ def curve_of(name: str) -> Curve | None:
 def curve_names() -> list[str]:
     """The names of all curves; a star stands for whole numbers."""
     return [name for one in CURVES for name in ([one.name.replace("*", end) for end in one.ends] or [one.name])]
+
+
+def curves_of(observed: Mapping[str, Curved], own: str | None, ranking: str) -> dict[str, Curved]:
+    """The curves that a ranking shows, of those that a run with the ranking `own` has observed.
+
+    A curve that is measured by a ranking belongs to the run's own one, unless its name has the key of another.
+    """
+    found = {}
+    for name, points in observed.items():
+        plain, _, other = name.partition(JUDGED_BY)
+        if (other or own) == ranking or (not other and not is_judged(plain)):
+            found[plain] = points
+    return found
 
 
 def is_judged(name: str) -> bool:

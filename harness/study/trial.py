@@ -33,6 +33,9 @@ machines. The commit in a run's record repeats the run byte for byte.
 RETRAINING_VERSION = 1
 """The same for retraining."""
 
+DECAY_VERSION = 2
+"""The same for `optimiser.inactive=decay`: 1 was without the operations of a path that cannot reach the output."""
+
 MEASURED = ("rank", "benchmark", "observe", "search")
 """Configuration that says what is measured or searched with trained weights, not what is trained."""
 
@@ -92,6 +95,8 @@ class Trial:
             if key in UNNAMED and "name" not in document[key] and number == 1:
                 continue  # as before the component had a name
             versions[key] = number
+        if self.config.optimiser.options.get("inactive") == "decay":
+            versions["optimiser.inactive"] = DECAY_VERSION
         if self.config.retrain is not None:
             versions["retrain"] = RETRAINING_VERSION
             versions["retrain schedule"] = version(COMPONENTS["schedule"], self.config.retrain.schedule.name)

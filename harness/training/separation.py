@@ -64,6 +64,12 @@ class SeparatedMomentum:
                 else:
                     parameter.grad.zero_()
 
+    def touch(self, parameters: Iterable[Tensor]) -> None:
+        """Give parameters without gradient a zero one: weight decay and momentum move them from now on."""
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+
     def step(
         self, cluster: int, learning_rate: float, weight_decay: float | None = None, *, whole: bool = False
     ) -> None:

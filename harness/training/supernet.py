@@ -1,7 +1,6 @@
 """The training of one supernet: its state, and the default step. The loop is `stages/train.py`.
 
-Knows paths only as tuples, and how gradients of several paths become one update; the method chooses
-the paths.
+Knows paths only as tuples, and how gradients of several paths become one update; the method chooses the paths.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from harness.components.supernet import Gated, Mixture, offered
 from harness.data.loader import Batch, Loader
 from harness.data.loading import EvaluationBatches
 from harness.errors import InvalidConfiguration
+from harness.training.contained import without_gradient
 from harness.training.cost import Sampling
 from harness.training.first_step import check_path, check_paths, is_discrete
 from harness.training.observers.similarity import GradientSimilarity
@@ -178,11 +178,10 @@ class SupernetTraining:
     ) -> Tensor:
         """Train all paths on the batch and update once; returns their losses.
 
-        One path: its own learning rate. Several paths: their gradients are summed. If the schedule
-        depends on the path, each gradient is weighted by its path's rate (Algorithm 2). Since the initial
-        rate η⁰ is constant, "g·η_k into the momentum, W ← W − μ" equals weights η_k/η⁰ with a constant
-        rate η⁰; in this form, the norm is clipped on the scale of gradients. Weight decay is then
-        weighted, too: its weight is the mean of the paths' weights.
+        One path: its own learning rate. Several paths: their gradients are summed. If the schedule depends on the
+        path, each gradient is weighted by its path's rate (Algorithm 2). Since the initial rate η⁰ is constant, "g·η_k
+        into the momentum, W ← W − μ" equals weights η_k/η⁰ with a constant rate η⁰; so the norm is clipped on the
+        scale of gradients. Weight decay is then weighted, too: its weight is the mean of the paths' weights.
 
         `weights` are those of the losses in their sum, 1 each by default; the losses are returned without them.
         """
@@ -197,8 +196,7 @@ class SupernetTraining:
         self.clear_gradients()
         if similarity is not None:
             similarity.begin()
-        losses: list[Tensor] = []
-        summed = similarity is None  # or the first layer's gradients are looked at path by path
+        losses, summed = list[Tensor](), similarity is None  # or gradients are looked at path by path
         for path, scale in zip(paths, scales, strict=True):
             loss = self.loss(batch, path, target)
             losses.append(loss.detach())
@@ -292,6 +290,8 @@ class SupernetTraining:
         factors = self.rate_factors(paths, step) if factors is None else factors
         self.trained += paths
         with phase("update"):
+            if settings.inactive == "decay":
+                self.momentum.touch(without_gradient(self.space, self.network, self.momentum.parameters, paths))
             if len(paths) == 1 or not self.factor_depends_on_path:
                 self.momentum.step(cluster, settings.learning_rate * factors[0], whole=whole)
             elif self.weighting == "loss":

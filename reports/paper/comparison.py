@@ -15,6 +15,7 @@ from ..grid import Grid
 from ..values import TIED, Table, TableRow, Value, ValueColumn, label_text, shown, signed
 from ..words import DASH
 from .numbers import Number, beside, quoted, tables
+from .premises import premise_notes
 from .statements import Statement, statements
 
 
@@ -66,6 +67,7 @@ def statement_notes(study: Study, judged: Sequence[Compared]) -> list[str]:
         *dict.fromkeys(one.reading for one in asked if one.reading),
         *_neutral(study, asked),
         *_other_data(study, judged),
+        *premise_notes(judged),
     ]
 
 

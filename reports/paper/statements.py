@@ -34,6 +34,14 @@ KINDS = {
 FIGURES = ("1(a)", "2(a)", "2(b)", "2(c)", "2(d)", "5(a)", "5(b)", "A", "B")
 """The figures of the paper that show measurements, as the paper numbers them."""
 
+UNMEASURED = {
+    "Figure 3(b): γ = 1, a linearly decaying rate, belongs to subnets near the centre of complexity": (
+        "it follows from Eq. 4 to 6 and no run can change it: γ = 1 at 0.830 M parameters as the released code counts "
+        "them, the centre is 0.799 M. The figure of the study gamma_grid draws it"
+    ),
+}
+"""Statements of the paper that no study tests, and the reason of each."""
+
 SECTIONS = ("Limitations",)
 """The sections of the paper that assert something without showing a measurement of it."""
 
@@ -48,6 +56,7 @@ _FIELDS: dict[str, Any] = dict.fromkeys(("id", "where", "text", "kind", "metric"
     "bound": _NUMBER,
     "reference": _NUMBER,
     "margin": _NUMBER,
+    "premises": list,
 }
 
 
@@ -108,6 +117,8 @@ class Statement:
     """Differences below this count as none: what lies within it is equivalent."""
     each: tuple[str, ...] = ()
     """The labels for whose every combination the statement is made."""
+    premises: tuple[str, ...] = ()
+    """What it takes for granted, by the names of `premises.PREMISES`."""
     patterns: int = 1
     """How many of the pairs belong to each of these combinations."""
 
@@ -178,7 +189,7 @@ def _printed(statement: Statement, term: Term, dataset: str) -> Number | None:
 
 
 def _statement(place: str, document: Any) -> Statement:
-    document = {"margin": None, **document} if isinstance(document, dict) else document
+    document = {"margin": None, "premises": [], **document} if isinstance(document, dict) else document
     checked(place, document, _FIELDS)
     place = f"{place} ({document['id']})"
     where, kind = document["where"], document["kind"]
@@ -200,7 +211,8 @@ def _statement(place: str, document: Any) -> Statement:
         raise DataError(f"{place}: it has no pairs to compare")
     names = ("id", "where", "study", "text", "kind", "metric", "bound", "reference", "reading", "margin")
     given = {name: document[name] for name in names}
-    return Statement(pairs=pairs, each=tuple(document["each"]), patterns=len(document["pairs"]), **given)
+    each, premises = tuple(document["each"]), tuple(document["premises"])
+    return Statement(pairs=pairs, each=each, patterns=len(document["pairs"]), premises=premises, **given)
 
 
 def _pairs(place: str, document: Mapping[str, Any]) -> Iterator[Pair]:

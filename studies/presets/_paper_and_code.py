@@ -82,7 +82,8 @@ DIFFERENCES = (
         "untouched",
         "weight decay and momentum continue",
         "Algorithms 1 to 3 update W(α) only; the code's pinned torch 1.8.1 fills gradients with zeros instead of "
-        "removing them, so every optimiser continues to update what it has updated once",
+        "removing them, so every optimiser continues to update what it has updated once; a sampled operation that "
+        "cannot reach the output counts, too",
         {"optimiser.inactive": "decay"},
     ),
     Difference(

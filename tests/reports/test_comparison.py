@@ -154,7 +154,7 @@ def test_the_verdicts_are_counted_and_the_caption_says_what_they_are_worth(prese
     fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: [0.55, 0.559, 0.57]})
     grid = build(ABLATION, preset, tmp_path)["ablation_calr_ms-statements"]
     assert grid.notes[0] == "Of 2 comparisons: 1 supported, 0 contradicted, 0 equivalent, 1 undecided, 0 no data."
-    assert grid.notes[-1] == "The paper has no digits: the paper's effect is that on cifar10."
+    assert "The paper has no digits: the paper's effect is that on cifar10." in grid.notes
     assert "95 % t interval of the mean over the seeds" in grid.caption
     assert "by Holm's rule over the m = 2 comparisons of this report" in grid.caption
     fewer = build(ABLATION, preset, tmp_path, seeds=2)["ablation_calr_ms-statements"]

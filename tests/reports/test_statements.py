@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.components.discovery import component
+from harness.components.registries import SCHEDULES, SPACES
 from harness.errors import DataError
 from harness.study.catalogue import all_studies
 
@@ -36,6 +39,33 @@ def every(holds: Callable[[Any], bool]) -> list[str]:
 def test_every_table_has_a_statement() -> None:
     named = {statement.where for statement in statements.statements()}
     assert {table.name for table in numbers.tables()} <= named
+
+
+def test_no_statement_is_without_a_study_or_a_reason() -> None:
+    assert every(lambda statement: statement.study in STUDIES) == []
+    named = {statement.where for statement in statements.statements()}
+    assert {f"Figure {figure}" for figure in statements.FIGURES} | set(statements.SECTIONS) <= named
+    for text, reason in statements.UNMEASURED.items():
+        assert text.partition(":")[0] not in named and len(reason) > 50
+
+
+def test_premises_are_known_and_of_statements_that_a_gain_is_claimed_in() -> None:
+    premises = component("reports.paper.premises").PREMISES
+    assert every(lambda statement: set(statement.premises) <= premises.keys()) == []
+    gains = [one for one in statements.statements() if re.search("CaLR|MS |clusters by operation", one.text)]
+    without = {one.id for one in gains if not one.premises and one.kind not in ("factor_at_most", "lower")}
+    assert without == {"retrain-cosine"}  # about training networks alone
+
+
+def test_gamma_is_1_near_the_centre_of_complexity() -> None:
+    """Figure 3(b), as `UNMEASURED` says it."""
+    space, count = SPACES.get("nasbench201")(), "parameters-released"
+    slope, offset = SCHEDULES.get("calr")(complexity=count).coefficients(space)
+    low, high = space.complexity_range(count)
+    linear, centre = math.exp((1 - offset) / slope) / 1e6, (low + high) / 2e6
+    assert (f"{linear:.3f}", f"{centre:.3f}") == ("0.830", "0.799") and abs(linear - centre) < (high - low) / 40e6
+    (reason,) = statements.UNMEASURED.values()
+    assert f"{linear:.3f} M" in reason and f"{centre:.3f} M" in reason
 
 
 def test_a_statement_belongs_to_the_study_of_its_table() -> None:

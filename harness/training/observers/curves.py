@@ -10,8 +10,8 @@ import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,10 @@ from harness.data.loading import evaluation_batches
 from harness.documents import finite
 from harness.metrics import kendall_tau
 from harness.seeds import derive
-from harness.stores.schema import SIZES
+from harness.stores.schema import JUDGED_BY, SIZES
 from harness.study.configuration import RunConfig
 from harness.study.judging import Predictions, selected_architectures
+from harness.study.trial import Trial
 from harness.training.cost import Meter
 from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.rank import predict
@@ -53,6 +54,8 @@ class Observers:
     """By epoch, predictions of the supernets that have reached it; deleted once τ is known."""
     _measured: dict[str, dict[int, list[float]]] = field(default_factory=dict)
     """By name and epoch, values that the steps measured; one value per supernet."""
+    _subnets: dict[str, dict[str, Architecture]] = field(default_factory=dict)
+    """By the end of a curve's name, the observed subnets by size."""
 
     def __call__(self, supernets: Supernets, progress: Progress) -> None:
         observe = self.config.observe
@@ -64,12 +67,32 @@ class Observers:
         for name in observe.own:
             self._observe_own(name, supernets, progress)
 
+    @cached_property
+    def _judges(self) -> dict[str, RunConfig]:
+        """By the end of a curve's name, the configuration that judges: the run's own, without an end, and, where it
+        names a truth, that of every other data set of the benchmark: one training answers for all of them."""
+        config, judges = self.config, {"": self.config}
+        if config.rank.truth is not None and self.benchmark is not None:
+            for dataset in self.benchmark.datasets:
+                if dataset != config.rank.truth:
+                    other = config.with_valid(rank=replace(config.rank, truth=dataset))
+                    judges[JUDGED_BY + Trial(other).ranking_key_here()] = other
+        return judges
+
+    @cached_property
+    def _selected(self) -> dict[str, list[Architecture]]:
+        """By the same ends, the architectures that τ is taken over."""
+        assert self.benchmark is not None
+        choose = partial(selected_architectures, self.benchmark, self.config.dataset)
+        return {end: choose(judge.rank) for end, judge in self._judges.items()}
+
     def _observe_tau(self, supernets: Supernets, progress: Progress) -> None:
         """Kendall's τ on the selected architectures."""
         assert self.benchmark is not None, "τ without a table of truth"  # a plan refuses that
         self.meter.stage("train")
-        selected = selected_architectures(self.benchmark, self.config.dataset, self.config.rank)
-        own = [architecture for architecture in selected if supernets.part_of(architecture) == progress.part]
+        selected = self._selected
+        together = dict.fromkeys(architecture for chosen in selected.values() for architecture in chosen)
+        own = [architecture for architecture in together if supernets.part_of(architecture) == progress.part]
         predictions = self._predictions.setdefault(progress.epoch, {})
         keep = partial(self.trial.evaluated, predictions) if self.trial else None
         ask = partial(predict, stage="observe", known=predictions, keep=keep, ranks=self.ranks)
@@ -77,24 +100,28 @@ class Observers:
             found = ask(supernets, own, self.dataset, self.config.rank, self.meter)
         predictions.update(found)
         if progress.part == progress.parts - 1:
-            truth = self.benchmark.accuracies(self.config.rank.truth_of(self.config.dataset))
-            space = self.benchmark.space
-            tau = kendall_tau([predictions[a] for a in selected], [float(truth[space.index(a)]) for a in selected])
-            self._point("kendall_tau", progress.epoch * progress.parts, tau)
+            number = self.benchmark.space.index
+            for end, judge in self._judges.items():
+                truth = self.benchmark.accuracies(judge.rank.truth_of(judge.dataset))
+                chosen = selected[end]
+                tau = kendall_tau([predictions[a] for a in chosen], [float(truth[number(a)]) for a in chosen])
+                self._point(f"kendall_tau{end}", progress.epoch * progress.parts, tau)
             del self._predictions[progress.epoch]
 
     def _observe_subnets(self, supernets: Supernets, progress: Progress) -> None:
         """Validation loss and accuracy of a small, a medium and a large subnet, in the supernet that holds each."""
         self.meter.stage("train")
-        subnets = observed_subnets(supernets.space, self.benchmark, self.config)
-        for size, architecture in subnets.items():
-            if supernets.part_of(architecture) != progress.part:
-                continue
-            with undisturbed(supernets):
-                loss, accuracy = self._validate(supernets.networks[progress.part], architecture)
-            step = progress.epoch * progress.parts
-            self._point(f"valid_loss_{size}", step, loss)
-            self._point(f"valid_accuracy_{size}", step, accuracy)
+        step = progress.epoch * progress.parts
+        for end, judge in self._judges.items():
+            if end not in self._subnets:
+                self._subnets[end] = observed_subnets(supernets.space, self.benchmark, judge)
+            for size, architecture in self._subnets[end].items():
+                if supernets.part_of(architecture) != progress.part:
+                    continue
+                with undisturbed(supernets):
+                    loss, accuracy = self._validate(supernets.networks[progress.part], architecture)
+                self._point(f"valid_loss_{size}{end}", step, loss)
+                self._point(f"valid_accuracy_{size}{end}", step, accuracy)
         self.meter.stage("observe")
 
     @torch.no_grad()

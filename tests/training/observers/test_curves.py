@@ -9,6 +9,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,14 +21,18 @@ from harness.components.registries import SPACES
 from harness.components.space import NetworkSettings
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
+from harness.stores.shapes import curves_of
 from harness.study.configuration import Observe, RunConfig
+from harness.study.trial import Trial
 from harness.training.cost import Meter
-from harness.training.observers.curves import observed_subnets
+from harness.training.observers.curves import Observers, observed_subnets
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Deviation, Spread
 from harness.training.separation import SeparatedMomentum
+from harness.training.stages.train import Progress, build_supernets
 from harness.training.supernet import SupernetTraining
 from harness.training.trial import run_trial
+from harness.truth.imported import AccuracyTable
 
 Optimiser: Any = component("methods.optimisers").SGD
 
@@ -230,3 +235,29 @@ def test_unions_hold_what_each_wants() -> None:
     assert one.union(Observe()) == one
     with pytest.raises(InvalidConfiguration, match="observe.subnets_every must not be negative"):
         Observe(subnets_every=-1)
+
+
+def test_one_training_gives_the_curves_of_every_truth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_digits: DataSet
+) -> None:
+    """Where a configuration names a truth, those of the benchmark's other data sets judge the same training."""
+    chance, truths = np.random.default_rng(3), ("cifar10", "cifar100")
+    columns = {(name, split): chance.uniform(5, 90, 15_625) for name in truths for split in ("valid", "test")}
+    AccuracyTable(columns, {"space": "nasbench201"}).write(tmp_path / "nasbench201.npz")
+    monkeypatch.setenv("HARNESS_BENCHMARKS", str(tmp_path))
+    observed, keys = {}, {}
+    for truth in truths:
+        asked = config(
+            benchmark="nasbench201",
+            rank={"images": 32, "bins": 30, "truth": truth},
+            observe={"kendall_tau_every": 1, "subnets_every": 1},
+        )
+        meter, benchmark = Meter(torch.device("cpu")), benchmark_for("nasbench201", "nasbench201")
+        observers = Observers(asked, few_digits, benchmark, meter, lambda name, step, value: None)
+        observers(build_supernets(asked, few_digits), Progress(0, 1, 1, 2, 2.0, {}))
+        observed[truth], keys[truth] = observers.points, Trial(asked).ranking_key
+    first, second = truths
+    own, other = (curves_of(observed[first], keys[first], keys[truth]) for truth in truths)
+    assert own != other and len(own) == len(other) == 7 and len(observed[first]) == 14
+    assert own == {name: points for name, points in observed[first].items() if "@" not in name}
+    assert other == curves_of(observed[second], keys[second], keys[second])
