@@ -18,7 +18,6 @@ from harness.stores.schema import CURVES, JUDGED_BY, OBSERVED, PANEL, Cost, Curv
 from harness.stores.trial_text import Form
 
 Curved = TypeVar("Curved")
-"""The points of a curve, in whatever form."""
 
 Check = Callable[[Any], Sequence[tuple[str, str]]]
 """Returns what is wrong with a value: dotted places within it (empty for itself) and reasons."""
@@ -178,12 +177,10 @@ def curves_of(observed: Mapping[str, Curved], own: str | None, ranking: str) -> 
 
     A curve that is measured by a ranking belongs to the run's own one, unless its name has the key of another.
     """
-    found = {}
-    for name, points in observed.items():
-        plain, _, other = name.partition(JUDGED_BY)
-        if (other or own) == ranking or (not other and not is_judged(plain)):
-            found[plain] = points
-    return found
+    named = ((*name.partition(JUDGED_BY)[::2], points) for name, points in observed.items())
+    return {
+        plain: points for plain, other, points in named if (other or own) == ranking or not (other or is_judged(plain))
+    }
 
 
 def is_judged(name: str) -> bool:
