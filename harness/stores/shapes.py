@@ -178,15 +178,12 @@ def curves_of(observed: Mapping[str, Curved], own: str | None, ranking: str) -> 
     A curve that is measured by a ranking belongs to the run's own one, unless its name has the key of another.
     """
     named = ((*name.partition(JUDGED_BY)[::2], points) for name, points in observed.items())
-    return {
-        plain: points for plain, other, points in named if (other or own) == ranking or not (other or is_judged(plain))
-    }
+    return {plain: one for plain, other, one in named if (other or own) == ranking or not (other or is_judged(plain))}
 
 
 def is_judged(name: str) -> bool:
     """Whether the ranking of a run measures the curve of that name. Unknown curves are measured by the training."""
-    curve = curve_of(name)
-    return curve is not None and curve.judged
+    return (curve := curve_of(name)) is not None and curve.judged
 
 
 def _matches(curve: Curve, name: str) -> bool:
