@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import hashlib
 import importlib
 import json
 import os
@@ -41,23 +42,30 @@ CAUGHT, HANG, SURVIVED, BROKEN = "caught", "hang", "survived", "broken"
 
 
 def sample(root: Path, number: int, seed: int, scope: Sequence[str]) -> list[Mutant]:
-    """So many mutants, each of another line, drawn evenly over the lines that have any."""
-    by_line: dict[tuple[str, int], list[Mutant]] = defaultdict(list)
+    """So many mutants, each of another line, drawn evenly over the lines that have any.
+
+    A line's lot depends on its text alone: a change elsewhere leaves most of the sample as it is.
+    """
+    lots: list[tuple[str, list[Mutant], bytes]] = []
     for folder in scope:
         for path in sorted(root.glob(folder) if folder.endswith(".py") else (root / folder).rglob("*.py")):
-            file = str(path.relative_to(root))
-            if not file.startswith(LEFT_OUT):
-                for one in mutants(root, file):
-                    by_line[file, one.line].append(one)
-    rng = random.Random(seed)
-    lines = sorted(by_line)
-    rng.shuffle(lines)
+            file, source = str(path.relative_to(root)), path.read_bytes()
+            if file.startswith(LEFT_OUT):
+                continue
+            by_line: dict[int, list[Mutant]] = defaultdict(list)
+            for one in mutants(root, file):
+                by_line[one.line].append(one)
+            texts = [line.strip() for line in source.decode().splitlines()]
+            for line, own in by_line.items():
+                text = texts[line - 1]
+                lot = hashlib.sha256(f"{seed}/{file}/{text}/{texts[:line].count(text)}".encode()).hexdigest()
+                lots.append((lot, own, source))
     chosen: list[Mutant] = []
-    for line in lines:
+    for lot, own, source in sorted(lots, key=lambda one: one[0]):
         if len(chosen) == number:
             break
-        one = rng.choice(by_line[line])
-        if is_other(one, (root / one.file).read_bytes()):
+        one = random.Random(lot).choice(own)
+        if is_other(one, source):
             chosen.append(one)
     return chosen
 
@@ -230,7 +238,7 @@ def work(mine: Iterable[Mutant], asked: argparse.Namespace) -> None:
             outcome, by = sandbox.run(one, tests, limit) if tests else (SURVIVED, "no test executes the line")
             if outcome == BROKEN:  # parameters are named otherwise than in the map
                 outcome, by = sandbox.run(one, list(dict.fromkeys(map(_plain, tests))), limit)
-            row: dict[str, Any] = {"name": one.name, "operator": one.operator, "before": one.before, "after": one.after}
+            row: dict[str, Any] = {"name": one.name, "place": f"{one.file}:{one.line}"}
             row |= {"outcome": outcome, "by": by, "tests": len(tests), "seconds": round(time.monotonic() - began, 1)}
             with asked.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
@@ -247,7 +255,7 @@ def show(rows: Iterable[dict[str, Any]]) -> None:
     counts = Counter(row["outcome"] for row in rows)
     for row in rows:
         if row["outcome"] not in (CAUGHT, HANG):
-            print(f"{row['outcome']} ({row['tests']} tests, {row['seconds']} s): {row['name']}\n    {row['before']}")
+            print(f"{row['outcome']} ({row['tests']} tests, {row['seconds']} s): {row['place']}: {row['name']}")
     caught = counts[CAUGHT] + counts[HANG]
     print(f"{len(rows)} mutants: {dict(counts)}; {caught / max(1, len(rows)):.1%} caught")
 

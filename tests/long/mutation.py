@@ -57,7 +57,8 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        return f"{self.file}:{self.line}:{self.start} {self.operator}: {self.after}"
+        """Stays the same when other lines of the file change."""
+        return f"{self.file}: {self.operator}: {self.before} -> {self.after}"
 
     def of(self, source: bytes) -> bytes:
         """The file's text with the change."""
