@@ -55,10 +55,8 @@ def sample(root: Path, number: int, seed: int, scope: Sequence[str]) -> list[Mut
             by_line: dict[int, list[Mutant]] = defaultdict(list)
             for one in mutants(root, file):
                 by_line[one.line].append(one)
-            texts = [line.strip() for line in source.decode().splitlines()]
-            for line, own in by_line.items():
-                text = texts[line - 1]
-                lot = hashlib.sha256(f"{seed}/{file}/{text}/{texts[:line].count(text)}".encode()).hexdigest()
+            for own in by_line.values():
+                lot = hashlib.sha256(f"{seed}/{file}/{own[0].text}".encode()).hexdigest()
                 lots.append((lot, own, source))
     chosen: list[Mutant] = []
     for lot, own, source in sorted(lots, key=lambda one: one[0]):

@@ -54,11 +54,13 @@ class Mutant:
     end: int
     before: str
     after: str
+    text: str
+    """The line, and how often the file has it up to there."""
 
     @property
     def name(self) -> str:
         """Stays the same when other lines of the file change."""
-        return f"{self.file}: {self.operator}: {self.before} -> {self.after}"
+        return f"{self.file}: {self.operator}: {self.before} -> {self.after} | {self.text}"
 
     def of(self, source: bytes) -> bytes:
         """The file's text with the change."""
@@ -71,11 +73,14 @@ def mutants(root: Path, file: str) -> list[Mutant]:
     lines = [0]
     for line in source.splitlines(keepends=True):
         lines.append(lines[-1] + len(line))
+    texts = [line.strip() for line in source.decode().splitlines()]
     found = []
     for node, operator, after in _walk(ast.parse(source)):
         start = lines[node.lineno - 1] + node.col_offset
         end = lines[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-        found.append(Mutant(file, node.lineno, operator, start, end, source[start:end].decode(), after))
+        text = texts[node.lineno - 1]
+        text += f" ({texts[: node.lineno].count(text)})"
+        found.append(Mutant(file, node.lineno, operator, start, end, source[start:end].decode(), after, text))
     return found
 
 
