@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness.components import discovery
@@ -57,12 +58,15 @@ def make_project(folder: Path, table: Table, milliseconds: float = 40, epochs: i
     return folder
 
 
-def start(folder: Path, *arguments: str, mongo: str | None = None) -> subprocess.Popen[str]:
+def start(
+    folder: Path, *arguments: str, mongo: str | None = None, variables: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     """`python -m harness ARGUMENTS` in that folder; what it prints goes to a file, so that nothing ever blocks it."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HARNESS_")}
     environment |= {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     if mongo:
         environment["HARNESS_MONGO"] = mongo
+    environment |= variables or {}
     with tempfile.NamedTemporaryFile("w", prefix="said-", dir=folder, delete=False) as said:
         command = [sys.executable, "-m", "harness", *arguments]
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said, text=True)
