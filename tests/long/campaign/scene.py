@@ -26,6 +26,8 @@ from tests.toy import user_folder
 
 TINY = ("--preset", "tiny", "--seeds", "2")
 DATABASE = "attacked"
+PATIENCE = 900.0
+"""Seconds to make the store, on a machine that may be loaded."""
 Row = dict[str, Any]
 
 STUDIES = """
@@ -162,7 +164,8 @@ def scene(folder: Path) -> Iterator[Scene]:
     server.start()
     made = Scene(project, server)
     try:
-        said = finish(begun := start(project, "run", "attacked", "again", "invalid", "failing", *TINY, "--jobs", "2"))
+        begun = start(project, "run", "attacked", "again", "invalid", "failing", *TINY, "--jobs", "2")
+        said = finish(begun, within=PATIENCE)
         assert begun.returncode == 1 and "as it should" in said, said
         kill_midway(project, "unfinished", *TINY, "--only", "seed=0", store=made.store)
         with user_folder(project):
@@ -199,7 +202,7 @@ def kill_midway(folder: Path, *study: str, store: Path, mongo: str | None = None
         kill_all(run)
 
 
-def await_event(happened: Any, process: subprocess.Popen[str] | None = None, within: float = 120.0) -> None:
+def await_event(happened: Any, process: subprocess.Popen[str] | None = None, within: float = PATIENCE) -> None:
     until = time.monotonic() + within
     while not happened():
         if process is not None and process.poll() is not None:
