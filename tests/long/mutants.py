@@ -273,7 +273,9 @@ def main() -> None:
     chosen = sample(ROOT, asked.number, asked.seed, asked.scope)
     known = results(asked.out)
     if not asked.show:
-        left = [one for one in chosen if one.name not in known or (asked.again and known[one.name]["outcome"] == SURVIVED)]
+        left = [
+            one for one in chosen if one.name not in known or (asked.again and known[one.name]["outcome"] == SURVIVED)
+        ]
         print(f"{len(chosen)} mutants, {len(left)} to try", flush=True)
         asked.out.parent.mkdir(parents=True, exist_ok=True)
         children = []

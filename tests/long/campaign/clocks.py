@@ -16,7 +16,7 @@ import pymongo
 from harness.owner import this_process
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.claims.lease import Claims
-from harness.stores.claims.mongo import MongoClaims
+from harness.stores.claims.mongo import COLLECTION, MongoClaims
 from tests.long.campaign.commands import attempt, limited
 from tests.long.campaign.scene import TINY, Scene, query
 from tests.long.campaign.tally import Tally
@@ -97,9 +97,8 @@ def _in_directory(place: Path, shift: float) -> None:
 
 
 def _in_database(database: Any, key: str, shift: float) -> None:
-    (name,) = database.list_collection_names()
     when = datetime.now(timezone.utc) + timedelta(seconds=shift)
-    database[name].update_one({"_id": key}, {"$set": {"owner": away(this_process()), "renewed": when}})
+    database[COLLECTION].update_one({"_id": key}, {"$set": {"owner": away(this_process()), "renewed": when}})
 
 
 def heartbeats(scene: Scene, rng: random.Random) -> Tally:

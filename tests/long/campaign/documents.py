@@ -13,7 +13,7 @@ from bson.errors import InvalidDocument
 from pymongo.database import Database
 from pymongo.errors import PyMongoError
 
-from harness.stores.claims.mongo import MongoClaims
+from harness.stores.claims.mongo import COLLECTION, MongoClaims
 from tests.long.campaign.commands import attempt
 from tests.long.campaign.damage import flip, get, places_in, spoilt, with_value
 from tests.long.campaign.scene import DATABASE, TINY, Scene, query, report
@@ -141,6 +141,4 @@ def run(scene: Scene, rng: random.Random) -> list[Tally]:
         try:
             return [tampering(scene, rng, database, SUMMARIES), anything(scene, rng, database, DOCUMENTS)]
         finally:
-            for name in database.list_collection_names():
-                if "claim" in name:
-                    database[name].delete_many({"_id": key})
+            database[COLLECTION].delete_many({"_id": key})
