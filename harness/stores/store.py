@@ -16,7 +16,8 @@ from typing import Any, cast
 
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
 from harness.stores import collector
-from harness.stores.schema import OBSERVED, ImportedDocument, PredictionsDocument, ReferenceDocument, Searched
+from harness.stores.records import ImportedDocument, ReferenceDocument
+from harness.stores.schema import OBSERVED, PredictionsDocument, Searched
 from harness.stores.shapes import problem, require
 from harness.stores.stored import Problem, Status, StoredRun, agree
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UserError
+from harness.errors import DataError, UserError
 from harness.files import write_json
 from harness.stores.directory.curves import by_metric, from_columns
 from harness.stores.directory.index import summaries
@@ -121,9 +121,10 @@ class DirectoryStore(Store):
 
     def metrics(self, run: StoredRun) -> Metrics:
         folder = self.path_of(run)
-        if (folder / METRICS).exists():
-            return from_columns(read_small(folder / METRICS))
+        name = METRICS if (folder / METRICS).exists() else POINTS
         try:
-            return by_metric(read_points(folder / POINTS))
-        except ValueError as error:
-            raise Damaged(folder / POINTS, f"is not a list of points: {error}") from error
+            return from_columns(read_small(folder / name)) if name == METRICS else by_metric(read_points(folder / name))
+        except Damaged:
+            raise
+        except DataError as error:
+            raise Damaged(folder / name, str(error)) from error

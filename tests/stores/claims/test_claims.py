@@ -482,7 +482,9 @@ def test_a_claim_of_a_newer_version_is_refused(folder: Path) -> None:
     acquired(claims)
     path = folder / KEY / "1"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 99}))
-    for use in (lambda: claims.acquire(KEY), lambda: claims.holder(KEY), claims.records):
+    [record] = claims.records()
+    assert record.alive and "newer version" in str(record.damage)
+    for use in (lambda: claims.acquire(KEY), lambda: claims.holder(KEY), lambda: claims.drop(record)):
         with pytest.raises(UserError, match="newer version"):
             use()
 
@@ -598,7 +600,9 @@ def test_a_document_of_a_newer_version_is_refused(mongo_database: Database[dict[
     claims = MongoClaims(mongo_database)
     acquired(claims)
     mongo_database["harness_claims"].update_one({"_id": KEY}, {"$set": {"schema": 99}})
-    for use in (lambda: claims.acquire(KEY), lambda: claims.holder(KEY), claims.records):
+    [record] = claims.records()
+    assert record.alive and "newer version" in str(record.damage)
+    for use in (lambda: claims.acquire(KEY), lambda: claims.holder(KEY), lambda: claims.drop(record)):
         with pytest.raises(UserError, match="newer version"):
             use()
 
