@@ -231,7 +231,7 @@ class RunDocument(Recorded, total=False):
     start_time: Annotated[str | None, "when the run began", TIME]
     stop_time: Annotated[str | None, "when it ended", TIME]
     heartbeat: Annotated[str | None, "when its process was last heard of", TIME]
-    fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line"]
+    fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line; how a lost one died"]
     experiment: Annotated[Json, "the experiment, as Sacred describes it"]
 
 

@@ -12,6 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
@@ -59,6 +60,10 @@ class Store(ABC):
     @abstractmethod
     def read(self, run: StoredRun, name: str) -> bytes:
         """One of these files, verified where a checksum is known. Raises `DataError`."""
+
+    def folder_of(self, run: StoredRun) -> Path | None:
+        """The directory that holds these files; None for a place that is not a directory."""
+        return None
 
     @abstractmethod
     def metrics(self, run: StoredRun) -> Metrics:

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.documents import canonical
 from harness.errors import DataError
-from harness.files import sha256
+from harness.files import read_regular, sha256
 from harness.stores.directory.run_directory import (
     ABSENT,
     COMPLETION,
@@ -144,7 +144,7 @@ def read_verified(path: Path, name: str) -> bytes:
     """A file of a run directory, verified by the checksum in the completion record. Raises `Damaged`."""
     file = path / name
     try:
-        content = file.read_bytes()
+        content = read_regular(file)
     except FileNotFoundError as error:
         left_out = (path / ABSENT).exists() and name == WEIGHTS
         raise Damaged(file, "was left out when the run was copied here" if left_out else "is missing") from error
@@ -218,7 +218,7 @@ def read_small(path: Path, kind: Any = None) -> dict[str, Any]:
     Raises `Damaged` if it is missing, incomplete, of a newer schema, or not of the type. Unknown keys are kept.
     """
     try:
-        document = parsed(path.read_bytes())
+        document = parsed(read_regular(path))
         if "schema" in getattr(kind, "__required_keys__", ()):
             check_schema(document)
         if kind is not None and (wrong := problem(kind, document)) is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,8 +114,13 @@ class DirectoryStore(Store):
 
     def files(self, run: StoredRun) -> dict[str, int]:
         folder = self.path_of(run)
-        there = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-        return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(there)}
+        there = sorted(path for path in folder.rglob("*") if not path.name.startswith("."))
+        # A symbolic link is listed with its own size: whoever reads it must decide.
+        sizes = {str(path.relative_to(folder)): path.lstat() for path in there}
+        return {name: one.st_size for name, one in sizes.items() if not stat.S_ISDIR(one.st_mode)}
+
+    def folder_of(self, run: StoredRun) -> Path | None:
+        return self.path_of(run)
 
     def read(self, run: StoredRun, name: str) -> bytes:
         return read_verified(self.path_of(run), name)

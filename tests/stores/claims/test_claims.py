@@ -614,3 +614,8 @@ def test_a_removed_document_is_a_lost_claim(mongo_database: Database[dict[str, A
         with pytest.raises(ClaimLost, match="removed"):
             use()
     claim.release()
+
+
+def test_a_claim_survives_a_power_failure(folder: Path, synced: list[str]) -> None:
+    acquired(DirectoryClaims(folder))
+    assert len(synced) == 1 and Path(synced[0]).parent == folder / KEY
