@@ -68,6 +68,20 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def not_computed(text: str) -> str:
+    """A text for a CSV file, so that a spreadsheet shows it and does not compute it: ' in front of =, +, -, @.
+
+    Numbers stay as they are.
+    """
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
+
+
 def amount(size: int) -> str:
     """Format a size for readers: "512 bytes", "3.4 kB", "1.2 GB" (units of 1024)."""
     if size < 1024:

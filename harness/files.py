@@ -1,22 +1,29 @@
-"""Atomic file writes: a temporary file beside the target is written, synced to disk and renamed."""
+"""Atomic file writes: a temporary file beside the target is written, synced to disk and renamed. Names of files."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import re
+import stat
 import threading
 import time
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 from harness.documents import without_nan
+from harness.errors import InvalidConfiguration
 from harness.owner import start_ticks
 
 DAY = 86400.0
+
+LONGEST_NAME = 100
+"""Characters of the name of a study or a component: file systems allow 255 bytes with all that is added to it."""
 
 _UNFINISHED = re.compile(r"\..+\.(?P<process>\d+)\.\d+")
 """The name of a file while `write` is writing it."""
@@ -41,6 +48,31 @@ def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def check_name(kind: str, name: str) -> None:
+    """Raise `InvalidConfiguration` for a name that could lead a file elsewhere, or hide what is printed."""
+    wrong = not name.strip(". ") or name != name.strip() or len(name) > LONGEST_NAME
+    if wrong or any(letter in "/\\" or unicodedata.category(letter) in ("Cc", "Cf", "Cs") for letter in name):
+        raise InvalidConfiguration(
+            f"{kind} {name[:LONGEST_NAME]!r} is not a name: files are named after it. Allowed are up to {LONGEST_NAME} "
+            "letters, digits and signs, without /, \\ and control characters, and not dots alone"
+        )
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a file to read. A pipe or a device in its place raises `OSError`, and is not waited for."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file")
+    return file
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a file, which must be a regular one: see `open_regular`."""
+    with open_regular(path) as file:
+        return file.read()
 
 
 def is_unfinished(path: Path) -> bool:
@@ -70,7 +102,7 @@ def make_durable(folder: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         digest = hashlib.sha256()
         while block := file.read(1 << 20):
             digest.update(block)

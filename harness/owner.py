@@ -38,7 +38,8 @@ def is_alive(owner: Mapping[str, Any], heartbeat: str | None) -> bool:
         return False
     beat = datetime.fromisoformat(heartbeat)
     beat = beat if beat.tzinfo else beat.replace(tzinfo=timezone.utc)
-    return datetime.now(timezone.utc) - beat < FRESH
+    # A heartbeat from the future is that of a wrong clock: it would last until then.
+    return abs(datetime.now(timezone.utc) - beat) < FRESH
 
 
 def lives_here(owner: Mapping[str, Any]) -> bool | None:
@@ -46,6 +47,8 @@ def lives_here(owner: Mapping[str, Any]) -> bool | None:
     if not _same_machine(owner) or owner["started"] is None:
         return None
     pid = int(owner["pid"])
+    if not 0 < pid < 1 << 31:  # no process has such a PID
+        return False
     if (ticks := start_ticks(pid)) is None and _is_hidden(pid):
         return None
     return bool(ticks == owner["started"])

@@ -23,6 +23,9 @@ _ALLOWED = (
     *(ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn),
     *(ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple),
 )
+LONGEST = 200
+"""Characters of an expression that a message shows."""
+
 _HINT = "An expression compares columns with values, e.g. \"train.epochs > 10 and kendall_tau > 0.5\"."
 
 
@@ -33,7 +36,7 @@ def select(frame: pandas.DataFrame, expression: str) -> pandas.DataFrame:
     try:
         holds: Any = frame.eval(plain, engine="python", parser="pandas")
     except Exception as error:  # pandas raises many kinds: incomparable types, its own restrictions
-        raise InvalidConfiguration(f"cannot evaluate {expression!r}: {error}. {_HINT}") from error
+        raise InvalidConfiguration(f"cannot evaluate {_cut(expression)}: {_reason(error)}. {_HINT}") from error
     if getattr(holds, "dtype", None) not in ("bool", "boolean"):
         raise InvalidConfiguration(f"{expression!r} is neither true nor false for a run. {_HINT}")
     return frame[holds.fillna(False).astype(bool)]
@@ -50,13 +53,16 @@ def translate(expression: str, columns: Iterable[str]) -> str:
     try:
         tree = ast.parse(plain, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise InvalidConfiguration(f"cannot read {expression!r}: {reason}. {_HINT} {_listed(columns)}") from error
+        raise InvalidConfiguration(
+            f"cannot read {_cut(expression)}: {_reason(error)}. {_HINT} {_listed(columns)}"
+        ) from error
     for node in ast.walk(tree):
         if not isinstance(node, _ALLOWED):
             raise InvalidConfiguration(
                 f"{expression!r}: {type(node).__name__} is not allowed in an expression. {_HINT} {_listed(columns)}"
             )
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and _grows(node):
+            raise InvalidConfiguration(f"{_cut(expression)}: only numbers can be multiplied. {_HINT}")
         if isinstance(node, ast.Name) and node.id not in columns:
             raise InvalidConfiguration(str(UnknownName.among("column", node.id, columns)))
     return plain
@@ -74,7 +80,7 @@ def underscored(text: str) -> str:
             if token.type == tokenize.COMMENT:
                 raise InvalidConfiguration(f"{text!r}: a comment is not allowed in an expression. {_HINT}")
             after_name = bool(pieces) and pieces[-1].isidentifier()
-            if token.string == "." and after_name:
+            if token.string == "." and after_name and not joining:
                 joining = True
             elif joining and token.type == tokenize.NAME:
                 pieces[-1] += f"_{token.string}"
@@ -83,11 +89,35 @@ def underscored(text: str) -> str:
                 gap = pieces and (token.start[0] > end[0] or token.start[1] > end[1])
                 pieces += [" ", token.string] if gap else [token.string]
                 if joining:
-                    raise InvalidConfiguration(f"cannot read {text!r}: a dot must be between two names. {_HINT}")
+                    raise _lone_dot(text)
             end = token.end
     except (tokenize.TokenError, SyntaxError) as error:
         raise InvalidConfiguration(f"cannot read {text!r}: {error.args[0]}. {_HINT}") from error
+    if joining:
+        raise _lone_dot(text)
     return "".join(pieces)
+
+
+def _lone_dot(text: str) -> InvalidConfiguration:
+    return InvalidConfiguration(f"cannot read {_cut(text)}: a dot must be between two names. {_HINT}")
+
+
+def _grows(product: ast.BinOp) -> bool:
+    """Whether text or a list is repeated: that could take all memory."""
+    parts = [node.value if isinstance(node, ast.Constant) else node for node in ast.walk(product)]
+    return any(isinstance(part, str | bytes | ast.List | ast.Tuple) for part in parts)
+
+
+def _reason(error: Exception) -> str:
+    """Why an expression cannot be used, in words."""
+    if isinstance(error, MemoryError):
+        return "it is too deep, or needs too much memory"
+    return (error.msg if isinstance(error, SyntaxError) else str(error)) or type(error).__name__
+
+
+def _cut(text: str) -> str:
+    """The expression as a message shows it: a long one in part."""
+    return repr(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
 
 
 def _listed(columns: list[str]) -> str:

@@ -154,7 +154,7 @@ def _judge(request: Request, candidates: Sequence[StoredRun]) -> Evidence:
     if run.status == "failed":
         return Evidence(request, run, "failed", f"failed (run {run.id}{_last_line(run.fail_trace)})")
     if run.status != "done":
-        return Evidence(request, run, run.status, f"{run.status} (run {run.id})")
+        return Evidence(request, run, run.status, f"{run.status} (run {run.id}{_last_line(run.fail_trace)})")
     diverged = (run.result or {}).get("diverged")
     if diverged:
         return Evidence(request, run, "diverged", f"diverged at step {diverged['step']} (run {run.id})")

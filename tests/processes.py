@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -21,10 +21,20 @@ def descendants(process: int) -> set[int]:
 
 def all_gone(processes: Iterable[int], within: float = 10.0) -> bool:
     """Whether all of them end in that time (a zombie has ended)."""
+    return _all(processes, lambda state: state is None or state == "Z", within)
+
+
+def all_stopped(processes: Iterable[int], within: float = 60.0) -> bool:
+    """Whether all of them are stopped (SIGSTOP, Ctrl-Z) in that time."""
+    return _all(processes, lambda state: state == "T", within)
+
+
+def _all(processes: Iterable[int], holds: Callable[[str | None], bool], within: float) -> bool:
+    """Whether this comes to hold for the state of each of them, in that time; None stands for no such process."""
     until = time.monotonic() + within
     left = set(processes)
     while left and time.monotonic() < until:
-        left = {process for process in left if (fields := _fields(process)) and fields[0] != "Z"}
+        left = {process for process in left if not holds(fields[0] if (fields := _fields(process)) else None)}
         time.sleep(0.01)
     return not left
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,8 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.components.registry import Registry
 from harness.documents import without_nan
-from harness.files import sha256, write, write_json
+from harness.errors import InvalidConfiguration
+from harness.files import check_name, read_regular, sha256, write, write_json
+from harness.study.layout import Column, Figure, Row
+from harness.study.study import Study
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 DOCUMENTS: st.SearchStrategy[Any] = st.recursive(
@@ -52,3 +58,32 @@ def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path
 def test_checksum(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     assert sha256(tmp_path / "a").startswith("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "a/b", "a\\b", "..", "...", "", " ", " a", "a\n", "a\0", "a\u202eb", "a\x1b[2J", "a" * 101]
+)
+def test_names_that_could_lead_a_file_elsewhere_are_refused(name: str) -> None:
+    row, column, registry = Row({"a": "b"}), Column("τ", "kendall_tau"), Registry[int]("method")
+    makers: list[Callable[[], object]] = [
+        lambda: Study(name, "", [row], [column]),
+        lambda: Study("mine", "", [row], [column], figures=[Figure(name, "", [])]),
+        lambda: registry.register(name, lazy="a:b"),
+    ]
+    for make in makers:
+        with pytest.raises(InvalidConfiguration):
+            make()
+    with pytest.raises(InvalidConfiguration, match="Allowed are up to 100 letters, digits and signs, without /"):
+        check_name("study", name)
+
+
+@pytest.mark.parametrize("name", ["ablation_calr_ms", "cifar10", "imagenet16-120", "τ über .x", "a.b", "x (2)"])
+def test_plain_names_are_allowed(name: str) -> None:
+    check_name("study", name)
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(OSError, match="not a regular file"):
+            read_regular(path)

@@ -335,6 +335,10 @@ def test_dotted_names_become_columns_outside_of_strings(typed: str, plain: str) 
         "",
         "globals",
         "sed == 1",
+        "method..name == 'spos'",
+        "seed == method.",
+        "'a' * 99999999999 == method.name",
+        "seed in [1] * 99999999999",
     ],
 )
 def test_nothing_but_comparisons_is_evaluated(expression: str) -> None:
@@ -349,6 +353,9 @@ def test_nothing_but_comparisons_is_evaluated(expression: str) -> None:
         ("kendall_tau > 'high'", "cannot evaluate"),
         ("kendall_tau", "neither true nor false"),
         ("1 == 1", "neither true nor false"),
+        ("method..name == 'spos'", "a dot must be between two names"),
+        ("'a' * 99999999999 == method.name", "only numbers can be multiplied"),
+        (f"{'not ' * 100_000}seed", "cannot read '(not ){50}…': it is too deep, or needs too much memory"),
         ("kendall_tau.mean() > 1", "Columns: .*kendall_tau, .*method_name"),
     ],
 )

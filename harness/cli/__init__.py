@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import pkgutil
 import sys
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: done. 1: something failed. 2: the request was wrong. 130: interrupted.
     """
+    _replace_what_cannot_be_written()
     if os.environ.get(VARIABLE):
         return _complete()
     try:
@@ -81,6 +83,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         sys.stdout.flush()
     return status if isinstance(status, int) else 0
+
+
+def _replace_what_cannot_be_written() -> None:
+    """Print "?" for a character that the terminal or file does not have (τ in Latin-1), instead of failing there."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def _complete() -> int:

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from harness.execution.states import Work
     from harness.study.study import Study
 
-COLOURS = {Answered.DONE: "green", Answered.FAILED: "red", Answered.INTERRUPTED: "yellow"}
+COLOURS = {Answered.DONE: "green", Answered.FAILED: "red", Answered.LOST: "red", Answered.INTERRUPTED: "yellow"}
+
+ERRORS = (Answered.FAILED, Answered.LOST)
+"""How jobs end that have an error to tell."""
 
 COLUMNS = {"stage": 10, "step": 11, "loss": 6, "τ": 6, "time": 10, "left": 10}
 """The columns beside the labels of running trials, and their widths."""
@@ -130,15 +133,17 @@ class Display:
         self.tally.progress(number, report)
 
     def finished(self, number: int, answer: Mapping[str, Any]) -> None:
-        ended = self.tally.finish(number, answer)
-        if ended is None:  # another process has it: the trial is queued again
-            return
-        job, left = ended
-        status = answer["status"]
-        if self.quiet and status != Answered.FAILED:
-            return
+        job, status = self.tally.running[number], answer["status"]
         took = duration(time.monotonic() - job.began)
-        if status == Answered.FAILED:
+        ended = self.tally.finish(number, answer)
+        if ended is None:  # another process has it, or its process died: the trial is queued again
+            if status == Answered.LOST and not self.quiet:
+                self.say(f"{job.item.label}: lost after {took}, {answer['error']}; tried again")
+            return
+        _, left = ended
+        if self.quiet and status not in ERRORS:
+            return
+        if status in ERRORS:
             news = answer["error"]
         elif left:
             one, more = ("search", "searches") if job.item.searches else ("ranking", "rankings")
@@ -159,7 +164,7 @@ class Display:
         over, total = self.tally.references if item.references else self.tally.trials
         before = f"[{over:{len(str(total))}}/{total}] "
         room, label = self.console.width - cell_len(f"{before}: {status}{how}{news}"), item.label
-        if status != Answered.FAILED and self.console.is_interactive:  # an error is told in full
+        if status not in ERRORS and self.console.is_interactive:  # an error is told in full
             if news and room < min(LABEL, cell_len(label)):
                 room, how = room + cell_len(how), ""
             label = shortened(label, max(SHORTEST, room))
@@ -190,6 +195,7 @@ class Display:
             (tally.stored, "stored before", ""),
             (tally.count(Answered.DONE), "done", "green"),
             (tally.count(Answered.FAILED), "failed", "red"),
+            (tally.count(Answered.LOST), "lost", "red"),
             (tally.count(Answered.INTERRUPTED), "interrupted", "yellow"),
             (len({job.item.key for job in tally.running.values() if not job.item.references}), "running", ""),
             (tally.waiting, "waiting", ""),

@@ -24,7 +24,7 @@ OPTIONS = {
         *("no_references", "references_only", "again", "all_attempts"),
     ),
     "How": ("jobs", "threads", "device", "per_device", "timeout", "compiled", "profile", "no_wait", "calibration"),
-    "Store and database": ("store", "mongo", "offline", "outage_wait", "mirror_weights_max"),
+    "Store and database": ("store", "mongo", "mongo_file", "offline", "outage_wait", "mirror_weights_max"),
     "Checkpoints and claims": ("work", "checkpoint_every", "lease"),
     "What is shown": ("form", "columns", "references", "compare", "strict", "figures", "out", "quiet", "help"),
 }

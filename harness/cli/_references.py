@@ -56,7 +56,7 @@ def make_references(
                     display.progress(number, event.data)
                 else:
                     display.finished(number, event.data)
-                    errors += [event.data["error"]] if event.data["status"] == Answered.FAILED else []
+                    errors += [event.data["error"]] if event.data["status"] in (Answered.FAILED, Answered.LOST) else []
         left = lacking.left()
     except HarnessError as error:
         return f"references could not be made: {error}"

@@ -92,8 +92,15 @@ def export_command(
     show_default=True,
     help="With a database: leave out weight files larger than this.",
 )
+@click.option(
+    "--max-size",
+    type=Size(),
+    default="100GB",
+    show_default=True,
+    help="Refuse an archive whose files are larger than this together.",
+)
 @store_option
-def import_command(file: Path, mirror_weights_max: float, store: Places) -> None:
+def import_command(file: Path, mirror_weights_max: float, max_size: float, store: Places) -> None:
     """Add the runs and references of the archive FILE to the directory of runs.
 
     With --store mongodb://… they are added to a database. Nothing is added unless the whole archive is intact and
@@ -104,10 +111,10 @@ def import_command(file: Path, mirror_weights_max: float, store: Places) -> None
     from harness.stores.upkeep.importing import import_into_database, import_into_directory
 
     if store.database_only:
-        done = import_into_database(file, Opened(store).database, int(mirror_weights_max))
+        done = import_into_database(file, Opened(store).database, int(mirror_weights_max), int(max_size))
         place = "the database"
     else:
-        done = import_into_directory(file, store.directory)
+        done = import_into_directory(file, store.directory, int(max_size))
         place = str(store.directory)
     click.echo(
         f"{len(done.added)} runs added to {place}, {len(done.extended)} extended, {len(done.present)} already there"

@@ -193,7 +193,7 @@ class Tally:
         """Count the end of a job: what ran, and how many jobs its item still has. None if it is queued again."""
         job = self.running.pop(number)
         status = answer["status"]
-        if status not in (Answered.DONE, Answered.FAILED, Answered.INTERRUPTED):
+        if answer.get("again") or status in (Answered.ELSEWHERE, Answered.UNREACHABLE):
             return None
         left = 0
         if status == Answered.DONE:
@@ -250,7 +250,7 @@ class Tally:
         """The weight of what is done, running jobs in part, and of everything."""
         done = sum(job.weight * job.fraction for job in self.running.values())
         for key, item in self.items.items():
-            over = self.ended.get(key, Answered.INTERRUPTED) != Answered.INTERRUPTED
+            over = self.ended.get(key, Answered.INTERRUPTED) not in (Answered.INTERRUPTED, Answered.LOST)
             done += sum(item.jobs) if over else sum(item.jobs[: self._jobs_done[key]])
         return done, sum(sum(item.jobs) for item in self.items.values())
 

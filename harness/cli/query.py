@@ -9,6 +9,7 @@ import click
 from harness.cli._completion import presets, studies
 from harness.cli._help import Command
 from harness.cli._store_option import store_option
+from harness.documents import not_computed
 from harness.errors import UnknownName
 from harness.stores.places import Places
 
@@ -55,7 +56,8 @@ def command(
             raise UnknownName.among("column", name, map(str, frame.columns))
     shown = frame[wanted]
     if form == "csv":
-        click.echo(shown.to_csv(index=False, lineterminator="\n"), nl=False)
+        texts = {name: shown[name].map(_cell) for name in shown.select_dtypes(exclude="number")}
+        click.echo(shown.assign(**texts).to_csv(index=False, lineterminator="\n"), nl=False)
     elif form == "json":
         click.echo(shown.to_json(orient="records", indent=1, date_format="iso", double_precision=15))
     else:
@@ -76,3 +78,8 @@ def _missing(value: object) -> bool:
     import pandas
 
     return pandas.api.types.is_scalar(value) and bool(pandas.isna(value))
+
+
+def _cell(value: object) -> object:
+    """A value as a CSV file holds it."""
+    return not_computed(value) if isinstance(value, str) else value

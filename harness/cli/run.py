@@ -219,21 +219,22 @@ def _conclude(plan: Plan, attempted: set[str], errors: dict[str, str], received:
     from harness.execution.states import LOSSES, State
 
     # A ranking that failed now leaves its trial as it was; for the reader the trial has failed.
-    states = Counter(
-        State.FAILED if work.trial.key in errors and work.state is not State.DONE else work.state for work in plan.work
-    )
+    failed_now = {work.trial.key for work in plan.work if work.state not in (State.DONE, State.LOST)} & errors.keys()
+    states = Counter(State.FAILED if work.trial.key in failed_now else work.state for work in plan.work)
     now = sum(work.trial.key in attempted and work.state is State.DONE for work in plan.work)
     rest = sorted((state, count) for state, count in states.items() if state is not State.DONE)
     others = "".join(f", {count} {_WORDS.get(state, state)}" for state, count in rest)
     click.echo(f"{states[State.DONE]} of {len(plan.work)} trials done, {now} of them now{others}")
-    failed = [w for w in plan.work if w.state is State.FAILED or (w.trial.key in errors and w.state is not State.DONE)]
-    for work in failed:
-        trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
-        reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
-        click.echo(f"failed: {work.label}: {reason}{where_to_look(work.run, places)}", err=True)
+    failed = [work for work in plan.work if work.state is State.FAILED or work.trial.key in failed_now]
+    lost = [work for work in plan.work if work.state is State.LOST and work.kind() is None]
+    for word, works in (("failed", failed), ("lost", lost)):
+        for work in works:
+            trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
+            reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
+            click.echo(f"{word}: {work.label}: {reason}{where_to_look(work.run, places)}", err=True)
     if any(work.trial.key not in attempted for work in failed):
         click.echo("trials that failed before are run again with --retry failed", err=True)
-    if any(work.state is State.LOST and work.kind() is None for work in plan.work):
+    if lost:
         click.echo(f"trials that died {LOSSES} times in a row are run again with --retry lost", err=True)
     if received:
         click.echo("stopped; finished trials are stored, and the same command continues with the rest", err=True)

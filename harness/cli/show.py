@@ -12,7 +12,7 @@ from harness.cli._help import Command
 from harness.cli._store_option import store_option
 from harness.stores.places import Places
 from harness.stores.schema import PANEL
-from harness.stores.stored import without_curves
+from harness.stores.stored import Status, without_curves
 
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
@@ -42,7 +42,7 @@ def command(run: str, store: Places) -> None:
             width = max(map(len, lines))
             click.echo("\n".join([heading, *(f"  {name:<{width}}  {text}".rstrip() for name, text in lines.items())]))
     if found.fail_trace:
-        click.echo("traceback")
+        click.echo("how its process died" if found.status is Status.LOST else "traceback")
         click.echo("".join(found.fail_trace).rstrip())
 
 

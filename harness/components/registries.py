@@ -43,7 +43,7 @@ METRICS: Registry[Any] = Registry("metric", _discover, _why_missing, ("predicted
 OBSERVATIONS: Registry[Any] = Registry("observation", _discover, _why_missing, ("supernets", "progress", "dataset"))
 """Functions of the supernets and the progress of training that return numbers by name; see `observers/curves.py`."""
 OPTIMISERS: Registry[Any] = Registry("optimiser", _discover, _why_missing)
-PRESETS: Registry[Any] = Registry("preset", _discover, _why_missing)
+PRESETS: Registry[Any] = Registry("preset", _discover, _why_missing, parts=True)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     "methods": METHODS,

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar, overload
 
 from harness.components.conformity import check_component
 from harness.errors import BrokenComponent, InvalidConfiguration, NameCollision, UnknownName
+from harness.files import check_name
 
 T = TypeVar("T")
 
@@ -58,9 +59,11 @@ class Registry(Generic[T]):
         before_lookup: Callable[[], None] | None = None,
         why_missing: Callable[[str], Iterable[str]] | None = None,
         takes: tuple[str, ...] | None = None,
+        parts: bool = False,
     ) -> None:
-        """`why_missing` gives reasons why there may be no thing of a name: for messages."""
-        self.kind, self.takes = kind, takes
+        """`why_missing` gives reasons why there may be no thing of a name: for messages. `parts`: names are
+        several, joined by slashes."""
+        self.kind, self.takes, self.parts = kind, takes, parts
         self.entries: dict[str, Entry[T]] = {}
         """The registrations so far; reading them does not call `before_lookup`."""
         self._before_lookup = before_lookup or (lambda: None)
@@ -84,6 +87,8 @@ class Registry(Generic[T]):
         """
         if not isinstance(name, str) or not name:
             raise InvalidConfiguration(f'a {self.kind} is registered under a name: @register("name"), not @register')
+        for part in name.split("/") if self.parts else [name]:
+            check_name(self.kind, part)
         if lazy is not None and not all(lazy.partition(":")):
             raise InvalidConfiguration(f'{self.kind} {name!r}: lazy={lazy!r} is not "module:attribute"')
         entry = self._entry(name, sys._getframe(stacklevel))

@@ -9,6 +9,7 @@ resolve to the stand-ins below, which check their arguments and build the array 
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.documents import one_line
 from harness.errors import DataError
 
 
@@ -147,6 +149,17 @@ _NAMES: dict[tuple[str, str], _Name] = {
     # numpy 2 moved its modules.
     **{(f"numpy.{core}.{module}", name): a for core in ("core", "_core") for (module, name), a in _NUMPY.items()},
 }
+
+
+def refusal(error: BaseException) -> str:
+    """Why torch does not read a file, in one line, without its advice to read the file unsafely."""
+    text = " ".join(str(error).split())
+    if "weights_only" not in text:
+        return one_line(error)
+    if found := re.search(r"GLOBAL (\S+)", text):
+        return f"it refers to {found[1]}, which weights do not need"
+    found = re.search(r"WeightsUnpickler error: (.+?)\.?(?: Check the documentation | Please use |$)", text)
+    return found[1] if found else "it cannot be read without running code that it holds"
 
 
 class ForeignName(DataError):

@@ -8,14 +8,14 @@ because that process may die. While the database is unreachable no new job is ha
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.errors import HarnessError, Unreachable
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered, Event, Job, Later
-from harness.execution.states import Kind, State, Work, claim_key, state_of
+from harness.execution.states import Kind, State, Work, claim_key, lost_too_often, state_of
 from harness.stores.claims.lease import Claims
 from harness.stores.store import Store, supersede
 from harness.study.trial import Trial
@@ -47,6 +47,8 @@ class Agenda:
 
     def __post_init__(self) -> None:
         self._pending = deque(range(len(self.todo)))
+        counted = {} if self.retry in ("lost", "all") else {n: work.losses for n, work in enumerate(self.todo)}
+        self._losses = Counter(counted)
         self._running: set[int] = set()
         self._silent_since: float | None = None
         self._told_of_others = False
@@ -91,10 +93,10 @@ class Agenda:
                 self._running.add(number)
                 yield job
 
-    def heard(self, event: Event) -> None:
-        """Process an event. A job that found its trial claimed is queued again."""
+    def heard(self, event: Event) -> bool:
+        """Process an event; return whether the job is queued again: its trial was claimed, or its process died."""
         if event.kind != "finished":
-            return
+            return False
         number, status = event.job.number, event.data["status"]
         self._running.discard(number)
         if status in (Answered.ELSEWHERE, Answered.UNREACHABLE):
@@ -102,6 +104,10 @@ class Agenda:
             self._not_before[number] = time.monotonic() + POLL
             if status == Answered.UNREACHABLE:
                 self._silent_too_long(str(event.data.get("error")))
+            return True
+        if again := status == Answered.LOST and _may_try_again(self._losses, number):
+            self._pending.append(number)
+        return again
 
     def _next(self, number: int) -> Job | None | bool:
         """The job of that work; None when it must wait, False when there is nothing left to do."""
@@ -161,7 +167,7 @@ class Agenda:
 
 @dataclass
 class Batch:
-    """Work whose every job is handed out once, in order, whatever others do. An agenda like `Agenda`."""
+    """Work whose every job is done once, in order, whatever others do. An agenda like `Agenda`."""
 
     todo: Sequence[Work]
     assign: Callable[[Work, Kind], Assignment]
@@ -172,12 +178,35 @@ class Batch:
     given_up: list[Work] = field(default_factory=list, init=False)
     error: HarnessError | None = field(default=None, init=False)
 
-    def jobs(self) -> Iterator[Job | Later]:
-        for number, work in enumerate(self.todo):
-            yield job_of(number, self.assign(work, self.kind))
+    def __post_init__(self) -> None:
+        self._pending = deque(range(len(self.todo)))
+        self._running: set[int] = set()
+        self._losses: Counter[int] = Counter()
 
-    def heard(self, event: Event) -> None:
-        pass
+    def jobs(self) -> Iterator[Job | Later]:
+        while self._pending or self._running:
+            if not self._pending:  # a running job may be queued again
+                yield Later(POLL)
+                continue
+            number = self._pending.popleft()
+            self._running.add(number)
+            yield job_of(number, self.assign(self.todo[number], self.kind))
+
+    def heard(self, event: Event) -> bool:
+        """As `Agenda.heard`: a job whose process died is queued again."""
+        if event.kind != "finished":
+            return False
+        self._running.discard(event.job.number)
+        again = event.data["status"] == Answered.LOST and _may_try_again(self._losses, event.job.number)
+        if again:
+            self._pending.append(event.job.number)
+        return again
+
+
+def _may_try_again(losses: Counter[int], number: int) -> bool:
+    """Count one more loss of a job; return whether another try is allowed."""
+    losses[number] += 1
+    return not lost_too_often(losses[number], None)
 
 
 def job_of(number: int, assignment: Assignment) -> Job:

@@ -19,7 +19,7 @@ from harness.execution.executors.executor import Answered, Event, Executor, Stop
 from harness.execution.plan import Asked, Plan, require_inputs
 from harness.execution.states import Kind, State, Work, stand
 from harness.execution.workplace import Workplace
-from harness.stores.directory.crash import record_crash
+from harness.stores.directory.crash import record_death
 from harness.stores.stored import StoredRun
 from harness.study.judging import lacks
 from harness.study.study import Request
@@ -71,8 +71,10 @@ class Session:
 
     @property
     def errors(self) -> dict[str, str]:
-        """Errors of failed jobs, by trial."""
-        return {work.trial.key: answer["error"] for work, answer in self.answers if _failed(answer)}
+        """Errors of jobs that failed or died in the end, by trial."""
+        last = {_what(work): answer for work, answer in self.answers}
+        wrong = (Answered.FAILED, Answered.LOST)
+        return {key: answer["error"] for (key, _), answer in last.items() if answer["status"] in wrong}
 
     def run(self) -> None:
         """Execute and plan again until nothing is left that was not tried, or a stop was asked for."""
@@ -105,7 +107,7 @@ class Session:
             agenda.say, agenda.elsewhere = screen.say, screen.elsewhere
             for event in self.executor.execute(agenda.jobs(), self.stopping):
                 number, work = event.job.number, agenda.todo[event.job.number]
-                agenda.heard(event)
+                again = agenda.heard(event)
                 screen.stopping = bool(self.stopping.asked)
                 if event.kind == "started":
                     screen.started(number, work.label)
@@ -114,15 +116,15 @@ class Session:
                     if "run_id" in event.data:
                         run_ids[number] = event.data["run_id"]
                 else:
-                    screen.finished(number, event.data)
+                    screen.finished(number, {**event.data, "again": again})
                     self.answers.append((work, event.data))
-                    self._record_crash(event, run_ids.pop(number, None))
+                    self._record_death(event, run_ids.pop(number, None))
 
-    def _record_crash(self, event: Event, run_id: str | None) -> None:
-        """Store the end of a run whose process was killed. A job that answers has stored its own end."""
-        if _failed(event.data) and "key" not in event.data and run_id and event.job.document["kind"] == Kind.TRAIN:
+    def _record_death(self, event: Event, run_id: str | None) -> None:
+        """Store how the process of a run died. A job that answers has stored its own end."""
+        if event.data["status"] == Answered.LOST and run_id and event.job.document["kind"] == Kind.TRAIN:
             with contextlib.suppress(OSError):
-                record_crash(self.place.directory.path, run_id, event.data["error"])
+                record_death(self.place.directory.path, run_id, event.data["error"])
 
 
 def assigning(make: Callable[..., Assignment], profile: bool = False) -> Assign:
@@ -219,7 +221,3 @@ def rankings(plan: Plan, again: bool) -> list[Work]:
 
 def _what(work: Work) -> tuple[str, str]:
     return work.trial.key, work.trial.ranking_key
-
-
-def _failed(answer: Mapping[str, Any]) -> bool:
-    return bool(answer["status"] == Answered.FAILED)

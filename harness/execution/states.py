@@ -42,6 +42,11 @@ LOSSES = 10
 """Consecutive losses after which a trial is retried only on request."""
 
 
+def lost_too_often(losses: int, retry: str | None) -> bool:
+    """Whether a trial that died so many times in a row waits for a request to retry it."""
+    return losses >= LOSSES and retry not in ("lost", "all")
+
+
 @dataclass(frozen=True)
 class Work:
     """One trial, the requests for it, and its state."""
@@ -76,7 +81,7 @@ class Work:
         """
         if self.state in (State.DONE, State.RUNNING) or (self.state is State.FAILED and retry not in ("failed", "all")):
             return None
-        if self.state is State.LOST and self.losses >= LOSSES and retry not in ("lost", "all"):
+        if self.state is State.LOST and lost_too_often(self.losses, retry):
             return None
         return Kind.RANK if self.state is State.RANK else Kind.TRAIN
 

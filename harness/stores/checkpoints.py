@@ -125,6 +125,8 @@ class Checkpoint:
         """
         import torch
 
+        from harness.data.pickles import refusal
+
         self._clear_away()
         try:
             with self.path.open("rb") as file:
@@ -140,7 +142,7 @@ class Checkpoint:
         except _Foreign as error:
             why = str(error)
         except Exception as error:  # a failing disk, or a state that torch cannot read: start over
-            why = f"it cannot be read: {error}"
+            why = f"it cannot be read: {refusal(error)}"
         print(f"not resuming from the checkpoint {self.path}: {why}")
         return None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from harness.stores.directory.store import DirectoryStore
@@ -36,6 +37,9 @@ class MergedStore(Store):
 
     def read(self, run: StoredRun, name: str) -> bytes:
         return self._holder(run).read(run, name)
+
+    def folder_of(self, run: StoredRun) -> Path | None:
+        return self._holder(run).folder_of(run)
 
     def metrics(self, run: StoredRun) -> Metrics:
         return self._holder(run).metrics(run)

@@ -7,6 +7,7 @@ commands then read the database. `--store` names what to read, a directory or a 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 VARIABLE, MONGO = "HARNESS_STORE", "HARNESS_MONGO"
 DEFAULT = "runs"
+LONGEST_ADDRESS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,23 @@ def places(store: str | os.PathLike[str] | None = None, mongo: str | None = None
     address = mongo or os.environ.get(MONGO) or None
     reads_mongo = bool(mongo or (address and not given))
     return Places(Path(given) if given else directory, address, reads_mongo, named=bool(given))
+
+
+def address_in(file: Path) -> str:
+    """The database address that a file holds, for `--mongo-file`. Raises `UserError`.
+
+    A file that everybody on the machine may read is refused if its address has a password.
+    """
+    try:
+        with file.open(encoding="utf-8") as opened:
+            text, mode = opened.read(LONGEST_ADDRESS).strip(), os.fstat(opened.fileno()).st_mode
+    except (OSError, ValueError) as error:
+        raise UserError(f"--mongo-file {file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if not is_address(text) or len(text.split()) != 1:
+        raise UserError(f"--mongo-file {file} holds no database address: one line, mongodb://USER:PASSWORD@HOST/NAME")
+    if "@" in text and mode & stat.S_IROTH:
+        raise UserError(f"--mongo-file {file} may be read by everybody on this machine: `chmod 600 {file}`")
+    return text
 
 
 def _near(missing: Path) -> str:

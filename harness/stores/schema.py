@@ -1,8 +1,9 @@
-"""What is stored: every document as a type, with one line of meaning per key. Imports nothing of the house.
+"""What is stored: every document of a run as a type, with one line of meaning per key.
 
-This is the one place that says what a result contains. Readers check what they read against these types, the columns
-of `harness.results` and their dtypes derive from them (`harness.stores.shapes`), and so do the metrics that a study may
-show (`harness.study.metrics`): a key that is added to `Result` or `Cost` appears there without another edit.
+This is the one place that says what a result contains; `harness.stores.records` says what is kept beside runs. Readers
+check what they read against these types, the columns of `harness.results` and their dtypes derive from them
+(`harness.stores.shapes`), and so do the metrics that a study may show (`harness.study.metrics`): a key that is added to
+`Result` or `Cost` appears there without another edit. Of the house only `harness.stores.trial_text` is imported.
 
 A class without `total=False` lists the keys that every version has written: a document without one of them is damaged.
 Keys that are not listed here, those of a newer version, are kept as they are.
@@ -11,7 +12,9 @@ Keys that are not listed here, those of a newer version, are kept as they are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
+
+from harness.stores.trial_text import TIME, Json, Number, Owner, TrialText
 
 SCHEMA = 2
 """Version of all documents of a run. Older ones are read; a newer one is refused, and the message says so.
@@ -40,8 +43,7 @@ class Needs:
     setting: str
 
 
-Json = dict[str, Any]
-Points = dict[str, list[list[Any]]]
+Points = dict[str, list[tuple[int, float | None]]]
 """Curves by name: lists of step and value; a value that is not a finite number is None."""
 
 
@@ -198,13 +200,6 @@ class Versioned(TypedDict):
     schema: Annotated[int, "the version of this schema"]
 
 
-class TrialText(TypedDict):
-    """A trial as text (`harness.study.trial.Trial.json`)."""
-
-    config: Annotated[Json, "the configuration"]
-    parent: Annotated[str | None, "the search that the trial starts from: its key and its ranking's"]
-
-
 class Started(Versioned):
     """The keys of every `cell.json`."""
 
@@ -215,7 +210,7 @@ class Started(Versioned):
     identity: Annotated[Json, "everything that determines the trained weights"]
     preset: Annotated[str, "the preset that the trial was expanded under"]
     overrides: Annotated[Json, "the overrides of the command"]
-    owner: Annotated[Json, "the process that made the run"]
+    owner: Annotated[Owner, "the process that made the run"]
 
 
 class TrialDocument(Started, total=False):
@@ -233,10 +228,11 @@ class Recorded(TypedDict):
 class RunDocument(Recorded, total=False):
     """Our part of `run.json`; the rest is Sacred's."""
 
-    start_time: Annotated[str | None, "when the run began"]
-    stop_time: Annotated[str | None, "when it ended"]
-    heartbeat: Annotated[str | None, "when its process was last heard of"]
-    fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line"]
+    start_time: Annotated[str | None, "when the run began", TIME]
+    stop_time: Annotated[str | None, "when it ended", TIME]
+    heartbeat: Annotated[str | None, "when its process was last heard of", TIME]
+    fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line; how a lost one died"]
+    experiment: Annotated[Json, "the experiment, as Sacred describes it"]
 
 
 class ResultDocument(Versioned):
@@ -249,7 +245,7 @@ class ResultDocument(Versioned):
 class Searched(TypedDict):
     """All scores of a search, in the order in which it asked for them, as columns of equal length."""
 
-    architectures: Annotated[list[str], "the architecture's number, as text"]
+    architectures: Annotated[list[Number], "the architecture's number, as text"]
     generations: Annotated[list[int | None], "its generation, from 0 on; null for a search without generations"]
     images: Annotated[list[int], "the score's cost: the number of images looked at"]
     accuracies: Annotated[list[float | None], "the predicted accuracy, in %"]
@@ -261,7 +257,7 @@ class Predicted(Versioned):
 
     images: Annotated[int | None, "the number of images ranked on; null for all"]
     batch_size: Annotated[int, "images per batch; batch statistics depend on it"]
-    accuracies: Annotated[dict[str, float | None], "the predicted accuracy by the architecture's number"]
+    accuracies: Annotated[dict[Number, float | None], "the predicted accuracy by the architecture's number"]
 
 
 class PredictionsDocument(Predicted, total=False):
@@ -312,13 +308,13 @@ class Summarised(TypedDict):
     preset: Annotated[str, "the preset"]
     overrides: Annotated[Json, "the overrides"]
     recorded: Annotated[str, "how the run ended (done, failed, interrupted), or open if it has not"]
-    owner: Annotated[Json, "the process that made the run"]
-    heartbeat: Annotated[str | None, "when that process was last heard of"]
+    owner: Annotated[Owner, "the process that made the run"]
+    heartbeat: Annotated[str | None, "when that process was last heard of", TIME]
     result: Annotated[Result | None, "the result of a done run"]
     cost: Annotated[Cost | None, "the cost of a done run"]
     rankings: Annotated[dict[str, Ranked], "what each ranking gave, by its key"]
-    start_time: Annotated[str | None, "when the run began"]
-    stop_time: Annotated[str | None, "when it ended"]
+    start_time: Annotated[str | None, "when the run began", TIME]
+    stop_time: Annotated[str | None, "when it ended", TIME]
     fail_trace: Annotated[list[str] | None, "the traceback of a failed run"]
 
 
@@ -329,37 +325,6 @@ class Summary(Summarised, total=False):
     asked: Annotated[dict[str, RankingText], "how the further rankings were made"]
     recomputed: Annotated[list[str], "the keys of rankings that replace earlier ones"]
     invalid: Annotated[str | None, "why the run must not be counted"]
-
-
-class InvalidDocument(Versioned):
-    """`invalid.json`: the run is kept, and never counted."""
-
-    reason: Annotated[str, "why"]
-
-
-class AbsentDocument(Versioned):
-    """`absent.json`: what was left out when the run was copied."""
-
-    files: Annotated[dict[str, str], "the SHA-256 of each file left out"]
-
-
-class ReferenceDocument(TypedDict):
-    """A reference in `references/KEY.json`, or in the database: the result of a predictor without training."""
-
-    reference: Annotated[str, "which predictor"]
-    cell: Annotated[TrialText, "the trial whose ranking it stands beside"]
-    result: Annotated[Ranked, "what its ranking gave"]
-
-
-class ImportedDocument(TypedDict):
-    """Predictions from elsewhere, beside the references: judged when they are shown."""
-
-    imported: Annotated[str, "the name that they were given"]
-    space: Annotated[str, "the space of the architectures"]
-    dataset: Annotated[str, "the data set that they are about"]
-    source: Annotated[str, "the name of the file that they were read from"]
-    sha256: Annotated[str, "the SHA-256 of that file"]
-    accuracies: Annotated[dict[str, float], "the predicted accuracy by the architecture's number"]
 
 
 @dataclass(frozen=True)

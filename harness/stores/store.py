@@ -12,11 +12,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
 from harness.stores import collector
-from harness.stores.schema import OBSERVED, ImportedDocument, PredictionsDocument, ReferenceDocument, Searched
+from harness.stores.records import ImportedDocument, ReferenceDocument
+from harness.stores.schema import OBSERVED, PredictionsDocument, Searched
 from harness.stores.shapes import problem, require
 from harness.stores.stored import Problem, Status, StoredRun, agree
 
@@ -58,6 +60,10 @@ class Store(ABC):
     @abstractmethod
     def read(self, run: StoredRun, name: str) -> bytes:
         """One of these files, verified where a checksum is known. Raises `DataError`."""
+
+    def folder_of(self, run: StoredRun) -> Path | None:
+        """The directory that holds these files; None for a place that is not a directory."""
+        return None
 
     @abstractmethod
     def metrics(self, run: StoredRun) -> Metrics:

@@ -23,6 +23,10 @@ from harness.errors import require as require
 T = TypeVar("T")
 
 
+LARGEST = 2**63 - 1
+"""The largest whole number that databases can keep and arrays can count to."""
+
+
 @dataclass(frozen=True)
 class Component:
     """A component by name, with its options."""
@@ -116,6 +120,8 @@ def as_type(kind: Any, value: Any, where: str) -> Any:
         if not abs(value) <= sys.float_info.max:  # an integer can exceed all floats, too
             raise InvalidConfiguration(f"{where} must be a finite number, not {value!r}")
         return float(value) + 0.0  # -0.0 is 0.0
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise InvalidConfiguration(f"{where} is too large a number; allowed: up to {LARGEST:,}")
     fits = isinstance(value, typing.cast(type, origin or kind)) and not (isinstance(value, bool) and kind is not bool)
     if not fits:
         name = getattr(origin or kind, "__name__", str(kind))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from harness.components.preset import default_preset
 from harness.errors import InvalidConfiguration
+from harness.files import check_name
 from harness.study.layout import Column, Comparison, Figure, Labels, Row
 from harness.study.trial import Trial
 
@@ -49,6 +50,9 @@ class Study:
         return self.space or (str(named[0]) if named else default_preset().space)
 
     def __post_init__(self) -> None:
+        check_name("study", self.name)
+        for figure in self.figures:
+            check_name(f"study {self.name}: figure", figure.name)
         labels = [tuple(row.labels) for row in self.rows]
         if not self.rows or len(set(labels)) != 1:
             raise InvalidConfiguration(f"study {self.name}: every row needs the same label columns, got {set(labels)}")

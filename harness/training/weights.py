@@ -17,8 +17,8 @@ import torch
 
 from harness.components.registries import SPACES
 from harness.components.supernet import Published
+from harness.data.pickles import refusal
 from harness.data.places import weights_folder
-from harness.documents import one_line
 from harness.errors import DataError
 from harness.files import write
 
@@ -44,7 +44,7 @@ def read(file: Path) -> Weights:
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error.strerror or error})") from error
     except Exception as error:  # pickles raise anything
-        raise DataError(f"{file}: not a file of tensors that can be read safely ({one_line(error)[:200]})") from error
+        raise DataError(f"{file}: not a file of tensors that can be read safely ({refusal(error)[:200]})") from error
     found = found.get("model", found) if isinstance(found, Mapping) else found
     if not isinstance(found, Mapping) or not found or not all(isinstance(one, torch.Tensor) for one in found.values()):
         raise DataError(f"{file}: holds no weights by name, neither alone nor under the key 'model'")

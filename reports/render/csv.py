@@ -9,6 +9,8 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+from harness.documents import not_computed
+
 from ..figure_values import BarPanel, FigureValue, ForestPanel, LinePanel, PointPanel, SearchPanel
 from ..grid import Grid
 from ..values import Label, Table
@@ -30,8 +32,9 @@ def render_grids(grids: Sequence[Grid]) -> str:
     rows = []
     for grid in grids:
         for row in grid.rows:
-            own = dict(zip(grid.headings, row, strict=True))
-            rows.append([grid.name, *(own.get(heading, "") for heading in headings)])
+            cells = [cell if numeric else not_computed(cell) for cell, numeric in zip(row, grid.numeric, strict=True)]
+            own = dict(zip(grid.headings, cells, strict=True))
+            rows.append([not_computed(grid.name), *(own.get(heading, "") for heading in headings)])
     return _written(["grid", *headings], rows)
 
 
@@ -94,13 +97,13 @@ def records(tables: Sequence[Table]) -> tuple[list[str], list[list[Cell]]]:
 def _written(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
+    writer.writerow(map(not_computed, header))
     writer.writerows(rows)
     return text.getvalue()
 
 
 def _text(cell: Cell) -> str:
-    return "" if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
+    return "" if cell is None else repr(cell) if isinstance(cell, float) else not_computed(str(cell))
 
 
 def _label(label: Label) -> str:

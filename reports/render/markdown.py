@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tabulate import tabulate
@@ -10,6 +11,9 @@ from ..grid import Grid
 from ..values import Table, TableRow, Value, label_text
 
 SUFFIX = "md"
+
+TURNING = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Characters that turn the direction of the text after them."""
 
 
 def render(tables: Sequence[Table]) -> str:
@@ -78,7 +82,8 @@ def _value(value: Value) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape Markdown's markup, and join lines, because a row is one line."""
+    """Escape Markdown's markup, links and images too, and join lines, because a row is one line."""
     for letter in "\\|*`<":
         text = text.replace(letter, f"\\{letter}")
-    return " ".join(text.split())
+    text = re.sub(r"\](?=[(\[:])", r"\\]", text)
+    return " ".join("".join(one for one in text if one not in TURNING).split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -182,6 +183,17 @@ def test_an_unknown_command_is_answered_with_the_nearest(capsys: pytest.CaptureF
 def test_a_wrong_option_exits_2_with_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list", "--no-such-option"]) == 2
     assert "Usage: harness list" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_characters_that_cannot_be_written_are_replaced(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(written, encoding))
+    assert cli.main(["explain", "kendall_tau"]) == 0
+    sys.stdout.flush()
+    assert "Kendall's ? over the selected architectures" in written.getvalue().decode(encoding)
+    assert cli.main(["show", "τ", "--store", "τ"]) == 2
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:

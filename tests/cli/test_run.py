@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -18,8 +19,10 @@ import pytest
 
 from harness.cli import main
 from harness.components import discovery
+from harness.execution import states
 from harness.execution.executors.local import GRACE
 from harness.stores.directory.store import DirectoryStore
+from harness.stores.stored import StoredRun
 from tests.processes import all_gone, descendants
 from tests.toy import SINGLE_PATH, user_folder
 
@@ -37,6 +40,17 @@ class Crash(Well):
 
     def paths(self, training):
         os.kill(os.getpid(), signal.SIGKILL)
+
+@METHODS.register("stumble")
+@dataclass(frozen=True)
+class Stumble(Well):
+    '''Is killed the first time.'''
+
+    def paths(self, training):
+        if not os.path.exists("stumbled"):
+            open("stumbled", "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().paths(training)
 
 @METHODS.register("raise")
 @dataclass(frozen=True)
@@ -81,7 +95,7 @@ study = Study("mine", "Mine", rows, [Column("τ", "kendall_tau")])
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A user's folder with methods of her own, as the current directory."""
     folder = tmp_path_factory.mktemp("project")
-    studies = {"mixed": ["crash", "well", "raise"], "endless": ["well", "endless"], "deaf": ["well", "deaf"]}
+    studies = {"mixed": ["crash", "well", "raise", "stumble"], "endless": ["well", "endless"], "deaf": ["well", "deaf"]}
     files = {f"{name}.py": STUDY.format(names=names) for name, names in studies.items()}
     with user_folder(folder, {"methods/own.py": METHODS, **files}):
         yield folder
@@ -115,26 +129,33 @@ def outcomes(store: Path) -> dict[str, bytes]:
     return found
 
 
+LOSSES = 3
+"""Losses in a row, in place of ten: each takes a process."""
+
 SAID = io.StringIO()
 """What the run of `mixed` printed."""
 
 
 @pytest.fixture(scope="module")
-def mixed(project: Path) -> tuple[int, Path]:
-    """The exit status of a run in which one trial crashes, one is well and one raises; and its store."""
-    with contextlib.redirect_stdout(SAID):
-        status = main(["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--jobs", "2", "--store", "mixed"])
-    return status, Path("mixed")
+def mixed(project: Path) -> Iterator[tuple[int, Path]]:
+    """The exit status of a run in which one trial always dies, one once, one is well and one raises; and its store."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(states, "LOSSES", LOSSES)
+        with contextlib.redirect_stdout(SAID):
+            status = main(["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--jobs", "2", "--store", "mixed"])
+        yield status, Path("mixed")
 
 
 def test_what_is_said_of_trials_agrees_with_the_summary(mixed: tuple[int, Path]) -> None:
     header, why, references, *lines = SAID.getvalue().splitlines()
-    assert header == "3 trials to run, 2 in parallel, stored in mixed" and why == "  3 new"
+    assert header == "4 trials to run, 2 in parallel, stored in mixed" and why == "  4 new"
     assert references == "  3 references to make afterwards"
     ended = [line for line in lines if line.startswith("[") and "references" not in line]
-    assert [line[:5] for line in ended] == ["[1/3]", "[2/3]", "[3/3]"]
-    assert [sum(f": {how} after" in line for line in ended) for how in ("done", "failed")] == [1, 2]
-    assert lines[-2:] == ["1 of 3 trials done, 1 of them now, 2 failed", "3 references made"]
+    assert [line[:5] for line in ended] == ["[1/4]", "[2/4]", "[3/4]", "[4/4]"]
+    assert [sum(f": {how} after" in line for line in ended) for how in ("done", "failed", "lost")] == [2, 1, 1]
+    again = [line.split(":")[0] for line in lines if line.endswith("(SIGKILL): out of memory?; tried again")]
+    assert Counter(again) == {"mine/crash seed 0": LOSSES - 1, "mine/stumble seed 0": 1}
+    assert lines[-2:] == ["2 of 4 trials done, 2 of them now, 1 failed, 1 lost", "3 references made"]
 
 
 def test_quiet_prints_errors_and_the_summary(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,32 +166,42 @@ def test_quiet_prints_errors_and_the_summary(project: Path, capsys: pytest.Captu
     assert "[1/1] mine/raise seed 0: failed after" in captured.err and "started" not in captured.err
 
 
-def test_a_crash_and_an_error_are_failures_of_their_trials_alone(mixed: tuple[int, Path]) -> None:
+def test_a_death_and_an_error_belong_to_their_trials_alone(mixed: tuple[int, Path]) -> None:
     status, store = mixed
     assert status == 1
-    states = {run.trial["config"]["method"]["name"]: run for run in DirectoryStore(store).runs()}
-    assert {name: run.status for name, run in states.items()} == {"crash": "failed", "well": "done", "raise": "failed"}
-    assert states["crash"].fail_trace == ["killed by signal 9 (SIGKILL)"]
-    assert "NameError" in (states["raise"].fail_trace or [""])[-1]
+    runs: dict[str, list[StoredRun]] = {}
+    for run in DirectoryStore(store).runs():
+        runs.setdefault(run.trial["config"]["method"]["name"], []).append(run)
+    assert {name: [run.status for run in own] for name, own in runs.items()} == {
+        "crash": ["lost"] * LOSSES,
+        "well": ["done"],
+        "raise": ["failed"],
+        "stumble": ["lost", "done"],
+    }
+    assert all(run.fail_trace == ["killed by signal 9 (SIGKILL): out of memory?"] for run in runs["crash"])
+    assert "NameError" in (runs["raise"][0].fail_trace or [""])[-1]
 
 
-def test_failed_trials_are_listed_and_not_run_again(
+def test_failed_and_lost_trials_are_listed_and_not_run_again(
     mixed: tuple[int, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, store = mixed
     before = [run.id for run in DirectoryStore(store).runs()]
     assert main(["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--store", str(store)]) == 1
     captured = capsys.readouterr()
-    assert captured.out == "1 of 3 trials done, 0 of them now, 2 failed\n"
-    crash, error, advice = captured.err.splitlines()
-    see = rf"see `harness show \w+-1-\w+ --store {store}`"
-    assert re.fullmatch(rf"failed: mine/crash seed 0: killed by signal 9 \(SIGKILL\); {see}", crash)
+    assert captured.out == "2 of 4 trials done, 0 of them now, 1 failed, 1 lost\n"
+    error, crash, *advice = captured.err.splitlines()
+    see = rf"see `harness show \w+-\d+-\w+ --store {store}`"
+    assert re.fullmatch(rf"lost: mine/crash seed 0: killed by signal 9 \(SIGKILL\): out of memory\?; {see}", crash)
     line = 1 + METHODS.splitlines().index("        return undefined_name")
     assert re.fullmatch(
         rf"failed: mine/raise seed 0: NameError: name 'undefined_name' is .* \(methods/own.py:{line}\); {see}",
         error,
     )
-    assert advice == "trials that failed before are run again with --retry failed"
+    assert advice == [
+        "trials that failed before are run again with --retry failed",
+        f"trials that died {LOSSES} times in a row are run again with --retry lost",
+    ]
     assert [run.id for run in DirectoryStore(store).runs()] == before
 
 

@@ -199,3 +199,29 @@ def test_damaged_bytes_end_in_a_message_or_in_data(tmp_path: Path, position: int
         read_pickle(file)
     except DataError as error:
         assert str(file) in str(error)
+
+
+class Calling:
+    """Calls `os.system` when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("exit 3",)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("written", ["raw", "saved"])
+def test_the_advice_to_read_a_file_unsafely_is_not_passed_on(tmp_path: Path, written: str) -> None:
+    import torch
+
+    from harness.training.weights import read
+
+    file = tmp_path / "weights.pth"
+    if written == "raw":
+        file.write_bytes(pickle.dumps({"model": Calling()}))
+    else:
+        torch.save({"model": Calling()}, file)
+    with pytest.raises(DataError, match=f"^{file}: not a file of tensors that can be read safely ") as caught:
+        read(file)
+    told = str(caught.value)
+    assert "weights_only" not in told and "trusted" not in told
+    assert ("Unsupported operand" if written == "raw" else "it refers to posix.system") in told

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.components.preset import get_preset
-from harness.errors import UserError
-from harness.execution.agenda import Agenda
+from harness.errors import Unreachable, UserError
+from harness.execution.agenda import Agenda, Batch
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Event, Job, Later
 from harness.execution.plan import make_plan
@@ -103,6 +103,97 @@ def test_an_error_gives_out_nothing_more_and_is_kept(tmp_path: Path) -> None:
 
     one, _ = agenda(tmp_path, Refusing(tmp_path))
     assert list(one.jobs()) == [] and str(one.error) == "no longer yours"
+
+
+class Silent(DirectoryStore):
+    """A database that does not answer for a while."""
+
+    silences = 0
+
+    def ids(self) -> list[str]:
+        if self.silences:
+            self.silences -= 1
+            raise Unreachable("it does not answer")
+        return super().ids()
+
+
+def test_an_outage_is_waited_for_and_its_end_is_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    store = Silent(tmp_path)
+    store.silences = 2
+    one, _ = agenda(tmp_path, store, outage_wait=3600.0, say=told.append, recovered=lambda: told.append("recovered"))
+    jobs = one.jobs()
+    assert isinstance(next(jobs), Later) and isinstance(next(jobs), Later)
+    assert told == ["it does not answer; running trials continue, new ones wait up to 3600 s for it"]
+    assert isinstance(next(jobs), Job) and not one.gave_up
+    assert told[1:] == ["the database answers again", "recovered"]
+
+
+def test_an_outage_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, now = Silent(tmp_path), 1000.0
+    store.silences = 10
+    monkeypatch.setattr("harness.execution.agenda.time.monotonic", lambda: now)
+    one, _ = agenda(tmp_path, store, outage_wait=60.0)
+    jobs = one.jobs()
+    assert isinstance(next(jobs), Later)
+    now += 59.0
+    assert isinstance(next(jobs), Later) and not one.gave_up
+    now += 1.0
+    assert list(jobs) == [] and one.gave_up
+
+
+def test_an_outage_that_a_job_met_counts_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("harness.execution.agenda.time.monotonic", lambda: now)
+    one, _ = agenda(tmp_path, outage_wait=60.0)
+    job = next(one.jobs())
+    assert isinstance(job, Job)
+    assert one.heard(Event("finished", job, {"status": "unreachable", "error": "silence"})) and not one.gave_up
+    now += 60.0
+    assert one.heard(Event("finished", job, {"status": "unreachable", "error": "silence"})) and one.gave_up
+
+
+def test_without_waiting_only_what_runs_here_is_awaited(tmp_path: Path) -> None:
+    one, claims = agenda(tmp_path, waits=False)
+    assert claims.acquire(one.todo[0].trial.key) is not None
+    jobs = one.jobs()
+    job = next(jobs)
+    assert isinstance(job, Job) and job.number == 1
+    assert isinstance(next(jobs), Later)  # it may be queued again
+    store_run(tmp_path, one.todo[1].requests[0], 0.5)
+    one.heard(Event("finished", job, {"status": "done"}))
+    assert list(jobs) == []
+    waiting, _ = agenda(tmp_path)
+    assert isinstance(next(waiting.jobs()), Later)
+
+
+@pytest.mark.parametrize(("retry", "tries"), [(None, 2), ("failed", 2), ("lost", 10), ("all", 10)])
+def test_a_trial_whose_process_died_is_tried_again_up_to_the_limit(
+    tmp_path: Path, retry: str | None, tries: int
+) -> None:
+    request = todo(DirectoryStore(tmp_path))[0].requests[0]
+    for _ in range(8):
+        store_run(tmp_path, request, status="lost")
+    one, claims = agenda(tmp_path, retry=retry)
+    assert claims.acquire(one.todo[1].trial.key) is not None  # the other is somebody else's
+    jobs = one.jobs()
+    for number in range(tries):
+        job = next(jobs)
+        assert isinstance(job, Job) and job.number == 0
+        again = one.heard(Event("finished", job, {"status": "lost", "error": "killed by signal 9 (SIGKILL)"}))
+        assert again == (number + 1 < tries)
+    assert isinstance(next(jobs), Later)
+
+
+def test_a_batch_tries_what_died_again_and_nothing_else(tmp_path: Path) -> None:
+    one = Batch(todo(DirectoryStore(tmp_path)), assign, Kind.TRAIN)
+    jobs, handed = one.jobs(), []
+    for status in ("lost", "failed", "lost", "done"):
+        job = next(jobs)
+        assert isinstance(job, Job)
+        handed.append(job.number)
+        assert one.heard(Event("finished", job, {"status": status, "error": ""})) == (status == "lost")
+    assert handed == [0, 1, 0, 0] and list(jobs) == []
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.components.preset import get_preset
-from harness.errors import InvalidConfiguration
-from harness.execution.plan import Plan, make_plan, seconds_left
-from harness.execution.states import union
+from harness.errors import DataError, InvalidConfiguration
+from harness.execution.plan import Plan, make_plan, require_inputs, seconds_left
+from harness.execution.states import Work, union
+from harness.stores.directory.run_directory import declare_invalid
 from harness.stores.directory.store import DirectoryStore
-from harness.study.configuration import Observe
+from harness.study.configuration import Observe, RunConfig
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Request, Study
@@ -94,6 +95,34 @@ def test_the_last_attempt_counts_unless_one_is_done(tmp_path: Path) -> None:
     store_run(tmp_path, request, 0.5)
     store_run(tmp_path, request, status="failed")
     assert planned(tmp_path, FIRST).work[0].state == "done"
+
+
+def test_ten_losses_in_a_row_wait_for_a_request(tmp_path: Path) -> None:
+    request = requests(FIRST)[0]
+
+    def lose(times: int) -> Work:
+        for _ in range(times):
+            store_run(tmp_path, request, status="lost")
+        return planned(tmp_path, FIRST).work[0]
+
+    work = lose(9)
+    assert (work.state, work.losses, work.kind()) == ("lost", 9, "train")
+    work = lose(1)
+    assert (work.state, work.losses, work.kind(), work.kind("failed")) == ("lost", 10, None, None)
+    assert work.kind("lost") == work.kind("all") == "train"
+    store_run(tmp_path, request, status="interrupted")  # in a row: what came before no longer counts
+    work = lose(1)
+    assert (work.state, work.losses, work.kind()) == ("lost", 1, "train")
+    declare_invalid(tmp_path / lose(9).attempts[-1].id, "a broken machine")
+    assert (planned(tmp_path, FIRST).work[0].losses, planned(tmp_path, FIRST).work[0].kind()) == (9, "train")
+
+
+def test_missing_images_alone_are_refused(data: Path) -> None:
+    """Also where no ground truth is asked for."""
+    trial = Trial(RunConfig.from_json({"dataset": "cifar10", "benchmark": None, "rank": {"top1": False}}), given="aa")
+    with pytest.raises(DataError, match="cifar10"):
+        require_inputs([trial])
+    require_inputs([Trial(RunConfig.from_json({"benchmark": None, "rank": {"top1": False}}))])
 
 
 def test_other_architectures_need_a_ranking_only(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class Weighted(Space):
 
     def complexity(self, architecture: Architecture, count: str = "parameters") -> int:
         first, _, last = self.check(architecture)
-        return 1 + 5 * first + 3 * last if count == "parameters" else 20 - 5 * first - 3 * last
+        return 1 + 5 * first + 3 * last if count == "parameters" else 10 * (20 - 5 * first - 3 * last)
 
     def parse(self, text: str) -> Architecture:
         return self.check(tuple(int(choice) for choice in text.split()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from harness.components.discovery import component
 from harness.components.preset import Preset
+from harness.documents import not_computed
 from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.study import Study
@@ -88,3 +90,24 @@ def test_latex_escapes_every_special_character() -> None:
     assert escape("γ′ ± τ\nC³ –") == r"$\gamma'$ $\pm$ $\tau$ C$^{3}$ --"
     assert escape("2²⁰ x²′") == r"2$^{2}{}^{0}$ x$^{2}{}'$"
     assert escape("eˣ A₁ $γ 中é") == r"e$^{x}$ A$_{1}$ \$$\gamma$ [U+4E2D]é"
+
+
+def test_links_and_formulas_in_names_stay_text(study: Study, preset: Preset, tmp_path: Path) -> None:
+    first, *rest = study.rows
+    name = "[a](javascript:b) ![c][d] \u202e=e"
+    changed = {key: name if place == 0 else value for place, (key, value) in enumerate(first.labels.items())}
+    hostile = replace(study, title=name, rows=[replace(first, labels=changed), *rest], group=None, comparisons=None)
+    text = component("reports.render.markdown").render([build(hostile, preset, tmp_path / "runs")])
+    assert "[a\\](javascript:b) ![c\\][d] =e" in text and "](" not in text.replace("\\](", "")
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+cmd|'x'!A0", "-1+cmd|'x'!A0", "@SUM(1)"])
+def test_a_spreadsheet_does_not_compute_names(name: str, study: Study, preset: Preset, tmp_path: Path) -> None:
+    changed = [replace(row, labels={name: f"{name}{number}", **row.labels}) for number, row in enumerate(study.rows)]
+    table = build(replace(study, rows=changed, comparisons=None), preset, tmp_path / "runs")
+    lines = list(csv.DictReader(component("reports.render.csv").render([table]).splitlines()))
+    assert {line[f"'{name}"][:-1] for line in lines} == {f"'{name}"}
+    plain = build(study, preset, tmp_path / "runs")
+    before = list(csv.DictReader(component("reports.render.csv").render([plain]).splitlines()))
+    assert [line["value"] for line in lines] == [line["value"] for line in before]
+    assert not_computed("-0.5") == "-0.5" and not_computed("+1e-3") == "+1e-3"

@@ -155,3 +155,24 @@ def test_has_runs_whatever_became_of_them(short: Study, preset: Preset, tmp_path
     requests: list[Request] = expand(short, preset)
     store_run(tmp_path, requests[-1], status="failed")
     assert has_runs(short, preset, DirectoryStore(tmp_path))
+
+
+def test_the_neutral_value_of_a_data_set_is_its_own(toy_project: Path, preset: Preset, tmp_path: Path) -> None:
+    column = Column("CB", "bias", best="nearest", reference="neutral")
+    rows_ = [Row({"Epochs": str(epochs)}, {"train.epochs": epochs}) for epochs in (1, 2)]
+    study, two = Study("cb", "CB", rows_, [column]), replace(preset, datasets=("digits", "toy"), seeds=1)
+    values = {("digits", 0): 0.15, ("digits", 1): 0.45, ("toy", 0): 0.5, ("toy", 1): 0.85}
+    for request in expand(study, two):
+        neutral = {"digits": 0.1, "toy": 0.9}[request.dataset]
+        bias = values[request.dataset, request.row]
+        store_run(tmp_path, request, 0.5, more={"bias": bias, "neutral": neutral})
+    table = build(study, two, tmp_path)
+    assert [one.dataset for one in table.columns] == ["digits", "toy"]
+    assert [[value.best for value in row.values] for row in rows(table)] == [[True, False], [False, True]]
+
+
+def test_a_zero_has_no_sign() -> None:
+    shown = component("reports.values").shown
+    assert [shown(number, 3) for number in (-0.0001, 0.0001, -0.0, -0.0006, -10.0)] == [
+        *("0.000", "0.000", "0.000", "-0.001", "-10.000")
+    ]

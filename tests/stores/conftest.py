@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,20 @@ def finish(directory: RunDirectory, one: Trial, result: dict[str, Any]) -> None:
 @pytest.fixture
 def store(tmp_path: Path) -> DirectoryStore:
     return DirectoryStore(tmp_path / "runs")
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the files and folders that are written through to the disk, in order."""
+    names: list[str] = []
+    really = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        really(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return names
 
 
 @pytest.fixture

@@ -539,3 +539,27 @@ def test_a_signal_does_not_disturb_a_save(to: str, polite: bool, toy_project: Pa
     again = checkpoint(tmp_path, toy_config()).load()
     assert again is not None and again.keys() == state.keys()
     assert list(tmp_path.iterdir()) == [made.path]
+
+
+def test_a_checkpoint_is_due_again_only_after_its_interval(
+    toy_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("harness.stores.checkpoints.time.monotonic", lambda: now)
+    made = Checkpoint(tmp_path, Trial(toy_config()), every=60.0, threads=1, device="cpu")
+    assert not made.due()
+    now += 60.0
+    assert made.due()
+    made.save({})
+    assert not made.due()
+    now += 59.0
+    assert not made.due()
+    now += 1.0
+    assert made.due()
+
+
+def test_a_checkpoint_survives_a_power_failure(toy_project: Path, tmp_path: Path, synced: list[str]) -> None:
+    made = Checkpoint(tmp_path / "work", Trial(toy_config()), threads=1, device="cpu")
+    made.save({})
+    assert [Path(name).name.startswith(f".{made.path.name}.") for name in synced] == [True, False]
+    assert synced[1] == str(made.path.parent)

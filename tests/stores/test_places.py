@@ -11,6 +11,7 @@ from harness import results
 from harness.cli import main
 from harness.components.preset import get_preset
 from harness.errors import UserError
+from harness.stores.places import address_in
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from tests.stored_runs import store_run
@@ -80,3 +81,40 @@ def test_the_usual_store_may_be_made_later(
     assert results.runs().empty
     assert capsys.readouterr().err == told
     assert not Path(variable or "runs").exists()
+
+
+def test_a_file_may_hold_the_address_of_the_database(capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path("address")
+    file.write_text("mongodb://lab:p@ss/word@host/nas\n")
+    file.chmod(0o600)
+    assert main(["status", "--mongo-file", "address"]) == 2
+    printed = capsys.readouterr().err
+    assert "user and password must be percent-encoded" in printed and "ss/word" not in printed
+    assert main(["status", "--mongo-file", "address", "--mongo", "mongodb://host"]) == 2
+    assert capsys.readouterr().err == "error: --mongo and --mongo-file exclude each other\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "message"),
+    [
+        ("mongodb://lab:word@host/nas", 0o644, "may be read by everybody on this machine: `chmod 600 address`"),
+        ("runs", 0o600, "holds no database address: one line, mongodb://"),
+        ("mongodb://a\nmongodb://b", 0o600, "holds no database address: one line, mongodb://"),
+        (None, 0o600, "cannot be read: No such file or directory"),
+    ],
+)
+def test_what_is_wrong_with_that_file_is_said_without_its_content(
+    text: str | None, mode: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        Path("address").write_text(text)
+        Path("address").chmod(mode)
+    assert main(["status", "--mongo-file", "address"]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error: --mongo-file address {message}") and "word" not in printed
+
+
+def test_an_address_in_a_file_that_is_one_s_own_is_read() -> None:
+    Path("address").write_text("mongodb://lab:word@host/nas\n")
+    Path("address").chmod(0o640)  # a lab may share it
+    assert address_in(Path("address")) == "mongodb://lab:word@host/nas"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import pytest
 
 from harness.errors import DataError
-from harness.study.configuration import RunConfig
+from harness.stores.checkpoints import Checkpoint
+from harness.stores.directory.store import DirectoryStore
+from harness.study import trial
+from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.fingerprints import NOT_HERE, Fingerprints
 from harness.study.trial import Trial
 
@@ -66,3 +70,34 @@ def test_runs_that_do_not_agree_are_an_error_that_says_so() -> None:
     with pytest.raises(DataError, match="judged by 2 versions"):
         _ = mixed.ranking_key
     assert known(Run("aa", "r1"), Run("aa", "r2", counts=False)).ranking_key == "r1"
+
+
+def test_the_versions_of_retraining_and_of_its_schedule_are_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = RunConfig.from_json(CONFIG | {"schedule": "calr", "retrain": {"schedule": "cosine"}})
+
+    def keys() -> tuple[str, str]:
+        """Of the retraining, and of the search before it."""
+        child = Trial(config, parent="p", given="aa")
+        return child.key, child.start.key if child.start else ""
+
+    child, start = keys()
+    monkeypatch.setattr(trial, "RETRAINING_VERSION", trial.RETRAINING_VERSION + 1)
+    other, same = keys()
+    assert other != child and same == start
+    monkeypatch.undo()
+    assert keys() == (child, start)
+    monkeypatch.setattr(COMPONENTS["schedule"].get("cosine"), "version", 99, raising=False)
+    other, same = keys()
+    assert other != child and same == start
+
+
+def test_the_lengths_of_hashes_and_the_form_of_ids_stay(tmp_path: Path) -> None:
+    """Folders, claims and checkpoints are found by them."""
+    one = known(Run("aa", "r1"))
+    assert re.fullmatch("[0-9a-f]{64}", one.key)
+    digits = Trial(RunConfig.from_json({}))
+    assert re.fullmatch("[0-9a-f]{16}", digits.ranking_key)
+    run = DirectoryStore(tmp_path).create(digits, "tiny", {})
+    assert re.fullmatch(rf"{digits.key[:16]}-1-[0-9a-f]{{8}}", run.id)
+    checkpoint = Checkpoint(tmp_path, digits, threads=1, device="cpu")
+    assert re.fullmatch(rf"{digits.key[:16]}-[0-9a-f]{{16}}\.\w+", checkpoint.path.name)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from harness.documents import flatten
 from harness.errors import InvalidConfiguration, UnknownName
+from harness.execution.plan import make_plan
+from harness.study.catalogue import find_studies
 from harness.study.overrides import matching, parse_only, parse_updates
 
 CONFIGS: list[dict[str, Any]] = [
@@ -39,6 +41,13 @@ CONFIGS: list[dict[str, Any]] = [
 )
 def test_a_value_is_a_literal_or_else_a_string(word: str, value: object) -> None:
     assert parse_updates([word]) == {"a": value}
+
+
+def test_a_number_that_is_too_large_is_refused() -> None:
+    updates = parse_updates([f"train.epochs={'9' * 4000}"])
+    with pytest.raises(InvalidConfiguration) as caught:
+        make_plan(find_studies("ablation_calr_ms"), "tiny", [], seeds=1, overrides=updates)
+    assert str(caught.value) == "train.epochs is too large a number; allowed: up to 9,223,372,036,854,775,807"
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]+(\.[a-z]+)?", fullmatch=True), st.integers() | st.booleans()))

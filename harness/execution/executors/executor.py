@@ -25,7 +25,8 @@ class Answered(Word):
     """How a job ended: the `status` of its answer."""
 
     DONE = "done", "it did what was asked, or found it done"
-    FAILED = "failed", "it ended with an error, or without an answer"
+    FAILED = "failed", "it ended with an error"
+    LOST = "lost", "its process died without an answer"
     INTERRUPTED = "interrupted", "it was asked to stop, and did"
     ELSEWHERE = "elsewhere", "another process has claimed the trial, or has changed its state"
     UNREACHABLE = "unreachable", "the database does not answer, and nothing was started"
@@ -60,7 +61,7 @@ class Event:
     """What happened to a job.
 
     "started": its process runs. "progress": `data` is what the target reported. "finished": `data` is the
-    answer, always with a `status` (`Answered`) and, if failed, an `error` of one line.
+    answer, always with a `status` (`Answered`) and, if failed or lost, an `error` of one line.
     Every job that started finishes, exactly once.
     """
 

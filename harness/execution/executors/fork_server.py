@@ -10,6 +10,9 @@ is left behind:
 - the server dies: its jobs continue, since `run` still listens to their sockets, and answer as usual.
 - a job dies: the server, its parent, reports to `run` how.
 
+Each job leads a process group of its own. Processes that it has started end with it, unless they have left the group.
+A terminal stops (Ctrl-Z) only the group of `run`: the server passes that on.
+
 The server knows neither trials nor stores; only the target, "module:function", does. A target's module may
 have a generator function `warm_up`: the server runs one of its steps whenever no request waits. The first
 jobs do not wait for it, and later jobs start faster. It must not run tensor operations either.
@@ -28,7 +31,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from harness.documents import one_line
@@ -70,14 +73,14 @@ def main(control_number: int, target_name: str) -> None:
     gc.collect()
     gc.freeze()  # all objects so far are shared with the jobs: garbage collection must not touch their pages
     jobs: dict[int, int] = {}
+    signal.signal(signal.SIGTSTP, lambda number, frame: _pause(jobs))
     try:
         _send(control, {"event": "ready"})
         _serve(control, wake, target, warm_up, jobs)
     except (BrokenPipeError, ConnectionResetError):
         pass  # `run` has ended
     finally:
-        for process in jobs:
-            os.kill(process, signal.SIGKILL)  # not reaped yet, so the process id is still theirs
+        _signal_groups(jobs, signal.SIGKILL)  # not reaped yet, so the process ids are still theirs
 
 
 @contextlib.contextmanager
@@ -144,20 +147,43 @@ def _serve(
                     os.close(number)
                 _run(connection, target, request)
             connection.close()
+            with contextlib.suppress(OSError):  # the job does the same: whichever comes first
+                os.setpgid(process, process)
             jobs[process] = request["job"]
 
 
 def _ended(jobs: dict[int, int]) -> list[tuple[int, int]]:
-    """The jobs' processes that ended, with their wait statuses. One SIGCHLD may cover several."""
-    return [(process, status) for process, status in (os.waitpid(p, os.WNOHANG) for p in list(jobs)) if process]
+    """The jobs' processes that ended, with their wait statuses. One SIGCHLD may cover several.
+
+    Ends what they have left behind: until they are reaped, the process groups are still theirs.
+    """
+    over = [p for p in jobs if os.waitid(os.P_PID, p, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None]
+    _signal_groups(over, signal.SIGKILL)
+    return [os.waitpid(process, 0) for process in over]
+
+
+def _signal_groups(processes: Iterable[int], number: int) -> None:
+    """Send a signal to jobs that are not reaped yet, and to the processes that they have started."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # a member may belong to another user
+            os.killpg(process, number)
+
+
+def _pause(jobs: Iterable[int]) -> None:
+    """Stop the jobs and this process, and continue the jobs together with it."""
+    _signal_groups(jobs, signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    _signal_groups(jobs, signal.SIGCONT)
 
 
 def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> NoReturn:
     """In the forked process: do the job, answer, end. Never returns into the server's loop."""
-    code = 1
+    code, server = 1, os.getppid()
     try:
+        os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGCHLD, signal.SIGTSTP):
+            signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, raise_interruption)
         threading.Thread(target=_watch, args=(connection,), daemon=True).start()
         with open(os.devnull) as nothing:
@@ -186,6 +212,8 @@ def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> 
     except OSError:
         pass  # `run` has ended and needs no answer
     finally:
+        if os.getppid() != server:  # nobody is left to end what this job has started
+            os.killpg(0, signal.SIGKILL)
         os._exit(code)  # skips the clean-up inherited from the server
 
 
@@ -197,7 +225,7 @@ def _watch(connection: socket.socket) -> None:
         except OSError:
             received = b""
         if not received:
-            os._exit(1)
+            os.killpg(0, signal.SIGKILL)  # this process, and those that it has started
         interrupt_main(TIMEOUT if received[:1] == OUT_OF_TIME else STOPPED)
 
 

@@ -207,7 +207,9 @@ class _Processes:
             running = self.running.get(message.get("job", -1))
             if running is not None:  # otherwise it was stopped before it started
                 yield from self._listen(running)
-                yield self._finish(running, message.get("error") or _how_it_ended(message["code"]))
+                if "error" in message:
+                    running.answer = {"status": Answered.FAILED, "error": message["error"]}
+                yield self._finish(running, _how_it_ended(message.get("code", 0)))
         if over:
             self.selector.unregister(server.control)
             self.server = None
@@ -235,7 +237,7 @@ class _Processes:
     def _finish(self, running: _Running, otherwise: str) -> Event:
         """A job's answer, or how it ended without one."""
         self._forget(running.job.number)
-        answer = running.answer or {"status": Answered.FAILED, "error": otherwise}
+        answer = running.answer or {"status": Answered.LOST, "error": otherwise}
         if running.late and answer["status"] != Answered.DONE:
             answer = {**answer, **_late(running.job)}
         return Event("finished", running.job, answer)
@@ -257,7 +259,8 @@ class _ForkServer:
         self._buffer = b""
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the server
         # OpenBLAS would start threads when numpy is imported, and a process with threads should not fork.
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        # Its output is read as UTF-8 here, whatever the terminal has.
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
         # Blocked signals stay blocked in the new process: Ctrl-C cannot end it before it ignores the signal.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
@@ -334,6 +337,6 @@ def _late(job: Job) -> dict[str, Any]:
 def _how_it_ended(code: int) -> str:
     if code >= 0:
         return f"its process ended with exit code {code} before it answered"
-    with contextlib.suppress(ValueError):
-        return f"killed by signal {-code} ({signal.Signals(-code).name})"
-    return f"killed by signal {-code}"
+    name = "".join(f" ({one.name})" for one in signal.Signals if one == -code)
+    # The kernel kills so when memory runs out; nothing in the process can tell.
+    return f"killed by signal {-code}{name}{': out of memory?' if -code == signal.SIGKILL else ''}"

@@ -29,9 +29,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.errors import Unreachable, UserError
+from harness.errors import DataError, Unreachable, UserError
 from harness.owner import this_process
-from harness.stores.claims.lease import LEASE, SCHEMA, Claim, ClaimLost, ClaimRecord, Claims, is_held
+from harness.stores.claims.lease import (
+    LEASE,
+    NEWER,
+    SCHEMA,
+    Claim,
+    ClaimLost,
+    ClaimRecord,
+    Claims,
+    is_held,
+    newer,
+    seconds_ahead,
+)
+from harness.stores.records import ClaimDocument
+from harness.stores.shapes import parsed, problem
 
 RUBBISH = 3600.0
 """Seconds after which an unlinked file counts as left behind by a killed process."""
@@ -67,6 +80,8 @@ class _Stored:
     """Identifies this claim uniquely, whatever was removed or repeated in between."""
     renewed: float = 0.0
     """When the file was last touched, by the file system's clock."""
+    damage: str | None = None
+    """What is wrong with the content, if anything is."""
 
     def content(self) -> bytes:
         names = ("attempt", "owner", "held", "lease", "token")
@@ -85,7 +100,7 @@ class DirectoryClaims(Claims):
             place = self._place(key)
             place.mkdir(parents=True, exist_ok=True)
             last = _current(place)
-            if last is not None and last.held and self._record(key, last, _now(place)).alive:
+            if last is not None and last.held and self._seen(key, last, place).alive:
                 return None
             generation, attempt = (last.generation, last.attempt) if last else (0, 0)
             new = _Stored(
@@ -104,7 +119,7 @@ class DirectoryClaims(Claims):
             stored = _current(place)
             if stored is None or not stored.held:
                 return None
-            record = self._record(key, stored, _now(place))
+            record = self._seen(key, stored, place)
         return record if record.alive else None
 
     def records(self) -> list[ClaimRecord]:
@@ -117,7 +132,7 @@ class DirectoryClaims(Claims):
             _sweep(self.folder, now)
             found = []
             for key in sorted(filter(_KEY.fullmatch, names)):
-                stored = _current(self._place(key))
+                stored = _latest(self._place(key))
                 if stored is not None:
                     found.append(self._record(key, stored, now))
             return found
@@ -132,15 +147,41 @@ class DirectoryClaims(Claims):
                 return False
             return _put(place, _freed(stored))
 
+    def restart(self, record: ClaimRecord) -> bool:
+        with _answering(self.folder):
+            place = self._place(record.key)
+            stored = _current(place)
+            if stored is None or stored.generation != record.generation:
+                return False
+            return bool(self._seen(record.key, stored, place).ahead)
+
+    def _seen(self, key: str, stored: _Stored, place: Path) -> ClaimRecord:
+        """The record as it is now. A time ahead of the clock is set to now, so that the lease ends."""
+        record = self._record(key, stored, _now(place))
+        if record.ahead:
+            with contextlib.suppress(FileNotFoundError):  # replaced just now
+                os.utime(place / str(stored.generation))
+        return record
+
     def _place(self, key: str) -> Path:
         if not _KEY.fullmatch(key):
             raise ValueError(f"{key!r} is not a trial key")
         return self.folder / key
 
     def _record(self, key: str, stored: _Stored, now: float) -> ClaimRecord:
-        age = max(0.0, now - stored.renewed)
+        age = now - stored.renewed
         alive = is_held(stored.owner, stored.held, age, stored.lease)
-        return ClaimRecord(key, stored.generation, stored.attempt, stored.owner, stored.held, alive, age)
+        return ClaimRecord(
+            key,
+            stored.generation,
+            stored.attempt,
+            stored.owner,
+            stored.held,
+            alive,
+            max(0.0, age),
+            seconds_ahead(age, stored.lease) if stored.held else 0.0,
+            stored.damage,
+        )
 
 
 class DirectoryClaim(Claim):
@@ -171,7 +212,7 @@ class DirectoryClaim(Claim):
 
     def release(self) -> None:
         with _answering(self._place.parent, refusal=Unreachable):
-            stored = _current(self._place)
+            stored = _latest(self._place)
             if stored is not None and stored.held and stored.token == self._token:
                 _put(self._place, _freed(stored))
 
@@ -188,7 +229,7 @@ class DirectoryClaim(Claim):
 
     def _mine(self) -> int:
         """The claim's current generation. Raises `ClaimLost` if this process no longer holds it."""
-        stored = _current(self._place)
+        stored = _latest(self._place)
         if stored is None:
             raise ClaimLost(f"the claim on trial {self.key[:16]} is lost: {self._place} was removed")
         if stored.token != self._token or not stored.held:
@@ -208,7 +249,15 @@ def _answering(folder: Path, refusal: type[UserError] | type[Unreachable] = User
 
 
 def _current(place: Path) -> _Stored | None:
-    """The record that counts; None if there never was one."""
+    """The record that counts; None if there never was one. Raises `UserError` if a newer version wrote it."""
+    stored = _latest(place)
+    if stored is not None and stored.damage is not None and stored.damage.startswith(NEWER):
+        raise UserError(f"the claim {place / str(stored.generation)} {stored.damage}")
+    return stored
+
+
+def _latest(place: Path) -> _Stored | None:
+    """The record that counts, whoever wrote it; None if there never was one."""
     for _ in range(TRIES):
         generations = _generations(place)
         if not generations:
@@ -231,14 +280,15 @@ def _read(path: Path) -> _Stored:
     with path.open("rb") as file:
         text, renewed = file.read(), os.fstat(file.fileno()).st_mtime
     try:
-        document = json.loads(text)
-        newer = document["schema"] > SCHEMA
-        values = {name: document[name] for name in ("attempt", "owner", "held", "lease", "token")}
-    except (ValueError, KeyError, TypeError):
-        # Truncated by a power failure: counts as held by an unknown owner until it expires.
-        return _Stored(int(path.name), 0, None, True, LEASE, "", renewed)
-    if newer:
-        raise UserError(f"the claim {path} was written by a newer version of the harness (schema {document['schema']})")
+        document = parsed(text)
+        if newer(document.get("schema")):
+            raise DataError(f"{NEWER} (schema {document['schema']})")
+        if (wrong := problem(ClaimDocument, document)) is not None:
+            raise DataError(wrong)
+    except DataError as error:
+        # Truncated by a power failure, or damaged: counts as held by an unknown owner until it expires.
+        return _Stored(int(path.name), 0, None, True, LEASE, "", renewed, str(error))
+    values = {name: document[name] for name in ("attempt", "owner", "held", "lease", "token")}
     return _Stored(generation=int(path.name), renewed=renewed, **values)
 
 

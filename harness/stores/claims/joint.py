@@ -71,3 +71,7 @@ class JointClaims(Claims):
             return self._there.drop(record) or here
         except Unreachable:
             return here
+
+    def restart(self, record: ClaimRecord) -> bool:
+        here = self._here.restart(record)
+        return self._there.restart(record) or here

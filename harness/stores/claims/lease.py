@@ -24,6 +24,9 @@ from harness.owner import describe, lives_here
 LEASE = 60.0
 """Default number of seconds without renewal after which a claim expires."""
 
+LONGEST = 86400.0
+"""Maximum number of seconds of a lease: what a record says beyond that is damage, or a wrong clock."""
+
 SCHEMA = 1
 """Version of a stored claim. A newer one is refused."""
 
@@ -64,6 +67,11 @@ class ClaimRecord:
     """Whether it is held by an owner that renews it and is not known to be dead."""
     age: float
     """Seconds since it was last renewed or changed, by the clock of the place where it is kept."""
+    ahead: float = 0.0
+    """Seconds by which its time is ahead of that clock, if more than its lease: a clock was wrong. It then counts as
+    alive; its lease counts from when a process that wants the trial first sees it (`Claims.restart`)."""
+    damage: str | None = None
+    """What is wrong with the record. It then counts as held by an unknown owner until it expires."""
 
 
 class Claim(ABC):
@@ -145,17 +153,38 @@ class Claims(ABC):
         Does nothing and returns False if the record is not orphaned, or has changed since it was read.
         """
 
+    @abstractmethod
+    def restart(self, record: ClaimRecord) -> bool:
+        """Let the lease of a claim whose time is ahead of the clock count from now on; returns whether that was done.
+
+        `acquire` and `holder` do this by themselves.
+        """
+
 
 def is_held(owner: Mapping[str, Any] | None, held: bool, age: float, lease: float) -> bool:
     """Whether a live owner holds a claim: `ClaimRecord.alive`."""
-    return held and age <= lease and (owner is None or lives_here(owner) is not False)
+    return held and age <= min(lease, LONGEST) and (owner is None or lives_here(owner) is not False)
+
+
+def seconds_ahead(age: float, lease: float) -> float:
+    """`ClaimRecord.ahead` of a claim of that age, which is negative for a time in the future."""
+    return -age if -age > min(lease, LONGEST) else 0.0
+
+
+NEWER = "was written by a newer version of the harness"
+
+
+def newer(schema: Any) -> bool:
+    """Whether a claim of that schema was written by a newer version."""
+    return isinstance(schema, int) and not isinstance(schema, bool) and schema > SCHEMA
 
 
 class Lease:
     """Holds a claim while a `with` block runs; a thread renews it.
 
-    An unreachable place is retried, and is never an error: the owner continues with what it holds. When another
-    process has taken the trial over, the thread sets `lost`, calls the `lost` callback once, and ends. At the
+    An unreachable place is retried, and is never an error: the owner continues with what it holds. So is any other
+    error, which `confirm` then raises, too. When another process has taken the trial over, or the thread cannot go on,
+    it sets `lost`, calls the `lost` callback once, and ends. At the
     end of the block the claim is released within `PATIENCE` seconds or not at all: then it expires, or is taken
     over when this process is seen to be dead.
     """
@@ -198,7 +227,21 @@ class Lease:
 
     def _keep(self) -> None:
         """The thread: renew until stopped, then release. The block does not wait long for an unreachable place."""
-        pause = max(self.claim.lease / RENEWALS, SHORTEST)
+        try:
+            self._renew()
+        except BaseException:
+            # Without renewals another process takes the trial over: this one must not go on in silence.
+            if self._lose() and self._tell:
+                self._tell()
+            raise
+        if not self.lost:
+            try:
+                self.claim.release()
+            except Exception:  # the claim expires
+                self._unreachable()
+
+    def _renew(self) -> None:
+        pause = max(min(self.claim.lease, LONGEST) / RENEWALS, SHORTEST)
         while not self._stopping.wait(pause):
             try:
                 self.claim.renew()
@@ -207,12 +250,7 @@ class Lease:
                 if self._lose() and self._tell:
                     self._tell()
                 return
-            except Unreachable:
-                self._unreachable()
-        if not self.lost:
-            try:
-                self.claim.release()
-            except Unreachable:
+            except Exception:  # `Unreachable`, or what nobody expected: the next renewal may succeed
                 self._unreachable()
 
     def _lose(self) -> bool:

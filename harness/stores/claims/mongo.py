@@ -19,8 +19,22 @@ from pymongo.errors import DuplicateKeyError
 
 from harness.errors import Unreachable, UserError
 from harness.owner import this_process
-from harness.stores.claims.lease import LEASE, RENEWALS, SCHEMA, Claim, ClaimLost, ClaimRecord, Claims, is_held
+from harness.stores.claims.lease import (
+    LEASE,
+    NEWER,
+    RENEWALS,
+    SCHEMA,
+    Claim,
+    ClaimLost,
+    ClaimRecord,
+    Claims,
+    is_held,
+    newer,
+    seconds_ahead,
+)
 from harness.stores.mongo.connection import Document, translated
+from harness.stores.records import MongoClaimDocument
+from harness.stores.shapes import problem
 
 COLLECTION = "harness_claims"
 
@@ -46,12 +60,13 @@ class MongoClaims(Claims):
     def acquire(self, key: str, at_least: int = 0) -> Claim | None:
         with self._answering():
             last = self._read(key)
-            if last is not None and self._record(last).alive:
+            record = None if last is None else self._seen(last)
+            if record is not None and record.alive:
                 return None
             token = uuid.uuid4().hex
             change = {
                 "schema": SCHEMA,
-                "attempt": 1 + max(last["attempt"] if last else 0, at_least),
+                "attempt": 1 + max(record.attempt if record else 0, at_least),
                 "owner": this_process(),
                 "held": True,
                 "lease": self.lease,
@@ -63,7 +78,7 @@ class MongoClaims(Claims):
     def holder(self, key: str) -> ClaimRecord | None:
         with self._answering():
             document = self._read(key)
-            record = None if document is None else self._record(document)
+            record = None if document is None else self._seen(document)
         return record if record is not None and record.alive else None
 
     def records(self) -> list[ClaimRecord]:
@@ -74,9 +89,16 @@ class MongoClaims(Claims):
     def drop(self, record: ClaimRecord) -> bool:
         with self._answering():
             last = self._read(record.key)
-            if last is None or not last["held"] or last["generation"] != record.generation:
+            now = None if last is None else _no_newer(self._record(last))
+            if now is None or not now.held or now.alive or now.generation != record.generation:
                 return False
-            return not self._record(last).alive and self._replace(record.key, last, _FREED) is not None
+            sound = {"schema": SCHEMA, "attempt": now.attempt, "lease": LEASE} if now.damage else {}
+            return self._replace(record.key, last, {**sound, **_FREED}) is not None
+
+    def restart(self, record: ClaimRecord) -> bool:
+        with self._answering():
+            last = self._read(record.key)
+            return last is not None and bool(self._seen(last).ahead)
 
     def change(self, key: str, token: str, stages: list[Document]) -> Document | None:
         """Change the claim that is held under that token; returns the new document, None if there is no such claim."""
@@ -84,9 +106,10 @@ class MongoClaims(Claims):
             where = {"_id": key, "token": token, "held": True}
             return self._collection.find_one_and_update(where, stages, return_document=ReturnDocument.AFTER)
 
-    def look(self, key: str) -> Document | None:
+    def look(self, key: str) -> ClaimRecord | None:
         with self._answering():
-            return self._read(key)
+            document = self._read(key)
+            return None if document is None else self._record(document)
 
     def _read(self, key: str) -> Document | None:
         return next(iter(self._collection.aggregate([{"$match": {"_id": key}}, _AGE])), None)
@@ -94,9 +117,7 @@ class MongoClaims(Claims):
     def _replace(self, key: str, last: Document | None, change: Document) -> Document | None:
         """Write and return the next generation if the document is still as it was read; None otherwise."""
         # An upsert makes a missing document from the query, so the update starts from generation 0.
-        where = {"_id": key, "generation": last["generation"] if last else 0}
-        if last is not None:
-            where["renewed"] = last["renewed"]
+        where: Document = {"_id": key, "generation": 0} if last is None else _as_read(last)
         try:
             return self._collection.find_one_and_update(
                 where, _stages(change), upsert=last is None, return_document=ReturnDocument.AFTER
@@ -104,18 +125,26 @@ class MongoClaims(Claims):
         except DuplicateKeyError:
             return None  # another process made it in between
 
+    def _seen(self, document: Document) -> ClaimRecord:
+        """The record as it is now. A time ahead of the clock, or none, is set to now, so that the lease ends."""
+        record = _no_newer(self._record(document))
+        if record.ahead:
+            self._collection.update_one(_as_read(document), [{"$set": {"renewed": "$$NOW"}}])
+        return record
+
     def _record(self, document: Document) -> ClaimRecord:
-        if document["schema"] > SCHEMA:
-            raise UserError(
-                f"the claim on trial {document['_id'][:16]} was written by a newer version of the harness "
-                f"(schema {document['schema']})"
-            )
-        age = max(0.0, document["age"] / 1000)
-        owner, held, lease = document["owner"], document["held"], document["lease"]
+        age = document["age"] / 1000 if isinstance(document["age"], int) else -float("inf")
+        damage = _damage(document)
+        generation, attempt = (_whole(document.get(name)) for name in ("generation", "attempt"))
+        owner, held, lease = None, True, LEASE  # held by an unknown owner until it expires
+        if damage is None:
+            owner, held, lease = document["owner"], document["held"], document["lease"]
         alive = is_held(owner, held, age, lease)
         if held and not alive and age > lease:
             alive = is_held(owner, held, min(age, self._uptime()), lease)
-        return ClaimRecord(document["_id"], document["generation"], document["attempt"], owner, held, alive, age)
+        ahead = seconds_ahead(age, lease) if held else 0.0
+        key = str(document["_id"])
+        return ClaimRecord(key, generation, attempt, owner, held, alive, max(0.0, age), ahead, damage)
 
     def _uptime(self) -> float:
         """Seconds since the server started; infinite if the server does not report it."""
@@ -161,17 +190,49 @@ class MongoClaim(Claim):
                 other = self._claims.look(self.key)
                 if other is None:
                     raise ClaimLost(f"the claim on trial {self.key[:16]} is lost: its record was removed")
-                raise ClaimLost.to(self.key, other["owner"], other["held"])
+                raise ClaimLost.to(self.key, other.owner, other.held)
         except UserError as error:
             raise Unreachable(str(error)) from error
         self.generation = max(self.generation, document["generation"])
 
 
-_AGE: Document = {"$set": {"age": {"$subtract": ["$$NOW", "$renewed"]}}}
+_AGE: Document = {
+    "$set": {
+        "age": {"$cond": [{"$eq": [{"$type": "$renewed"}, "date"]}, {"$subtract": ["$$NOW", "$renewed"]}, None]}
+    }
+}
 _FREED: Document = {"owner": None, "held": False, "token": None}
 
 
 def _stages(change: Document) -> list[Document]:
     """The update that sets these values in a new generation, renewed now."""
     values = {name: {"$literal": value} for name, value in change.items()}
-    return [{"$set": values | {"generation": {"$add": ["$generation", 1]}, "renewed": "$$NOW"}}]
+    whole = {"$in": [{"$type": "$generation"}, ["int", "long"]]}
+    generation = {"$add": [{"$cond": [whole, "$generation", 0]}, 1]}
+    return [{"$set": values | {"generation": generation, "renewed": "$$NOW"}}]
+
+
+def _as_read(document: Document) -> Document:
+    """Finds the document as long as nobody has changed it."""
+    return {"_id": document["_id"]} | {name: {"$eq": document.get(name)} for name in ("generation", "renewed")}
+
+
+def _damage(document: Document) -> str | None:
+    """What is wrong with a claim, for the reader."""
+    if newer(document.get("schema")):
+        return f"{NEWER} (schema {document['schema']})"
+    if not isinstance(document["_id"], str):
+        return f"its key is {document['_id']!r}, not text"
+    timeless = None if isinstance(document["age"], int) else "does not say when it was renewed"
+    return problem(MongoClaimDocument, document) or timeless
+
+
+def _no_newer(record: ClaimRecord) -> ClaimRecord:
+    """Raise `UserError` for the claim of a newer version."""
+    if record.damage is not None and record.damage.startswith(NEWER):
+        raise UserError(f"the claim on trial {record.key[:16]} {record.damage}")
+    return record
+
+
+def _whole(value: Any) -> int:
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else 0

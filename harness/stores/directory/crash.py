@@ -1,16 +1,15 @@
-"""Records the end of a run whose process was killed and could not do so itself. Imports no torch."""
+"""Records how the process of a run died, which could not do so itself. Imports no torch."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from harness.documents import utc_text
 from harness.stores.directory.reading import Damaged, read_small
 from harness.stores.directory.run_directory import COMPLETION, RUN, RunDirectory
 
 
-def record_crash(store: Path, run_id: str, error: str) -> None:
-    """Mark a run as failed whose process is known to be dead; otherwise it would count as lost.
+def record_death(store: Path, run_id: str, reason: str) -> None:
+    """Add to a lost run how its process died. The run stays open: it counts as lost, since its owner is dead.
 
     Called by the process that started it and saw it end. A run that is complete, or recorded its own end, stays
     as it is.
@@ -19,7 +18,7 @@ def record_crash(store: Path, run_id: str, error: str) -> None:
     try:
         entry = read_small(directory.path / RUN)
     except Damaged:
-        entry = {}  # killed before it wrote anything
-    if entry.get("status", "RUNNING") != "RUNNING" or (directory.path / COMPLETION).exists():
+        entry = {"status": "RUNNING"}  # killed before it wrote anything
+    if entry.get("status") != "RUNNING" or (directory.path / COMPLETION).exists():
         return
-    directory.write(RUN, entry | {"status": "FAILED", "stop_time": utc_text(), "fail_trace": [error]})
+    directory.write(RUN, entry | {"fail_trace": [reason]})

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from harness.errors import DataError
+from harness.stores.records import CurvesDocument, Point
+from harness.stores.shapes import parsed, problem
 from harness.stores.store import Metrics
 
 Columns = dict[str, dict[str, list[Any]]]
@@ -34,10 +37,24 @@ def by_metric(points: Iterable[Mapping[str, Any]]) -> Metrics:
     return found
 
 
-def from_columns(columns: Mapping[str, Mapping[str, Iterable[Any]]]) -> Metrics:
-    """The points of columns. Raises KeyError for a missing column, ValueError for columns of unequal length."""
+def from_columns(columns: Any) -> Metrics:
+    """The points of columns. Raises `DataError` if they are no `CurvesDocument`, or of unequal length."""
+    check_columns(columns)
     found: Metrics = {}
     for name, own in columns.items():
         rows = zip(*(own[column] for column in _COLUMNS), strict=True)
         found[name] = [dict(zip(_COLUMNS.values(), row, strict=True)) for row in rows]
     return found
+
+
+def check_columns(columns: Any) -> None:
+    """Raise `DataError` unless these are curves, each with columns of equal length."""
+    if (wrong := problem(CurvesDocument, columns)) is not None:
+        raise DataError(wrong)
+    if uneven := [name for name, own in columns.items() if len({len(own[column]) for column in _COLUMNS}) > 1]:
+        raise DataError(f"{uneven[0]} has columns of unequal length")
+
+
+def read_line(line: str) -> dict[str, Any]:
+    """One point of a run under way. Raises `DataError`."""
+    return parsed(line, Point)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.files import write
-from harness.stores import schema, shapes
+from harness.stores import records, schema, shapes, trial_text
 from harness.stores.directory import reading
 from harness.stores.stored import Problem, own_ranking, without_curves
 
@@ -100,7 +100,8 @@ def _entry(run: Path, now: str | None, problems: list[Problem]) -> dict[str, Any
 @functools.cache
 def _version() -> str:
     """Version of the shard format and of the reader: another reader might give other summaries."""
-    text = b"".join(Path(str(module.__file__)).read_bytes() for module in (reading, schema, shapes))
+    modules = (reading, schema, records, trial_text, shapes)
+    text = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
     return f"{VERSION}-{hashlib.sha256(text).hexdigest()[:16]}"
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.documents import canonical
 from harness.errors import DataError
-from harness.files import sha256
+from harness.files import read_regular, sha256
 from harness.stores.directory.run_directory import (
     ABSENT,
     COMPLETION,
@@ -23,18 +22,17 @@ from harness.stores.directory.run_directory import (
     TRIAL,
     WEIGHTS,
 )
+from harness.stores.records import AbsentDocument, CurvesDocument, InvalidDocument
 from harness.stores.schema import (
     SCHEMA,
-    AbsentDocument,
     CompletionDocument,
-    InvalidDocument,
     PredictionsDocument,
     RankingDocument,
     ResultDocument,
     RunDocument,
     TrialDocument,
 )
-from harness.stores.shapes import problem
+from harness.stores.shapes import parsed, problem
 from harness.stores.stored import OPEN, Problem, Status, without_curves
 
 SMALL = 1 << 20
@@ -79,46 +77,66 @@ def summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
 
 def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
     trial = read_small(path / TRIAL, TrialDocument)
-    if trial["run_id"] != path.name or trial["key"][:16] != path.name[:16]:
-        raise Damaged(path / TRIAL, f"is about run {trial['run_id']}, not about {path.name}")
-    if hashlib.sha256(canonical(trial["identity"]).encode()).hexdigest() != trial["key"]:
-        raise Damaged(path / TRIAL, "has another identity than its key says")
+    if (wrong := wrong_trial(trial, path.name)) is not None:
+        raise Damaged(path / TRIAL, wrong)
     complete = (path / COMPLETION).exists()  # checked first: a run that completes meanwhile is read as running
     run = read_small(path / RUN, RunDocument) if (path / RUN).exists() else {}
-    result = cost = None
-    rankings: dict[str, dict[str, Any]] = {}
+    result: Mapping[str, Any] | None = None
     further: dict[str, dict[str, Any]] = {}
-    # Open also with Sacred's COMPLETED: only the completion record makes a run done.
-    recorded = ENDED.get(run.get("status", ""), OPEN)
     if complete:
         verify(path)
-        document = read_small(path / RESULT, ResultDocument)
-        result, cost = document["result"], document["cost"]
-        recorded = Status.DONE.value
-        if "ranking" in trial:  # otherwise the ground truth that it was judged by is unknown
-            rankings[trial["ranking"]] = without_curves(result)
+        result = read_small(path / RESULT, ResultDocument)
         further = read_rankings(path, problems)
-        rankings |= {key: document["result"] for key, document in further.items()}
+    invalid = read_small(path / INVALID, InvalidDocument)["reason"] if (path / INVALID).exists() else None
+    return summary_of(trial, run, result, further, invalid)
+
+
+def wrong_trial(trial: Mapping[str, Any], run_id: str) -> str | None:
+    """Why a `TrialDocument` cannot be the one of the run with that id; None if it can."""
+    key, attempt = trial["key"], run_id.split("-")[1:2]
+    if trial["run_id"] != run_id or key[:16] != run_id[:16] or [str(trial["attempt"])] != attempt:
+        return f"is about run {trial['run_id']}, attempt {trial['attempt']}, not about {run_id}"
+    if hashlib.sha256(canonical(trial["identity"]).encode()).hexdigest() != key:
+        return "has another identity than its key says"
+    return None
+
+
+def summary_of(
+    trial: Mapping[str, Any],
+    run: Mapping[str, Any],
+    document: Mapping[str, Any] | None,
+    further: Mapping[str, Mapping[str, Any]],
+    invalid: str | None,
+) -> dict[str, Any]:
+    """The summary of a run: of its `TrialDocument`, its `RunDocument`, its `ResultDocument` if it is complete, its
+    further rankings by key, and the reason why it must not be counted.
+    """
+    rankings: dict[str, Any] = {}
+    if document is not None and "ranking" in trial:  # otherwise the ground truth that it was judged by is unknown
+        rankings[trial["ranking"]] = without_curves(document["result"])
+    rankings |= {key: ranking["result"] for key, ranking in further.items()}
+    # Open also with Sacred's COMPLETED: only the completion record makes a run done.
+    unfinished = ENDED.get(run.get("status", ""), OPEN)
     return {
-        "id": path.name,
+        "id": trial["run_id"],
         "key": trial["key"],
         "attempt": trial["attempt"],
         "cell": trial["cell"],
         "preset": trial["preset"],
         "overrides": trial["overrides"],
-        "recorded": recorded,
+        "recorded": unfinished if document is None else Status.DONE.value,
         "owner": trial["owner"],
         "heartbeat": run.get("heartbeat"),
-        "result": result,
-        "cost": cost,
+        "result": document and document["result"],
+        "cost": document and document["cost"],
         "ranking": trial.get("ranking"),
         "rankings": rankings,
-        "asked": {key: document["ranking"] for key, document in further.items() if "ranking" in document},
-        "recomputed": [key for key, document in further.items() if document.get("recomputed")],
+        "asked": {key: ranking["ranking"] for key, ranking in further.items() if "ranking" in ranking},
+        "recomputed": [key for key, ranking in further.items() if ranking.get("recomputed")],
         "start_time": run.get("start_time"),
         "stop_time": run.get("stop_time"),
         "fail_trace": run.get("fail_trace"),
-        "invalid": read_small(path / INVALID, InvalidDocument)["reason"] if (path / INVALID).exists() else None,
+        "invalid": invalid,
     }
 
 
@@ -126,7 +144,7 @@ def read_verified(path: Path, name: str) -> bytes:
     """A file of a run directory, verified by the checksum in the completion record. Raises `Damaged`."""
     file = path / name
     try:
-        content = file.read_bytes()
+        content = read_regular(file)
     except FileNotFoundError as error:
         left_out = (path / ABSENT).exists() and name == WEIGHTS
         raise Damaged(file, "was left out when the run was copied here" if left_out else "is missing") from error
@@ -142,9 +160,8 @@ def read_verified(path: Path, name: str) -> bytes:
 def verify(path: Path) -> None:
     """Compare a directory with its completion record. Raises `Damaged`."""
     record = read_small(path / COMPLETION, CompletionDocument)
-    for name in (TRIAL, RUN, METRICS, RESULT, PREDICTIONS):
-        if name not in record["files"]:
-            raise Damaged(path / COMPLETION, f"does not list {name}")
+    if (wrong := not_listed(record["files"])) is not None:
+        raise Damaged(path / COMPLETION, wrong)
     for name, size in record["sizes"].items():
         file = path / name
         try:
@@ -157,9 +174,15 @@ def verify(path: Path) -> None:
             raise Damaged(file, f"has {actual} bytes instead of {size}")
         if name != WEIGHTS and size <= SMALL and sha256(file) != record["files"][name]:
             raise Damaged(file, "has another checksum than the completion record says")
-    metrics = {name: len(columns["values"]) for name, columns in read_small(path / METRICS).items()}
+    metrics = {name: len(columns["values"]) for name, columns in read_small(path / METRICS, CurvesDocument).items()}
     if metrics != record["metrics"]:
         raise Damaged(path / METRICS, f"has {metrics} points instead of {record['metrics']}")
+
+
+def not_listed(files: Mapping[str, str]) -> str | None:
+    """What the files of a completion record lack, for the reader; None if nothing."""
+    missing = (name for name in (TRIAL, RUN, METRICS, RESULT, PREDICTIONS) if name not in files)
+    return next((f"does not list {name}" for name in missing), None)
 
 
 def absent_files(path: Path, record: Mapping[str, Any]) -> set[str]:
@@ -195,20 +218,19 @@ def read_small(path: Path, kind: Any = None) -> dict[str, Any]:
     Raises `Damaged` if it is missing, incomplete, of a newer schema, or not of the type. Unknown keys are kept.
     """
     try:
-        document = json.loads(path.read_bytes())
+        document = parsed(read_regular(path))
+        if "schema" in getattr(kind, "__required_keys__", ()):
+            check_schema(document)
+        if kind is not None and (wrong := problem(kind, document)) is not None:
+            raise Damaged(path, wrong)
     except FileNotFoundError:
         raise Damaged(path, "is missing") from None
     except OSError as error:
         raise Damaged(path, f"cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise Damaged(path, f"is not whole JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise Damaged(path, "holds no JSON object")
-    if kind is not None:
-        if "schema" in kind.__required_keys__:
-            _check_schema(path, document)
-        if (wrong := problem(kind, document)) is not None:
-            raise Damaged(path, wrong)
+    except Damaged:
+        raise
+    except DataError as error:
+        raise Damaged(path, str(error)) from error
     return document
 
 
@@ -217,12 +239,13 @@ def check_predictions(path: Path) -> None:
     read_small(path, PredictionsDocument)
 
 
-def _check_schema(path: Path, document: Mapping[str, Any]) -> None:
+def check_schema(document: Mapping[str, Any]) -> None:
+    """Raise `DataError` unless this version of the harness reads documents of that schema."""
     version = document.get("schema")
-    if not isinstance(version, int):
-        raise Damaged(path, "does not say its schema")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise DataError("does not say its schema")
     if version > SCHEMA:
-        raise Damaged(path, f"has schema {version}; {NEWER} {SCHEMA}: update it")
+        raise DataError(f"has schema {version}; {NEWER} {SCHEMA}: update it")
 
 
 def _checksum(path: Path) -> str:

@@ -20,7 +20,7 @@ from harness.documents import utc_text, without_nan
 from harness.errors import DataError, UserError
 from harness.files import make_durable, sha256, write, write_json
 from harness.owner import this_process
-from harness.stores.directory.curves import to_columns
+from harness.stores.directory.curves import read_line, to_columns
 from harness.stores.schema import SCHEMA
 
 if TYPE_CHECKING:
@@ -210,12 +210,20 @@ def _by_number(accuracies: Mapping[int, float]) -> dict[str, float]:
 
 
 def read_points(path: Path) -> list[dict[str, Any]]:
-    """The points of a run under way; an incomplete last line is left out."""
+    """The points of a run under way; an incomplete last line is left out. Raises `DataError` that names the line."""
     try:
         lines = path.read_text().split("\n")
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in lines[:-1] if line]
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be read: {error}") from error
+    points = []
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            points += [read_line(line)] if line else []
+        except DataError as error:
+            raise DataError(f"line {number} {error}") from error
+    return points
 
 
 def _umask() -> int:

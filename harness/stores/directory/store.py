@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UserError
+from harness.errors import DataError, UserError
 from harness.files import write_json
 from harness.stores.directory.curves import by_metric, from_columns
 from harness.stores.directory.index import summaries
@@ -113,17 +114,23 @@ class DirectoryStore(Store):
 
     def files(self, run: StoredRun) -> dict[str, int]:
         folder = self.path_of(run)
-        there = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-        return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(there)}
+        there = sorted(path for path in folder.rglob("*") if not path.name.startswith("."))
+        # A symbolic link is listed with its own size: whoever reads it must decide.
+        sizes = {str(path.relative_to(folder)): path.lstat() for path in there}
+        return {name: one.st_size for name, one in sizes.items() if not stat.S_ISDIR(one.st_mode)}
+
+    def folder_of(self, run: StoredRun) -> Path | None:
+        return self.path_of(run)
 
     def read(self, run: StoredRun, name: str) -> bytes:
         return read_verified(self.path_of(run), name)
 
     def metrics(self, run: StoredRun) -> Metrics:
         folder = self.path_of(run)
-        if (folder / METRICS).exists():
-            return from_columns(read_small(folder / METRICS))
+        name = METRICS if (folder / METRICS).exists() else POINTS
         try:
-            return by_metric(read_points(folder / POINTS))
-        except ValueError as error:
-            raise Damaged(folder / POINTS, f"is not a list of points: {error}") from error
+            return from_columns(read_small(folder / name)) if name == METRICS else by_metric(read_points(folder / name))
+        except Damaged:
+            raise
+        except DataError as error:
+            raise Damaged(folder / name, str(error)) from error

@@ -61,6 +61,8 @@ def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
     Takes little more than `timeout` seconds, even if no server answers. Raises `UserError` for an invalid address
     and for a user without permission to read, `Unreachable` if no server answers.
     """
+    if _ADDRESS.fullmatch(uri) is None:  # the driver would take a part of the password for a host
+        raise UserError(f"{shown(uri)} is not a database address: {_mistake(uri)}")
     milliseconds = int(timeout * 1000)
     defaults = {
         "serverSelectionTimeoutMS": milliseconds,
@@ -83,7 +85,7 @@ def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
     except (PyMongoError, ValueError, TypeError, OSError) as error:
         if client is not None:
             client.close()
-        text = hide(_line(error), uri) if _ADDRESS.fullmatch(uri) else _mistake(uri)
+        text = hide(_line(error), uri)
         if isinstance(error, InvalidURI | ConfigurationError) or not isinstance(error, PyMongoError):
             problem: Exception = UserError(f"{shown(uri)} is not a database address: {text}")
         elif isinstance(error, OperationFailure) and error.code in _REFUSED:

@@ -10,11 +10,14 @@ Copies of one complete run may have had different rankings added, on different m
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from bson import ObjectId
 from pymongo import DESCENDING, ReadPreference, UpdateOne
@@ -24,23 +27,27 @@ from pymongo.errors import DuplicateKeyError
 
 from harness.errors import DataError
 from harness.stores.directory.reading import Damaged
-from harness.stores.directory.run_directory import INVALID, RANKINGS, SOURCES, TRIAL, WEIGHTS
+from harness.stores.directory.run_directory import INVALID, SOURCES, TRIAL, WEIGHTS
 from harness.stores.mongo import gridfs
 from harness.stores.mongo.connection import translated
 from harness.stores.mongo.indexes import prepare
 from harness.stores.mongo.sacred_document import metric_document, sacred_document
+from harness.stores.mongo.seal import from_files, seal, wrong_document
 from harness.stores.mongo.snapshot import (
     COMPLETE,
     OPEN,
     WEIGHTS_MAX,
     Piece,
     Snapshot,
+    explained,
     is_addition,
     phase_of,
     revision,
     take,
 )
+from harness.stores.records import MirroredDocument
 from harness.stores.schema import SCHEMA
+from harness.stores.shapes import MISSING, problem
 
 __all__ = ["project", "revision"]
 
@@ -103,20 +110,18 @@ class _Entries:
 
 def _project(snapshot: Snapshot, database: Database[Document], weights_max: int, again: bool) -> int | None:
     """One attempt; None if the document changed meanwhile."""
-    number, known = _ensure(snapshot, database["runs"])
-    there = _Entries(
-        {entry["name"]: entry for entry in known.get("documents", ())},
-        {entry["name"]: entry for entry in known.get("files", ())},
-    )
+    number, known, version = _ensure(snapshot, database["runs"])
+    there = _Entries(*({entry["name"]: entry for entry in known[part]} for part in ("documents", "files")))
     ours = _entries(snapshot, weights_max)
-    newer = snapshot.revision > known["revision"] or (again and snapshot.revision == known["revision"])
+    damaged = known["damage"] is not None
+    newer = snapshot.revision > known["revision"] or ((again or damaged) and snapshot.revision == known["revision"])
     complete = COMPLETE == snapshot.state.phase == phase_of(known["revision"])
     if newer:
         further = {name for name in there.names - ours.names if _outlives(name, complete)}
         merged = ours.plus(there, further)
     else:
         further = {name for name in ours.names - there.names if _outlives(name, complete)}
-        if not further:
+        if not further and not damaged:
             return number
         merged = there.plus(ours, further)
     _upload(snapshot, database, {name: merged.files[name] for name in merged.files.keys() & ours.files.keys()}, again)
@@ -124,11 +129,11 @@ def _project(snapshot: Snapshot, database: Database[Document], weights_max: int,
     if newer:
         change = sacred_document(snapshot)
         change["info"]["metrics"] = _write_metrics(snapshot, database, number, again)
-    change |= _own_fields(snapshot, known, merged, newer)
+    change |= _own_fields(snapshot, database, known, merged, newer)
     fields = {"artifacts": _artifacts(merged), "experiment.sources": _sources(merged)}
     if newer:
         change["experiment"]["sources"] = fields.pop("experiment.sources")
-    if not _update(database["runs"], number, known["version"], change | fields, snapshot.state.phase != OPEN):
+    if not _update(database["runs"], number, version, change | fields, snapshot.state.phase != OPEN):
         _take_back(snapshot, database, ours.ids)
         return None
     gridfs.delete(database, there.ids - merged.ids)
@@ -138,8 +143,8 @@ def _project(snapshot: Snapshot, database: Database[Document], weights_max: int,
     return number
 
 
-def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Document]:
-    """The number of the run's document, which is made if missing, and its sub-document `harness`.
+def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Document, Any]:
+    """The number of the run's document, which is made if missing, what is usable of `harness` in it, and its version.
 
     Numbers are counted up, since Omniboard needs small ones. If two processes take the same number, the database
     refuses the second.
@@ -149,13 +154,14 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
     while True:
         found = runs.find_one({"harness.run_id": snapshot.id}, {"harness": 1})
         if found is not None:
-            known = found["harness"]
+            known = _usable(found["harness"])
             if known["schema"] > SCHEMA:
                 reason = f"has schema {known['schema']} in the database"
                 raise DataError(f"{snapshot.id}: {reason}; this version of the harness knows up to {SCHEMA}: update it")
-            if known["origin"] != origin:  # possible with ids of schema 1
+            stored = {entry["sha256"] for entry in known["documents"] if entry["name"] == TRIAL}
+            if origin not in (known["origin"], *stored):  # possible with ids of schema 1
                 raise DataError(f"{snapshot.id}: the database has another run with that id")
-            return int(found["_id"]), known
+            return int(found["_id"]), known, found["harness"].get("version", MISSING)
         last = runs.find_one({"_id": {"$type": "number"}}, {"_id": 1}, sort=[("_id", DESCENDING)])
         number = 1 + max(0, int(last["_id"]) if last else 0)
         own = {
@@ -175,7 +181,21 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
             runs.insert_one({"_id": number, "harness": own, **sacred_document(snapshot), "artifacts": []})
         except DuplicateKeyError:
             continue
-        return number, own
+        return number, _usable(own), 0
+
+
+def _usable(own: Any) -> Document:
+    """What is usable of a mirrored run, with defaults for the rest, which the directory has."""
+    found = own if isinstance(own, dict) else {}
+    kinds = get_type_hints(MirroredDocument)
+    sound = {name: value for name, value in found.items() if name in kinds and problem(kinds[name], value) is None}
+    defaults = {"schema": SCHEMA, "origin": "", "version": 0, "documents": [], "files": [], "problems": []}
+    known: Document = {**defaults, **sound}
+    entries = {entry["name"]: entry for part in ("documents", "files") for entry in known[part]}
+    known["damage"] = wrong_document(found, entries)
+    if known["damage"] is not None:
+        known["revision"] = explained(entries)
+    return known
 
 
 def _outlives(name: str, complete: bool) -> bool:
@@ -238,47 +258,52 @@ def _write_metrics(snapshot: Snapshot, database: Database[Document], number: int
     return listed
 
 
-def _own_fields(snapshot: Snapshot, known: Document, merged: _Entries, newer: bool) -> Document:
+def _own_fields(
+    snapshot: Snapshot, database: Database[Document], known: Document, merged: _Entries, newer: bool
+) -> Document:
     """What the harness reads of the run, as single fields: the others stay as they are."""
-    theirs = json.loads(known["summary"]) if known.get("summary") else {"rankings": {}, "invalid": None}
-    ours, problems = snapshot.summary, [[_place(snapshot, one.place), one.reason] for one in snapshot.problems]
-    mine = _rankings(snapshot.pieces)
-    if not newer:
-        ours, theirs, problems = theirs, ours, known["problems"]
-        mine = _rankings(entry["name"] for part in ("documents", "files") for entry in known[part])
-    # Of rankings that both have, the newer counts; but one known only from the result yields to one made since.
-    further = {key: value for key, value in theirs["rankings"].items() if key in _rankings(merged.names) - mine}
-    own = dict(list(ours["rankings"].items())[:1])  # the run's own comes first
-    rankings = own | dict(sorted(({**ours["rankings"], **further}).items()))
-    recomputed = {*ours.get("recomputed", ()), *(further.keys() & {*theirs.get("recomputed", ())})}
-    summary = {
-        **ours,
-        "rankings": rankings,
-        "asked": dict(sorted({**theirs.get("asked", {}), **ours.get("asked", {})}.items())),
-        "recomputed": sorted(recomputed),
-        "invalid": ours["invalid"] or known.get("invalid") or theirs["invalid"],
-    }
+    entries = {**merged.documents, **merged.files}
+    # From the files, and not from the two summaries: one of these may have been changed.
+    summary = from_files(entries, partial(_content, snapshot, database, entries))
+    problems = [[_place(snapshot, one.place), one.reason] for one in snapshot.problems]
     text = json.dumps(summary)
     if len(text) > LONGEST_SUMMARY:
         raise DataError(f"{snapshot.path}: its summary of {len(text)} bytes is too long for the database")
     fields: Document = {
         "schema": SCHEMA,
+        "run_id": snapshot.id,
+        "cell16": snapshot.id[:16],
+        "origin": snapshot.pieces[TRIAL].sha256,
         "recorded": summary["recorded"],
         "revision": max(snapshot.revision, known["revision"]),
         "version": known["version"] + 1,
         "invalid": summary["invalid"],
         "summary": text,
-        "problems": problems,
+        "problems": problems if newer else known.get("problems", []),
         "added": [name for name in sorted(merged.names) if is_addition(name)],
         "documents": list(merged.documents.values()),
         "files": list(merged.files.values()),
     }
+    fields["seal"] = seal(fields)
     return {f"harness.{name}": value for name, value in fields.items()}
 
 
-def _rankings(names: Iterable[str]) -> set[str]:
-    """The keys of the rankings that have a file among these."""
-    return {name.rpartition("/")[2].partition(".")[0] for name in names if name.startswith(f"{RANKINGS}/")}
+def _content(snapshot: Snapshot, database: Database[Document], entries: Mapping[str, Document], name: str) -> bytes:
+    """A file of the run: from the document, the directory, or GridFS. Raises `DataError`."""
+    entry = entries.get(name, {})
+    if (text := entry.get("text")) is not None:
+        content = str(text).encode()
+    elif name in snapshot.pieces and snapshot.pieces[name].sha256 == entry.get("sha256"):
+        content = (snapshot.path / name).read_bytes()
+    elif entry.get("id") is not None:
+        target = io.BytesIO()
+        gridfs.get(database, entry["id"], target, entry["sha256"])
+        content = target.getvalue()
+    else:
+        raise DataError(f"{snapshot.path / name}: is neither here nor in the database")
+    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        raise gridfs.Changed(name)
+    return content
 
 
 def _place(snapshot: Snapshot, place: str) -> str:
@@ -298,12 +323,13 @@ def _sources(entries: _Entries) -> list[list[Any]]:
     return [[name.removeprefix(prefix), one["id"]] for name, one in entries.files.items() if name.startswith(prefix)]
 
 
-def _update(runs: Collection[Document], number: int, version: int, change: Document, final: bool) -> bool:
+def _update(runs: Collection[Document], number: int, version: Any, change: Document, final: bool) -> bool:
     """Replace exactly the version that was read. A final state is not written again, so it waits for the journal."""
     if final:
         concern = runs.write_concern
         runs = runs.with_options(write_concern=type(concern)(**{**concern.document, "j": True}))
-    return runs.update_one({"_id": number, "harness.version": version}, {"$set": change}).matched_count == 1
+    where = {"$exists": False} if version is MISSING else {"$eq": version}
+    return runs.update_one({"_id": number, "harness.version": where}, {"$set": change}).matched_count == 1
 
 
 def _take_back(snapshot: Snapshot, database: Database[Document], ids: set[ObjectId]) -> None:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.errors import DataError
 from harness.files import sha256
-from harness.stores.directory.curves import Columns, to_columns
+from harness.stores.directory.curves import Columns, check_columns, to_columns
 from harness.stores.directory.reading import Damaged, read_small, summarise
 from harness.stores.directory.run_directory import (
     ABSENT,
@@ -32,7 +33,7 @@ from harness.stores.directory.run_directory import (
     WEIGHTS,
     read_points,
 )
-from harness.stores.schema import CompletionDocument
+from harness.stores.schema import CompletionDocument, RunDocument
 from harness.stores.stored import Problem, Status, stored_run
 
 OPEN, ENDED, COMPLETE = 0, 1, 2
@@ -121,6 +122,12 @@ def phase_of(number: int) -> int:
     return (number + 1) >> _PHASE_BITS
 
 
+def explained(entries: Mapping[str, Mapping[str, Any]]) -> int:
+    """The revision that these files of a mirrored run explain; that of a complete run is exactly this."""
+    newest = max((entry["modified"] for entry in entries.values()), default=0)
+    return ((COMPLETE if COMPLETION in entries else OPEN) << _PHASE_BITS) + newest
+
+
 def look(path: Path) -> State:
     """How new a run directory is, without reading its files. Raises `Damaged`."""
     return _state(path, _scan(path))
@@ -150,7 +157,7 @@ def take(path: Path) -> Snapshot:
     summary = summarise(path, problems)
     complete = state.phase == COMPLETE
     completion = read_small(path / COMPLETION, CompletionDocument) if complete else None
-    run = read_small(path / RUN) if RUN in found else {}
+    run = read_small(path / RUN, RunDocument) if RUN in found else {}
     growing = state.phase == OPEN and stored_run(summary).status is Status.RUNNING
     pieces: dict[str, Piece] = {}
     partial = False
@@ -203,7 +210,7 @@ def _state(path: Path, found: Mapping[str, os.stat_result]) -> State:
     if COMPLETION in found:
         phase = COMPLETE
     else:
-        phase = ENDED if RUN in found and read_small(path / RUN).get("status") in _ENDED else OPEN
+        phase = ENDED if RUN in found and read_small(path / RUN, RunDocument)["status"] in _ENDED else OPEN
     newest = max(status.st_mtime_ns for status in found.values()) // 1000
     return State((phase << _PHASE_BITS) + newest, tuple(sorted(filter(is_addition, found))))
 
@@ -236,9 +243,14 @@ def _text(content: bytes) -> str | None:
 
 def _metrics(path: Path) -> Columns:
     """All points so far, as columns."""
+    name = METRICS if (path / METRICS).exists() else POINTS
     try:
-        if (path / METRICS).exists():
-            return dict(read_small(path / METRICS))
-        return to_columns(read_points(path / POINTS))
-    except (ValueError, KeyError, TypeError) as error:
-        raise Damaged(path / POINTS, f"is not a list of points: {error}") from error
+        if name == POINTS:
+            return to_columns(read_points(path / POINTS))
+        columns = read_small(path / METRICS)
+        check_columns(columns)
+        return columns
+    except Damaged:
+        raise
+    except DataError as error:
+        raise Damaged(path / name, str(error)) from error

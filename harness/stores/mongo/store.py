@@ -19,22 +19,35 @@ from pymongo.database import Database
 
 from harness.documents import utc_text
 from harness.errors import DataError, HarnessError, UnknownName, UserError
-from harness.stores.directory.curves import by_metric, from_columns
+from harness.stores.directory.curves import by_metric, from_columns, read_line
+from harness.stores.directory.reading import check_schema
 from harness.stores.directory.run_directory import COMPLETION, INVALID, METRICS, POINTS
 from harness.stores.mongo import gridfs
 from harness.stores.mongo.connection import address, translated
+from harness.stores.mongo.seal import contradiction, from_files, is_sealed, seal, wrong_document
 from harness.stores.mongo.snapshot import phase_of
-from harness.stores.schema import SCHEMA, Summary
-from harness.stores.shapes import problem
+from harness.stores.records import Listed, Projected
+from harness.stores.schema import SCHEMA, CompletionDocument, Summary
+from harness.stores.shapes import parsed, problem, require
 from harness.stores.store import REFERENCE, Metrics, Store
-from harness.stores.stored import Problem, StoredRun, stored_run
+from harness.stores.stored import OPEN, Problem, Status, StoredRun, stored_run
 
 Document = dict[str, Any]
 
 REFERENCES = "harness_references"
 BATCH = 1000
+VERIFIED = 100
+"""Number of runs whose files are read at once."""
 
-_SUMMARY = {f"harness.{name}": 1 for name in ("schema", "run_id", "revision", "summary", "invalid", "problems")}
+_SUMMARY = {f"harness.{name}": 1 for name in ("schema", "revision", *Projected.__annotations__)}
+RECORDED = {OPEN, *(status.value for status in Status)} - {Status.RUNNING.value, Status.LOST.value}
+"""What a summary may say about a run's end."""
+
+_VERIFIED: dict[tuple[str, str], tuple[str, Document]] = {}
+"""By database and run, the summaries without a fitting checksum that this process has compared with their files, and
+what those add.
+"""
+
 _PROJECTED = {"harness.revision": {"$gt": 0}}
 """A document with revision 0 was made, but has no content yet."""
 
@@ -50,24 +63,100 @@ class MongoStore(Store):
     def ids(self) -> list[str]:
         with translated():
             found = self.database["runs"].find(_PROJECTED, {"_id": 0, "harness.run_id": 1}, batch_size=BATCH)
-            return [str(document["harness"]["run_id"]) for document in found]
+            own = (document["harness"] for document in found)
+            return [str(one["run_id"]) for one in own if isinstance(one, dict) and "run_id" in one]
 
     def load(self, trials: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
-        where = _PROJECTED if trials is None else {"harness.cell16": {"$in": sorted(trials)}, **_PROJECTED}
+        where = {"harness": {"$exists": True}} if trials is None else {"harness.cell16": {"$in": sorted(trials)}}
         runs: list[StoredRun] = []
+        unsealed: list[tuple[Document, Document]] = []
         with translated():
-            for document in self.database["runs"].find(where, {"_id": 0, **_SUMMARY}, batch_size=BATCH):
-                own = document["harness"]
-                place = f"{self.name}/{own.get('run_id')}"
+            for document in self.database["runs"].find(where, _SUMMARY, batch_size=BATCH):
+                own: Any = document.get("harness")
                 try:
-                    runs.append(_run(own))
-                    problems += [Problem(f"{place}/{inside}", reason) for inside, reason in own["problems"]]
+                    if (summary := _summary(own)) is None:
+                        continue  # made just now
+                    if not is_sealed(own):
+                        unsealed.append((own, summary))
+                        continue
+                    self._add(runs, problems, own, summary)
                 except DataError as error:
-                    problems.append(Problem(place, str(error)))
-                except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    reason = f"not a valid run ({type(error).__name__}: {error})"
-                    problems.append(Problem(place, reason))
+                    problems.append(Problem(self._place(document), str(error)))
+            self._verify(unsealed, runs, problems)
         return runs
+
+    def _add(self, runs: list[StoredRun], problems: list[Problem], own: Document, summary: Document) -> None:
+        runs.append(stored_run(summary | {"invalid": own["invalid"]}))
+        problems += [Problem(f"{self.name}/{own['run_id']}/{inside}", reason) for inside, reason in own["problems"]]
+
+    def _place(self, document: Document) -> str:
+        own = document.get("harness")
+        known = own.get("run_id") if isinstance(own, dict) else None
+        return f"{self.name}/{known}" if isinstance(known, str) else f"{self.name}: document {document['_id']} of runs"
+
+    def _verify(
+        self, unsealed: list[tuple[Document, Document]], runs: list[StoredRun], problems: list[Problem]
+    ) -> None:
+        """Add runs whose summaries have no checksum, or another: an older version wrote them, or they were changed.
+
+        Their files decide, once per process.
+        """
+        names = {own["run_id"]: _told(own) for own, _ in unsealed}
+        new = [name for name, told in names.items() if _VERIFIED.get((self.name, name), ("",))[0] != told]
+        wrong: dict[str, str] = {}
+        for start in range(0, len(new), VERIFIED):
+            where = {"harness.run_id": {"$in": new[start : start + VERIFIED]}}
+            for document in self.database["runs"].find(where, {"harness": 1}):
+                own = document["harness"]
+                try:
+                    if (summary := _summary(own)) is None:
+                        continue
+                    made = self._made(own)
+                    if (told := contradiction(summary | {"invalid": own["invalid"]}, made)) is not None:
+                        raise DataError(f"{told}; `harness store check --fix` makes it again")
+                    added = {key: value for key, value in made.items() if key not in summary}
+                    _VERIFIED[self.name, own["run_id"]] = (_told(own), added)
+                except DataError as error:
+                    wrong[str(own.get("run_id"))] = str(error)
+        for own, summary in unsealed:
+            known, added = _VERIFIED.get((self.name, own["run_id"]), ("", {}))
+            if known == _told(own):
+                self._add(runs, problems, own, {**added, **summary})
+            else:
+                reason = wrong.get(own["run_id"], "changed while it was read")
+                problems.append(Problem(f"{self.name}/{own['run_id']}", reason))
+
+    def _made(self, own: Document) -> Document:
+        """The summary that the run's files in the database give. Raises `DataError`."""
+        entries = by_name(own)
+        return from_files(entries, lambda name: self._content(own["run_id"], name, entries))
+
+    def wrong_summary(self, run_id: str) -> str | None:
+        """What is wrong with a run's summary, compared with its files in the database; None if nothing is."""
+        with translated():
+            try:
+                own = self._own(run_id)
+                summary = _summary(own)
+                if summary is None:
+                    return None
+                made = self._made(own)
+                if (wrong := contradiction(summary | {"invalid": own["invalid"]}, made)) is not None:
+                    return wrong
+                return wrong_document(own, by_name(own))
+            except DataError as error:
+                return str(error)
+
+    def summarise_again(self, run_id: str) -> None:
+        """Write the summary that the run's files give, with its checksum. Raises `DataError` if they do not agree."""
+        with translated():
+            own = self._own(run_id)
+            made = self._made(own)
+            fields = {**own, "summary": json.dumps(made), "invalid": made["invalid"], "recorded": made["recorded"]}
+            fields["problems"] = own["problems"] if problem(list[tuple[str, str]], own.get("problems")) is None else []
+            change = {name: fields[name] for name in ("summary", "invalid", "recorded", "problems")}
+            change |= {"seal": seal(fields), "cell16": run_id[:16], "version": whole(own.get("version")) + 1}
+            where = {"harness.run_id": run_id, "harness.version": {"$eq": own.get("version")}}
+            self.database["runs"].update_one(where, {"$set": {f"harness.{key}": one for key, one in change.items()}})
 
     def files(self, run: StoredRun) -> dict[str, int]:
         with translated():
@@ -85,19 +174,22 @@ class MongoStore(Store):
             entries = self.entries(run.id, (METRICS, POINTS, COMPLETION))
             try:
                 if METRICS in entries:
-                    found = from_columns(json.loads(self._content(run.id, METRICS, entries)))
+                    found = from_columns(parsed(self._content(run.id, METRICS, entries)))
                 elif POINTS in entries:
                     lines = self._content(run.id, POINTS, entries).decode().split("\n")[:-1]
-                    found = by_metric(json.loads(line) for line in lines)
+                    found = by_metric(read_line(line) for line in lines)
                 else:
                     found = self._curves(run.id)
                 if COMPLETION in entries:
-                    expected = json.loads(self._content(run.id, COMPLETION, entries))["metrics"]
+                    expected = parsed(self._content(run.id, COMPLETION, entries), CompletionDocument)["metrics"]
                     counts = {name: len(points) for name, points in found.items()}
                     if counts != expected:
                         raise DataError(f"{self.name}/{run.id}: has {counts} points instead of {expected}")
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise DataError(f"{self.name}/{run.id}: its metrics are damaged: {error}") from error
+            except DataError as error:
+                place = f"{self.name}/{run.id}"
+                raise error if place in str(error) else DataError(f"{place}: its metrics: {error}") from error
         return found
 
     def recall(self, key: str) -> dict[str, Any] | None:
@@ -147,6 +239,7 @@ class MongoStore(Store):
         while True:
             with translated():
                 own = self._own(run_id)
+                by_name(own)
                 version = own["version"]
                 others = [one for one in own["documents"] if one["name"] != INVALID]
                 change = {
@@ -155,6 +248,8 @@ class MongoStore(Store):
                     "documents": [*others, entry],
                     "added": sorted({*own["added"], INVALID}),
                 }
+                if is_sealed(own):  # a summary that may have been changed gets no checksum
+                    change["seal"] = seal({**own, **change})
                 where = {"harness.run_id": run_id, "harness.version": version}
                 fields = {f"harness.{name}": value for name, value in change.items()}
                 if self.database["runs"].update_one(where, {"$set": fields}).matched_count:
@@ -194,7 +289,7 @@ class MongoStore(Store):
         if found is None:
             raise UnknownName(f"{self.name} has no run {run_id}")
         own: Document = found["harness"]
-        _check_schema(own)
+        check_schema(own)
         return own
 
     def _content(self, run_id: str, name: str, entries: Mapping[str, Document]) -> bytes:
@@ -208,27 +303,44 @@ class MongoStore(Store):
         return from_columns({one["name"]: one for one in texts})
 
 
-def _run(own: Mapping[str, Any]) -> StoredRun:
-    _check_schema(own)
-    summary = json.loads(own["summary"])
-    if summary["id"] != own["run_id"]:
+def _summary(own: Any) -> Document | None:
+    """The summary of a mirrored run, without the mark; None if it has none yet. Raises `DataError`."""
+    if not isinstance(own, dict):
+        raise DataError("holds no run of the harness")
+    revision = own.get("revision")
+    if revision == 0 and "summary" not in own:
+        return None
+    check_schema(own)
+    if not isinstance(revision, int) or revision <= 0:
+        raise DataError(f"its revision is {revision!r}, not a number above 0")
+    if (wrong := problem(Projected, own)) is not None:
+        raise DataError(wrong)
+    try:
+        summary = parsed(own["summary"], Summary)
+    except DataError as error:
+        raise DataError(f"its summary: {error}") from error
+    if summary["id"] != own["run_id"] or own["cell16"] != own["run_id"][:16]:
         raise DataError(f"is about run {summary['id']}")
-    if (wrong := problem(Summary, summary)) is not None:
-        raise DataError(f"its summary: {wrong}")
-    return stored_run(summary | {"invalid": own["invalid"]})
+    if summary["recorded"] not in RECORDED:
+        raise DataError(f"its summary: recorded is {summary['recorded']!r}")
+    return summary
 
 
-def _check_schema(own: Mapping[str, Any]) -> None:
-    version = own.get("schema")
-    if not isinstance(version, int):
-        raise DataError("does not say its schema")
-    if version > SCHEMA:
-        raise DataError(f"has schema {version}; this version of the harness reads up to {SCHEMA}: update it")
+def _told(own: Document) -> str:
+    """What a run's document says that its files must confirm."""
+    return f"{own['invalid']!r} {own['summary']}"
 
 
 def by_name(own: Mapping[str, Any]) -> dict[str, Document]:
-    """The entries of the run's files in a document, by name."""
-    return {entry["name"]: entry for part in ("documents", "files") for entry in own.get(part) or ()}
+    """The entries of the run's files in a document, by name. Raises `DataError`."""
+    found = {part: own.get(part) or [] for part in ("documents", "files")}
+    require(Listed, found, "the list of its files")
+    return {entry["name"]: entry for part in found.values() for entry in part}
+
+
+def whole(value: Any) -> int:
+    """The number, or 0 for what is not one."""
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def is_there(entry: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ of processes may do this at the same time.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +23,15 @@ from harness.stores.mongo.fetching import add
 from harness.stores.mongo.projection import project
 from harness.stores.mongo.snapshot import COMPLETE, WEIGHTS_MAX, State, additions, look
 from harness.stores.mongo.store import MongoStore
+from harness.stores.records import MirroredState
+from harness.stores.shapes import problem
 from harness.stores.store import same_reference
 
 Document = dict[str, Any]
 
 BATCH = 1000
+
+_STATE = {f"harness.{name}": 1 for name in ("run_id", "revision", "added")}
 
 
 @dataclass
@@ -74,8 +79,21 @@ def sync(
         except DataError as error:
             done.failed[name] = str(error)
         report(number, len(behind))
+    _seal_older(MongoStore(database))
     done.references = _copy_references(store, MongoStore(database), done.failed)
     return done
+
+
+def _seal_older(mirror: MongoStore) -> None:
+    """Give the runs of older versions the checksums of their summaries, after a comparison with their files."""
+    with translated():
+        where = {"harness.revision": {"$gt": 0}, "harness.seal": None}
+        found = mirror.database["runs"].find(where, {"_id": 0, **_STATE}, batch_size=BATCH)
+        names = [one["harness"]["run_id"] for one in found if problem(MirroredState, one["harness"]) is None]
+    for name in names:
+        with contextlib.suppress(DataError):
+            if mirror.wrong_summary(name) is None:
+                mirror.summarise_again(name)
 
 
 def _copy_references(store: DirectoryStore, mirror: MongoStore, failed: dict[str, str]) -> int:
@@ -103,11 +121,11 @@ def unsynced(store: DirectoryStore, database: Database[Document]) -> list[str]:
 
 def _mirrored(database: Database[Document]) -> dict[str, State]:
     """How new each run of the database is."""
-    fields = {"_id": 0, "harness.run_id": 1, "harness.revision": 1, "harness.added": 1}
     with translated():
-        found = database["runs"].find({"harness.revision": {"$gt": 0}}, fields, batch_size=BATCH)
+        found = database["runs"].find({"harness.revision": {"$gt": 0}}, {"_id": 0, **_STATE}, batch_size=BATCH)
         own = (document["harness"] for document in found)
-        return {one["run_id"]: State(one["revision"], tuple(one.get("added", ()))) for one in own}
+        usable = (one for one in own if problem(MirroredState, one) is None)
+        return {one["run_id"]: State(one["revision"], tuple(one.get("added", ()))) for one in usable}
 
 
 def _is_behind(mirrored: State | None, path: Path) -> bool:

@@ -17,6 +17,7 @@ import io
 import itertools
 import json
 import re
+import stat
 import tarfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,9 +26,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from harness.documents import canonical
+from harness.documents import amount, canonical
 from harness.errors import DataError, UserError
-from harness.files import write
+from harness.files import open_regular, write
 from harness.stores.directory.run_directory import ABSENT, COMPLETION, RANKINGS, WEIGHTS, declare_absent
 from harness.stores.directory.store import REFERENCES, RUN_ID
 from harness.stores.store import REFERENCE, Store
@@ -37,7 +38,13 @@ SCHEMA = 2
 """Schema of the manifest. A newer one is refused. An archive without references has schema 1, as it always had."""
 
 MANIFEST, RUNS = "manifest.json", "runs"
-LONGEST_MANIFEST = 1 << 28
+LONGEST_MANIFEST = 1 << 26
+"""Bytes of a manifest, which is read as a whole: enough for about 40,000 runs."""
+LONGEST_HEADER = 1 << 20
+"""Bytes of what tar keeps of one file beside its content: a long name."""
+MAX_SIZE = 100 << 30
+"""Bytes of all files of an archive together, unless the user allows more."""
+MOST_FILES = 500_000
 BLOCK = 1 << 20
 
 Files = dict[str, dict[str, Any]]
@@ -105,7 +112,8 @@ def export_runs(
     The archive is written completely or not at all.
     """
     ordered = sorted(runs, key=lambda run: run.id)
-    files, absent = {}, {}
+    files: dict[str, Files] = {}
+    absent: dict[str, dict[str, str]] = {}
     for run in ordered:
         names = _exported(store, run, weights)
         files[run.id] = {name: _describe(store.read(run, name)) for name in names}
@@ -114,9 +122,13 @@ def export_runs(
     described = {key: _describe(content) for key, content in beside.items()}
     manifest = Manifest(study, preset, missing, files, absent, described)
 
+    text = _text(manifest.document())
+    if len(text) > LONGEST_MANIFEST or _count(manifest) > MOST_FILES:
+        raise UserError(f"{len(ordered)} runs are too many for one archive: export studies, presets or seeds apart")
+
     def fill(file: IO[bytes]) -> None:
         with _compressed(file, target) as body, tarfile.open(fileobj=body, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            _add(tar, MANIFEST, _text(manifest.document()))
+            _add(tar, MANIFEST, text)
             for run in ordered:
                 for name, described in files[run.id].items():
                     content = store.read(run, name)
@@ -134,31 +146,35 @@ def export_runs(
     return manifest
 
 
-def unpack(archive: Path, folder: Path) -> Manifest:
+def unpack(archive: Path, folder: Path, max_size: int = MAX_SIZE) -> Manifest:
     """Unpack into a folder, one directory per run, and verify every file; raises `DataError` at the first wrong one.
 
-    Files unpacked before an error are left in the folder, which should be a temporary one.
+    Nothing is unpacked of an archive that declares more than `max_size` bytes. Files unpacked before an error are left
+    in the folder, which should be a temporary one.
     """
-    with _reading(archive), archive.open("rb") as raw:
+    with _reading(archive), open_regular(archive) as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         body: IO[bytes] = gzip.GzipFile(fileobj=raw) if compressed else raw  # type: ignore[assignment]
         # As a stream: what is read is what was hashed, once and in order.
-        with tarfile.open(fileobj=body, mode="r|") as tar:
-            members = iter(tar)
-            manifest = _read_manifest(tar, next(members, None))
+        with tarfile.open(fileobj=body, mode="r|", tarinfo=_Entry) as tar:
+            manifest = _read_manifest(tar, tar.next())
+            _check_size(manifest, max_size)
             expected = {
                 f"{RUNS}/{run}/{name}": one for run, files in manifest.files.items() for name, one in files.items()
             } | {reference_file(key): one for key, one in manifest.references.items()}
-            for member in members:
+            while (member := tar.next()) is not None:
+                tar.members.clear()  # type: ignore[attr-defined]  # tarfile keeps them all
                 if not member.isfile():
                     raise DataError(f"holds {member.name!r}, which is not a regular file")
                 described = expected.pop(member.name, None)
                 if described is None:
                     raise DataError(f"holds {member.name!r}, which its manifest does not list, or which occurs twice")
                 _unpack_file(tar, member, described, folder)
-            while body.read(BLOCK):  # to the end, where the compression has a checksum, too
-                pass
+            rest = 0
+            while block := body.read(BLOCK):  # to the end, where the compression has a checksum, too
+                if (rest := rest + len(block)) > BLOCK:  # padding is short
+                    raise DataError("goes on after its end")
         if expected:
             raise DataError(f"is incomplete: {len(expected)} files are missing, the first is {min(expected)}")
     for name, files in manifest.absent.items():
@@ -166,6 +182,28 @@ def unpack(archive: Path, folder: Path) -> Manifest:
         if files:
             declare_absent(folder / name, files)
     return manifest
+
+
+class _Entry(tarfile.TarInfo):
+    """An entry of an archive that may come from anywhere: tar's own notes about a file are read as a whole."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type not in tarfile.REGULAR_TYPES and self.size > LONGEST_HEADER:
+            raise DataError(f"has a header of {self.size:,} bytes; allowed: {LONGEST_HEADER:,}")
+        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
+
+
+def _count(manifest: Manifest) -> int:
+    return len(manifest.references) + sum(map(len, manifest.files.values()))
+
+
+def _check_size(manifest: Manifest, max_size: int) -> None:
+    """Refuse, before anything is unpacked, what could fill the disk."""
+    if (count := _count(manifest)) > MOST_FILES:
+        raise DataError(f"holds {count:,} files; allowed: {MOST_FILES:,}")
+    described = itertools.chain(manifest.references.values(), *(one.values() for one in manifest.files.values()))
+    if (size := sum(one["size"] for one in described)) > max_size:
+        raise DataError(f"holds {amount(size)} of files; allowed: {amount(max_size)} (--max-size)")
 
 
 def reference_file(key: str) -> str:
@@ -178,7 +216,10 @@ def _text(document: Mapping[str, Any]) -> bytes:
 
 
 def _exported(store: Store, run: StoredRun, weights: bool) -> list[str]:
-    """The names of the files that go into the archive. Files of damaged rankings are left out."""
+    """The names of the files that go into the archive. Files of damaged rankings are left out.
+
+    Raises `DataError` for what is not a file: a link would bring in another place, and a pipe would be waited for.
+    """
 
     def belongs(name: str) -> bool:
         folder, _, inner = name.rpartition("/")
@@ -186,7 +227,13 @@ def _exported(store: Store, run: StoredRun, weights: bool) -> list[str]:
             return inner.partition(".")[0] in run.rankings
         return name != ABSENT and (weights or name != WEIGHTS)
 
-    return sorted(filter(belongs, store.files(run)))
+    names = sorted(filter(belongs, store.files(run)))
+    if (folder := store.folder_of(run)) is not None:
+        for path in (folder / name for name in names):
+            if not stat.S_ISREG(path.lstat().st_mode):
+                kind = "a symbolic link" if path.is_symlink() else "not a regular file"
+                raise DataError(f"{path} is {kind}: put the file itself in its place, or remove it")
+    return names
 
 
 def _left_out(store: Store, run: StoredRun, names: Collection[str]) -> dict[str, str]:
@@ -256,7 +303,9 @@ def _reading(archive: Path) -> Iterator[None]:
 
 
 def _read_manifest(tar: tarfile.TarFile, first: tarfile.TarInfo | None) -> Manifest:
-    if first is None or first.name != MANIFEST or not first.isfile() or first.size > LONGEST_MANIFEST:
+    if first is not None and first.name == MANIFEST and first.size > LONGEST_MANIFEST:
+        raise DataError(f"has a manifest of {amount(first.size)}; allowed: {amount(LONGEST_MANIFEST)}")
+    if first is None or first.name != MANIFEST or not first.isfile():
         raise DataError(f"is not an archive of runs: it does not begin with {MANIFEST}")
     content = tar.extractfile(first)
     assert content is not None  # a plain file has content

@@ -11,20 +11,37 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import DataError, UserError
-from harness.files import make_durable, sha256, write
+from harness.files import DAY, make_durable, sha256, write
 from harness.owner import describe
-from harness.stores.claims.lease import Claims
-from harness.stores.directory.reading import Damaged, absent_files, check_predictions, read_small, summarise
-from harness.stores.directory.run_directory import COMPLETION, METRICS, POINTS, PREDICTIONS, RANKINGS, read_points
+from harness.stores.claims.lease import ClaimRecord, Claims
+from harness.stores.directory.curves import check_columns
+from harness.stores.directory.reading import (
+    Damaged,
+    absent_files,
+    check_predictions,
+    read_small,
+    summarise,
+    wrong_trial,
+)
+from harness.stores.directory.run_directory import (
+    COMPLETION,
+    METRICS,
+    POINTS,
+    PREDICTIONS,
+    RANKINGS,
+    TRIAL,
+    read_points,
+)
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.schema import CompletionDocument
+from harness.stores.schema import CompletionDocument, TrialDocument
+from harness.stores.shapes import parsed
 from harness.stores.store import Store, supersede
 from harness.stores.stored import Problem, StoredRun
 
@@ -77,14 +94,13 @@ def _recalled(store: DirectoryStore, key: str, backup: MongoStore) -> str | None
     return "restored from the database"
 
 
-def check_database(store: Store, progress: Progress | None = None) -> Iterator[Finding]:
+def check_database(store: MongoStore, progress: Progress | None = None) -> Iterator[Finding]:
     """Everything that is wrong with the runs of a database by itself. Reads every file and every point."""
-    problems: list[Problem] = []
-    runs = store.load(None, problems)
-    yield from (Finding("damaged", f"{store.name}: {problem.place}", problem.reason) for problem in problems)
+    runs = store.load(None, [])
     for name, count in Counter(store.ids()).items():
         if count > 1:
             yield Finding("duplicate", f"{store.name}: {name}", f"{count} documents have this id")
+    yield from unusable(store, set())
     for number, run in enumerate(runs):
         for name, error in unreadable(store, run):
             yield Finding("damaged", f"{store.name}: {run.id}/{name}", error)
@@ -92,6 +108,32 @@ def check_database(store: Store, progress: Progress | None = None) -> Iterator[F
             progress(number + 1, len(runs))
     yield from duplicates(runs)
     yield from (Finding("damaged", problem.place, problem.reason) for problem in store.references()[1])
+
+
+def unusable(store: MongoStore, here: Collection[str]) -> Iterator[Finding]:
+    """Documents of a database that are no runs, and runs whose summaries are not what their files say.
+
+    Runs that are `here`, in a directory, are left out.
+    """
+    problems: list[Problem] = []
+    store.load(None, problems)
+    ids = {*store.ids()} - {*here}
+    for problem in problems:
+        name, _, inside = problem.place.removeprefix(f"{store.name}/").partition("/")
+        if name not in here and (inside or name not in ids):
+            yield Finding("damaged", f"{store.name}: {problem.place}", problem.reason)
+    for name in sorted(ids):
+        if (wrong := store.wrong_summary(name)) is not None:
+            yield Finding("damaged", f"{store.name}: {name}", wrong, partial(_summarised, store, name))
+
+
+def _summarised(store: MongoStore, name: str) -> str | None:
+    """Make the summary of a run again, from its files in the database."""
+    try:
+        store.summarise_again(name)
+    except DataError:
+        return None
+    return None if store.wrong_summary(name) else "its summary was made again from its files"
 
 
 def duplicates(runs: Iterable[StoredRun]) -> Iterator[Finding]:
@@ -107,15 +149,26 @@ def duplicates(runs: Iterable[StoredRun]) -> Iterator[Finding]:
 
 
 def orphaned(claims: Claims, where: str) -> Iterator[Finding]:
-    """Claims whose owners are dead, or have not renewed them in time."""
+    """Claims whose owners are dead, or have not renewed them in time; damaged ones, and those with a wrong time."""
     for record in claims.records():
-        if record.held and not record.alive:
+        place = f"{where}: {record.key[:16]}"
+
+        def free(record: ClaimRecord = record) -> str | None:
+            return "freed" if claims.drop(record) else None
+
+        def restart(record: ClaimRecord = record) -> str | None:
+            return "its lease counts from now on" if claims.restart(record) else None
+
+        if record.ahead:
+            years = f"its time is {min(record.ahead / DAY, 1e6):.1f} days ahead"
+            wrong = years if record.damage is None else f"{record.damage}; it has no time that counts"
+            yield Finding("claim", place, f"held by {describe(record.owner)}, but {wrong}", restart)
+        elif record.damage is not None:
+            repair = None if record.alive else free
+            yield Finding("claim", place, f"{record.damage}; it counts as held until it expires", repair)
+        elif record.held and not record.alive:
             reason = f"held by {describe(record.owner)}, which has not renewed it for {record.age:.0f} s or is dead"
-
-            def free(record=record) -> str | None:  # type: ignore[no-untyped-def]
-                return "freed" if claims.drop(record) else None
-
-            yield Finding("claim", f"{where}: {record.key[:16]}", reason, free)
+            yield Finding("claim", place, reason, free)
 
 
 def examine(path: Path) -> list[Problem]:
@@ -126,25 +179,26 @@ def examine(path: Path) -> list[Problem]:
     except Damaged as error:
         found.append(Problem(str(error.path), error.reason))
     found += _wrong_checksums(path) or _wrong_predictions(path)
-    try:
-        read_points(path / POINTS)
-    except (ValueError, OSError) as error:
-        found.append(Problem(str(path / POINTS), f"is not a list of points: {error}"))
+    found += _wrong_curves(path)
     return list({problem.place: problem for problem in reversed(found)}.values())[::-1]
 
 
 def unreadable(store: Store, run: StoredRun) -> Iterator[tuple[str, str]]:
     """The files of a run that the store lists, but cannot return unchanged; with the reasons."""
-    names = store.files(run)
     expected: dict[str, str] = {}
+    try:
+        names = store.files(run)
+    except DataError as error:
+        yield "", str(error)
+        return
     if COMPLETION in names:
         try:
-            record = json.loads(store.read(run, COMPLETION))
+            record = parsed(store.read(run, COMPLETION), CompletionDocument)
             expected = record["files"]
             counts = {name: len(points) for name, points in store.metrics(run).items()}
             if counts != record["metrics"]:
                 yield METRICS, f"has {counts} points instead of {record['metrics']}"
-        except (DataError, ValueError, KeyError, TypeError) as error:
+        except DataError as error:
             yield COMPLETION, str(error)
     for name in names:
         try:
@@ -153,6 +207,18 @@ def unreadable(store: Store, run: StoredRun) -> Iterator[tuple[str, str]]:
                 yield name, "has another checksum than the completion record says"
         except DataError as error:
             yield name, str(error)
+
+
+def _wrong_curves(path: Path) -> list[Problem]:
+    """The file of curves, if it does not hold curves."""
+    name = METRICS if (path / METRICS).exists() else POINTS
+    try:
+        read_points(path / name) if name == POINTS else check_columns(read_small(path / name))
+    except Damaged as error:
+        return [Problem(str(error.path), error.reason)]
+    except DataError as error:
+        return [Problem(str(path / name), str(error))]
+    return []
 
 
 def _wrong_predictions(path: Path) -> list[Problem]:
@@ -223,6 +289,8 @@ def _restoring(path: Path, problem: Problem, backup: MongoStore | None) -> Calla
 def _is_right(path: Path, name: str, content: bytes) -> bool:
     """Whether that content is the original one, according to the records beside the file."""
     try:
+        if name == TRIAL and not (path / COMPLETION).exists():
+            return wrong_trial(parsed(content, TrialDocument), path.name) is None
         if name == COMPLETION:
             files = json.loads(content)["files"]
             return all(sha256(path / other) == checksum for other, checksum in files.items())
@@ -235,5 +303,5 @@ def _is_right(path: Path, name: str, content: bytes) -> bool:
         else:
             expected = read_small(path / COMPLETION, CompletionDocument)["files"][name]
         return bool(hashlib.sha256(content).hexdigest() == expected)
-    except (Damaged, ValueError, KeyError, TypeError, AttributeError, OSError):
+    except (DataError, ValueError, KeyError, TypeError, AttributeError, OSError):
         return False

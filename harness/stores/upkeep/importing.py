@@ -24,7 +24,7 @@ from harness.stores.directory.run_directory import ABSENT, INVALID, PREDICTIONS,
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import kind_of
 from harness.stores.stored import agree
-from harness.stores.upkeep.archive import Manifest, reference_file, unpack
+from harness.stores.upkeep.archive import MAX_SIZE, Manifest, reference_file, unpack
 from harness.stores.upkeep.checking import examine
 
 STAGING = ".import-"
@@ -45,14 +45,14 @@ class Imported:
     """References that were added, by key."""
 
 
-def import_into_directory(archive: Path, store: Path) -> Imported:
+def import_into_directory(archive: Path, store: Path, max_size: int = MAX_SIZE) -> Imported:
     """Add the archive's runs to a directory of runs, which is made if there is none.
 
     Raises `DataError`, and adds nothing, if the archive is damaged or a run of it contradicts an existing one;
     `UserError` if the store is not writable.
     """
     with _staging(store) as folder:
-        done = Imported(unpack(archive, folder))
+        done = Imported(unpack(archive, folder, max_size))
         references = _verify(archive, folder, done.manifest)
         place = DirectoryStore(store)
         place.check_references(references)
@@ -72,7 +72,7 @@ def import_into_directory(archive: Path, store: Path) -> Imported:
     return done
 
 
-def import_into_database(archive: Path, database: Any, weights_max: int) -> Imported:
+def import_into_database(archive: Path, database: Any, weights_max: int, max_size: int = MAX_SIZE) -> Imported:
     """Add the archive's runs to a database, as `import_into_directory` does to a directory.
 
     Also raises `Unreachable`; runs added before stay, and importing the same archive again adds the rest.
@@ -84,7 +84,7 @@ def import_into_database(archive: Path, database: Any, weights_max: int) -> Impo
     with tempfile.TemporaryDirectory() as temporary:
         folder, mirrored = Path(temporary) / "archive", Path(temporary) / "mirrored"
         folder.mkdir()
-        done = Imported(unpack(archive, folder))
+        done = Imported(unpack(archive, folder, max_size))
         references = _verify(archive, folder, done.manifest)
         store.check_references(references)
         runs, there = sorted(done.manifest.files), set(store.ids())

@@ -28,7 +28,7 @@ from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import unsynced
 from harness.stores.store import same_reference
 from harness.stores.stored import Status, StoredRun
-from harness.stores.upkeep.checking import Finding, Progress
+from harness.stores.upkeep.checking import Finding, Progress, unusable
 
 Document = dict[str, Any]
 
@@ -56,11 +56,12 @@ def check_mirror(
             yield Finding("mirror", place, "is not in the database", again)
         elif run.id in behind:
             yield Finding("mirror", place, "is older in the database than here", again)
-        elif found := list(_differences(store, mirror, run)):
+        elif found := [*_wrong_summary(mirror, run), *_differences(store, mirror, run)]:
             rest = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
             yield Finding("mirror", place, "; ".join(found[:NAMED]) + rest, partial(again, again=True))
         if progress:
             progress(number + 1, len(runs))
+    yield from unusable(mirror, {run.id for run in runs})
     yield from _orphans(mirror)
     yield from _references(store, mirror)
 
@@ -86,11 +87,21 @@ def _project(path: Path, database: Database[Document], weights_max: int, again: 
     return "projected again"
 
 
+def _wrong_summary(mirror: MongoStore, run: StoredRun) -> Iterator[str]:
+    """What the summary in the database says that neither the files there nor the directory say."""
+    if (wrong := mirror.wrong_summary(run.id)) is not None:
+        yield wrong
+
+
 def _differences(store: DirectoryStore, mirror: MongoStore, run: StoredRun) -> Iterator[str]:
     """The differences that the run's revision does not show."""
-    mirrored = mirror.files(run)
     folder = store.path_of(run)
     recorded = read_small(folder / COMPLETION)["files"] if run.status is Status.DONE else {}
+    try:
+        mirrored = mirror.files(run)
+    except DataError as error:
+        yield str(error)
+        return
     for name in store.files(run):
         if name not in mirrored:
             if name not in (WEIGHTS, ABSENT):  # may be too large, or is about this directory only
@@ -129,12 +140,13 @@ def _orphans(mirror: MongoStore) -> Iterator[Finding]:
     """Curves and files of runs that have no document, which was removed by hand."""
     runs = mirror.database["runs"]
     with translated():
-        known = {one["harness"]["run_id"] for one in runs.find({"harness": {"$exists": True}}, {"harness.run_id": 1})}
+        found = (one["harness"] for one in runs.find({"harness": {"$exists": True}}, {"harness.run_id": 1}))
+        known = {one["run_id"] for one in found if isinstance(one, dict) and isinstance(one.get("run_id"), str)}
         owners = {
             "metrics": mirror.database["metrics"].distinct("harness", {"harness": {"$exists": True}}),
             "files": mirror.database["fs.files"].distinct("metadata.run_id", {"metadata.run_id": {"$exists": True}}),
         }
     for what, names in owners.items():
-        for name in sorted(set(names) - known):
+        for name in sorted({str(name) for name in names} - known):
             reason = f"the database has {what} of it, but not the run itself"
             yield Finding("mirror", f"{mirror.name}: {name}", reason)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.data.pickles import ForeignName, RestrictedUnpickler
+from harness.data.pickles import ForeignName, RestrictedUnpickler, refusal
 from harness.errors import DataError
 from harness.truth.imported import Key
 from harness.truth.listing import Listing
@@ -179,5 +179,4 @@ def _untrusted(path: Path, name: str) -> DataError:
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return DataError(f"{path}: not a readable file of the benchmark ({text[:300]})")
+    return DataError(f"{path}: not a readable file of the benchmark ({refusal(error)[:300]})")

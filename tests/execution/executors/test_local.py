@@ -15,16 +15,18 @@ import pytest
 from harness.execution.executors.executor import Event, Job, Stopping
 from harness.execution.executors.local import GRACE, LocalExecutor, ServerFailed
 from harness.execution.executors.slots import Slots
-from tests.processes import all_gone
+from tests.processes import all_gone, all_stopped
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 # Targets such as harness.execution.experiment:run_job, in a module that imports in no time.
 TARGETS = """
-import os, signal, sys, time
+import os, signal, subprocess, sys, time
 
 def act(job, progress):
     progress({"pid": os.getpid(), "server": os.getppid(), "directory": os.getcwd()})
+    if job["act"] == "print":
+        print("Kendall's τ")
     if job["act"] == "raise":
         raise ValueError("two\\nlines")
     if job["act"] == "exit":
@@ -45,6 +47,19 @@ def act(job, progress):
             time.sleep(60)
         except KeyboardInterrupt:
             return {"status": "interrupted", "stored": True}
+    if job["act"] == "parent":
+        # A program, and a fork that holds all descriptors: a daemon of multiprocessing, a worker of a data loader.
+        program = subprocess.Popen(["sleep", "60"])
+        fork = os.fork()
+        if not fork:
+            time.sleep(60)
+        progress({"grandchildren": [program.pid, fork], "group": os.getpgid(program.pid)})
+        if job["end"] == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if job["end"] == "hang":
+            time.sleep(60)
+        while job["end"] == "wait" and not os.path.exists(job["for"]):
+            time.sleep(0.01)
     if job["act"] == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         progress({"deaf": True})
@@ -85,10 +100,10 @@ def test_every_job_is_answered_once_and_failures_are_their_own() -> None:
     events = list(run(acts))
     answers = {event.job.number: event.data for event in events if event.kind == "finished"}
     assert len([event for event in events if event.kind == "finished"]) == len(acts)
-    assert [answers[n]["status"] for n in range(7)] == ["done", "failed", "failed", "done", "failed", "failed", "done"]
+    assert [answers[n]["status"] for n in range(7)] == ["done", "failed", "lost", "done", "failed", "lost", "done"]
     assert answers[0]["echo"] == {"act": "fine"}
     assert answers[1]["error"] == "ValueError: two lines"
-    assert answers[2]["error"] == "killed by signal 9 (SIGKILL)"
+    assert answers[2]["error"] == "killed by signal 9 (SIGKILL): out of memory?"
     assert answers[4]["error"] == "SystemExit: enough"
     assert answers[5]["error"] == "its process ended with exit code 3 before it answered"
     for number in range(7):
@@ -120,6 +135,11 @@ def test_no_more_than_the_workers_run_side_by_side_and_jobs_are_drawn_when_there
         most = max(most, running)
         assert len(drawn) <= 6
     assert most <= 2
+
+
+def test_a_job_may_print_what_the_terminal_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    assert [event.data["status"] for event in run(["print"]) if event.kind == "finished"] == ["done"]
 
 
 def test_long_talk_arrives_whole_and_in_order() -> None:
@@ -177,6 +197,47 @@ def test_the_death_of_the_server_loses_neither_the_running_nor_the_waiting(tmp_p
             answers[event.job.number] = event.data["status"]
     assert answers == {0: "done", 1: "done"}
     assert len(servers) == 2
+
+
+@pytest.mark.parametrize(("end", "status"), [("answer", "done"), ("die", "lost"), ("hang", None)])
+def test_what_a_job_has_started_ends_with_it(end: str, status: str | None) -> None:
+    events, ended = execute([Job(0, {"act": "parent", "end": end})], 1), None
+    started: list[int] = []
+    for event in events:
+        started = event.data.get("grandchildren", started)
+        ended = event.data.get("status")
+        if "grandchildren" in event.data:
+            assert os.getpgrp() != event.data["group"]
+            if end == "hang":
+                events.close()  # type: ignore[attr-defined]
+    assert started and ended == status and all_gone(started, within=60)
+
+
+def test_what_a_job_has_started_ends_with_it_when_the_server_is_dead(tmp_path: Path) -> None:
+    flag, started, status = tmp_path / "flag", [], None
+    for event in execute([Job(0, {"act": "parent", "end": "wait", "for": str(flag)})], 1):
+        if "server" in event.data:
+            server = event.data["server"]
+        if "grandchildren" in event.data:
+            started = event.data["grandchildren"]
+            os.kill(server, signal.SIGKILL)
+            assert gone(server)
+            flag.touch()
+        status = event.data.get("status", status)
+    assert started and status == "done" and all_gone(started, within=60)
+
+
+def test_stopping_the_server_as_a_terminal_does_stops_its_jobs_until_it_continues(tmp_path: Path) -> None:
+    flag, processes, status = tmp_path / "flag", [], None
+    for event in execute([Job(0, {"act": "wait", "for": str(flag)})], 1):
+        if "pid" in event.data:
+            processes = [event.data["server"], event.data["pid"]]
+            os.kill(event.data["server"], signal.SIGTSTP)
+            assert all_stopped(processes)
+            flag.touch()
+            os.kill(event.data["server"], signal.SIGCONT)
+        status = event.data.get("status", status)
+    assert processes and status == "done"
 
 
 def test_a_target_that_does_not_import_is_reported_with_its_reason() -> None:

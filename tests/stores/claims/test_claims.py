@@ -482,7 +482,9 @@ def test_a_claim_of_a_newer_version_is_refused(folder: Path) -> None:
     acquired(claims)
     path = folder / KEY / "1"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 99}))
-    for use in (lambda: claims.acquire(KEY), lambda: claims.holder(KEY), claims.records):
+    [record] = claims.records()
+    assert record.alive and "newer version" in str(record.damage)
+    for use in (lambda: claims.acquire(KEY), lambda: claims.holder(KEY), lambda: claims.drop(record)):
         with pytest.raises(UserError, match="newer version"):
             use()
 
@@ -598,7 +600,9 @@ def test_a_document_of_a_newer_version_is_refused(mongo_database: Database[dict[
     claims = MongoClaims(mongo_database)
     acquired(claims)
     mongo_database["harness_claims"].update_one({"_id": KEY}, {"$set": {"schema": 99}})
-    for use in (lambda: claims.acquire(KEY), lambda: claims.holder(KEY), claims.records):
+    [record] = claims.records()
+    assert record.alive and "newer version" in str(record.damage)
+    for use in (lambda: claims.acquire(KEY), lambda: claims.holder(KEY), lambda: claims.drop(record)):
         with pytest.raises(UserError, match="newer version"):
             use()
 
@@ -610,3 +614,8 @@ def test_a_removed_document_is_a_lost_claim(mongo_database: Database[dict[str, A
         with pytest.raises(ClaimLost, match="removed"):
             use()
     claim.release()
+
+
+def test_a_claim_survives_a_power_failure(folder: Path, synced: list[str]) -> None:
+    acquired(DirectoryClaims(folder))
+    assert len(synced) == 1 and Path(synced[0]).parent == folder / KEY

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.errors import DataError
 from harness.stores.directory.curves import by_metric, from_columns, to_columns
 
 POINT = st.fixed_dictionaries(
@@ -15,7 +17,7 @@ POINT = st.fixed_dictionaries(
         "name": st.sampled_from(["train_loss", "kendall_tau"]),
         "step": st.integers(0, 9),
         "value": st.none() | st.floats(allow_nan=False),
-        "timestamp": st.text(max_size=3),
+        "timestamp": st.datetimes().map(datetime.isoformat),
     }
 )
 
@@ -29,5 +31,5 @@ def test_both_forms_hold_the_same_points(points: list[dict[str, Any]]) -> None:
 
 
 def test_columns_of_unequal_lengths_are_refused() -> None:
-    with pytest.raises(ValueError):
-        from_columns({"train_loss": {"steps": [1, 2], "values": [0.5], "timestamps": ["", ""]}})
+    with pytest.raises(DataError, match="train_loss has columns of unequal length"):
+        from_columns({"train_loss": {"steps": [1, 2], "values": [0.5], "timestamps": ["2026-01-01T10:00:00"] * 2}})

@@ -17,11 +17,11 @@ import pytest
 
 from harness.errors import InvalidConfiguration, UnknownName, UserError
 from harness.files import sha256, write_json
-from harness.stores.directory.run_directory import declare_invalid, write_ranking
+from harness.stores.directory.run_directory import COMPLETION, declare_invalid, write_ranking
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.stores.stored import without_curves
 from tests.stored_runs import NO_PREDICTIONS, judged
-from tests.stores.conftest import RESULT, trial
+from tests.stores.conftest import RESULT, finish, trial
 
 Make = Callable[..., Path]
 
@@ -334,3 +334,22 @@ def test_hundreds_of_runs_are_read_quickly(store: DirectoryStore, make_run: Make
     seconds = time.process_time() - before
     assert len(runs) == 300 and not store.problems
     assert seconds < 0.6, f"{seconds:.2f} s of processor time for 300 runs"
+
+
+def test_hidden_files_are_not_part_of_a_run(store: DirectoryStore) -> None:
+    """Files that are being written, and what editors and network file systems leave."""
+    directory = store.create(trial(), "tiny", {})
+    (directory.path / ".nfs0001").write_text("?")
+    finish(directory, trial(), RESULT)
+    record = json.loads((directory.path / COMPLETION).read_text())
+    assert {"cell.json", "result.json"} < record["files"].keys() == record["sizes"].keys()
+    assert ".nfs0001" not in record["files"]
+    (directory.path / ".nfs0001").unlink()
+    assert only(store).status == "done"
+
+
+def test_the_schema_of_what_is_written_is_2(make_run: Make) -> None:
+    """A higher number tells older versions not to read it: it changes only together with the documents."""
+    path = make_run()
+    names = ("cell.json", "result.json", "predictions.json", COMPLETION)
+    assert [json.loads((path / name).read_text())["schema"] for name in names] == [2] * 4

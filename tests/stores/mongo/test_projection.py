@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 from bson import ObjectId
+from pymongo import MongoClient, ReadPreference
 from pymongo.database import Database
+from pymongo.monitoring import CommandListener, CommandStartedEvent
 
 from harness.errors import DataError
 from harness.files import write_json
@@ -34,9 +36,9 @@ from harness.stores.directory.run_directory import (
     write_ranking,
 )
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.mongo import gridfs
+from harness.stores.mongo import gridfs, projection
 from harness.stores.mongo.projection import project, revision
-from harness.stores.mongo.snapshot import INLINE
+from harness.stores.mongo.snapshot import INLINE, Snapshot
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import unsynced
 from tests.stored_runs import STOPPED, judged
@@ -399,3 +401,82 @@ def test_long_curves_and_outputs_are_stored_and_read_back(store: DirectoryStore,
         (point["step"], point["value"]) for point in points
     ]
     assert counts(mongo_database)["metrics"] == 1
+
+
+def test_a_file_that_cannot_be_read_stops_a_projection(
+    store: DirectoryStore, mongo_database: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = store.create(trial(), "tiny", {})
+    finish(directory, trial(), RESULT)
+    really = projection._upload
+
+    def upload(snapshot: Snapshot, *rest: Any) -> None:
+        (directory.path / WEIGHTS).unlink()  # after it was looked at
+        really(snapshot, *rest)
+
+    monkeypatch.setattr(projection, "_upload", upload)
+    with pytest.raises(DataError, match=r"weights\.pt: cannot be read: No such file or directory"):
+        project(directory.path, mongo_database)
+    assert MongoStore(mongo_database).runs() == []
+
+
+def test_uploads_of_a_projection_that_lost_its_race_are_taken_back(
+    store: DirectoryStore, mongo_database: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, observer = begin(store)
+    observer.failed_event(TIME, [])
+    (directory.path / LOG).write_bytes(b"x" * (INLINE + 1))
+    slowly = projection._upload
+
+    def upload(*arguments: Any) -> None:
+        """Meanwhile the run ends, and another process mirrors it."""
+        monkeypatch.setattr(projection, "_upload", slowly)
+        finish(directory, trial(), RESULT)
+        log = (directory.path / LOG).read_bytes()
+        project(directory.path, mongo_database)
+        (directory.path / LOG).write_bytes(b"x" * (INLINE + 1))
+        slowly(*arguments)
+        (directory.path / LOG).write_bytes(log)
+
+    monkeypatch.setattr(projection, "_upload", upload)
+    project(directory.path, mongo_database)
+    assert sorted(file["filename"] for file in mongo_database["fs.files"].find()) == ["predictions.json", "weights.pt"]
+    assert counts(mongo_database)["fs.chunks"] == 2
+
+
+class Updates(CommandListener):
+    """Whether each update of runs goes to the journal."""
+
+    def __init__(self) -> None:
+        self.journaled: list[bool] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        if event.command_name == "update" and event.command["update"] == "runs":
+            self.journaled.append(bool(event.command.get("writeConcern", {}).get("j")))
+
+    def succeeded(self, event: Any) -> None:
+        pass
+
+    def failed(self, event: Any) -> None:
+        pass
+
+
+def test_ends_are_journaled_and_what_is_written_over_is_read_from_the_primary(
+    store: DirectoryStore, mongod: str, mongo_database: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    updates, preferences, really = Updates(), [], projection._project
+
+    def noting(snapshot: Snapshot, database: Mongo, *rest: Any) -> Any:
+        preferences.append(database.read_preference)
+        return really(snapshot, database, *rest)
+
+    monkeypatch.setattr(projection, "_project", noting)
+    with MongoClient[dict[str, Any]](mongod, event_listeners=[updates]) as client:
+        database = client.get_database(mongo_database.name, read_preference=ReadPreference.SECONDARY_PREFERRED)
+        directory, _ = begin(store)
+        project(directory.path, database)
+        assert updates.journaled == [False]
+        finish(directory, trial(), RESULT)
+        project(directory.path, database)
+    assert updates.journaled == [False, True]
+    assert preferences == [ReadPreference.PRIMARY] * 2

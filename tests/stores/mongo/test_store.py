@@ -243,9 +243,9 @@ def test_damaged_documents_are_problems(make_run: Make, mongo_database: Mongo) -
     changes: list[tuple[str, Any, str]] = [
         ("schema", 99, "schema 99; this version of the harness reads up to"),
         ("schema", "?", "does not say its schema"),
-        ("summary", "{", "not a valid run"),
-        ("summary", None, "not a valid run"),
-        ("summary", '{"id": "other"}', "is about run other"),
+        ("summary", "{", "its summary: is not whole JSON"),
+        ("summary", None, "summary is None, not text"),
+        ("summary", '{"id": "other"}', "its summary: attempt is missing"),
     ]
     whole, *paths = [make_run(seed) for seed in range(6)]
     for path in (whole, *paths):

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tarfile
+import tracemalloc
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import pytest
 from harness.errors import DataError, UserError
 from harness.stores.directory.run_directory import ABSENT, WEIGHTS, declare_invalid, write_ranking
 from harness.stores.directory.store import DirectoryStore
+from harness.stores.stored import Problem
+from harness.stores.upkeep import archive
 from harness.stores.upkeep.archive import MANIFEST, Manifest, export_runs
 from harness.stores.upkeep.importing import import_into_directory
 from tests.stored_runs import NO_PREDICTIONS, judged
@@ -226,6 +229,19 @@ def _inconsistent(members: Members) -> Members:
     return resealed([*members[:index], (entry, content), *members[index + 1 :]], change)
 
 
+def _long_header(members: Members) -> Members:
+    """A note about a file that tar would read as a whole."""
+    entry, content = members[-1]
+    entry.pax_headers = {"comment": "x" * (1 << 20)}
+    return [*members[:-1], (entry, content)]
+
+
+def _pipe(members: Members) -> Members:
+    pipe = tarfile.TarInfo(members[-1][0].name)
+    pipe.type = tarfile.FIFOTYPE
+    return [*members[:-1], (pipe, b"")]
+
+
 def _no_manifest(members: Members) -> Members:
     return members[1:]
 
@@ -243,6 +259,8 @@ def _no_manifest(members: Members) -> Members:
         (_lead_out_by_run, "which is not a run id"),
         (_newer, "has schema 3; this version of the harness reads up to 2"),
         (_inconsistent, "result.json: has another checksum than the completion record says"),
+        (_long_header, "has a header of 1,048"),
+        (_pipe, "which is not a regular file"),
         (_no_manifest, "does not begin with manifest.json"),
     ],
 )
@@ -324,3 +342,79 @@ def test_the_manifest_can_be_read_by_hand(store: DirectoryStore, make_run: MakeR
     assert names[0] == MANIFEST and names[1:] == sorted(names[1:])
     assert (document["schema"], document["study"], document["preset"]) == (1, "mine", "tiny")
     assert document["runs"][run.name]["files"].keys() == store.files(store.runs()[0]).keys()
+
+
+def test_an_archive_that_is_too_large_is_refused_before_anything_is_unpacked(
+    store: DirectoryStore, make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run()
+    manifest = export(store, tmp_path / "runs.tar")
+    size = sum(one["size"] for one in manifest.files[run.name].values())
+    with pytest.raises(DataError, match=r"holds .* of files; allowed: .* \(--max-size\); nothing was imported"):
+        import_into_directory(tmp_path / "runs.tar", tmp_path / "other", max_size=size - 1)
+    monkeypatch.setattr(archive, "MOST_FILES", len(manifest.files[run.name]) - 1)
+    with pytest.raises(DataError, match="files; allowed: "):
+        import_into_directory(tmp_path / "runs.tar", tmp_path / "other")
+    with pytest.raises(UserError, match="1 runs are too many for one archive"):
+        export(store, tmp_path / "again.tar")
+    monkeypatch.undo()
+    monkeypatch.setattr(archive, "LONGEST_MANIFEST", 100)
+    with pytest.raises(DataError, match="has a manifest of .*; allowed: 100 bytes"):
+        import_into_directory(tmp_path / "runs.tar", tmp_path / "other")
+    monkeypatch.undo()
+    assert list((tmp_path / "other").iterdir()) == []
+    assert import_into_directory(tmp_path / "runs.tar", tmp_path / "other", max_size=size).added == [run.name]
+
+
+def test_what_follows_the_end_of_an_archive_is_not_read_for_ever(
+    store: DirectoryStore, make_run: MakeRun, tmp_path: Path
+) -> None:
+    make_run()
+    export(store, tmp_path / "runs.tar")
+    with gzip.open(tmp_path / "long.tar.gz", "wb", compresslevel=1) as file:
+        file.write((tmp_path / "runs.tar").read_bytes() + bytes(3 << 20))
+    with pytest.raises(DataError, match="goes on after its end; nothing was imported"):
+        import_into_directory(tmp_path / "long.tar.gz", tmp_path / "other")
+
+
+def test_memory_does_not_grow_with_the_archive(store: DirectoryStore, make_run: MakeRun, tmp_path: Path) -> None:
+    for _ in range(2):
+        run = make_run()
+        (run / "notes").write_bytes(bytes(32 << 20))  # zeros: the archive is small
+    export(store, tmp_path / "runs.tar")
+    tracemalloc.start()
+    try:
+        import_into_directory(tmp_path / "runs.tar", tmp_path / "other")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path.symlink_to("/etc/hostname"), "notes.txt is a symbolic link: put the file itself"),
+        (os.mkfifo, "notes.txt is not a regular file: put the file itself"),
+    ],
+)
+def test_only_files_are_exported(
+    store: DirectoryStore, make_run: MakeRun, tmp_path: Path, make: Callable[[Path], None], message: str
+) -> None:
+    make(make_run() / "notes.txt")
+    with pytest.raises(DataError, match=message):
+        export(store, tmp_path / "runs.tar")
+    assert not (tmp_path / "runs.tar").exists()
+
+
+def test_a_pipe_is_neither_read_as_a_run_nor_as_an_archive(
+    store: DirectoryStore, make_run: MakeRun, tmp_path: Path
+) -> None:
+    run = make_run()
+    (run / "cell.json").unlink()
+    os.mkfifo(run / "cell.json")
+    problems: list[Problem] = []
+    assert store.load(None, problems) == []
+    assert problems == [Problem(str(run / "cell.json"), "cannot be read: not a regular file")]
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="cannot import .*pipe: not a regular file"):
+        import_into_directory(tmp_path / "pipe", tmp_path / "other")

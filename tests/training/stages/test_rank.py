@@ -25,7 +25,7 @@ from harness.study.judging import (
     top_architectures,
 )
 from harness.training.cost import Meter
-from harness.training.stages.rank import Found, predict
+from harness.training.stages.rank import Found, predict, validation_loss
 from harness.training.stages.train import Supernets, train
 from harness.truth.table import Table, TableBenchmark
 from tests.toy import toy_config
@@ -75,6 +75,20 @@ def test_predictions_equal_a_direct_evaluation(
     found = ranked(trained, images, trained.space, **ranking)
     assert found == pytest.approx({a: directly(trained.networks[0], a, images, count) for a in trained.space})
     assert len(set(found.values())) > 3  # a ranking to speak of
+
+
+def test_a_network_with_running_statistics_is_ranked_in_evaluation_mode(few_digits: DataSet) -> None:
+    network = {"width": 2, "depth": 1, "batch_norm": "tracked"}
+    supernets = train(RunConfig.from_json({"network": network, "train": {"epochs": 1}}), few_digits, meter())
+    supernets.networks[0].train()
+    some = list(supernets.space)[3000:15000:4000]
+    found = ranked(supernets, few_digits, some, images=8)
+    assert found == {a: directly(supernets.networks[0], a, few_digits, 8) for a in some}
+    losses = []
+    for size in (3, 8):  # statistics of a batch would depend on its size
+        supernets.networks[0].train()
+        losses.append(validation_loss(supernets, some, few_digits, Ranking(images=8, batch_size=size), meter()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_few_shot_takes_each_architecture_from_its_own_supernet(few_shot: Supernets, images: DataSet) -> None:

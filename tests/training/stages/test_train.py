@@ -18,7 +18,7 @@ from harness.errors import Diverged, InvalidConfiguration
 from harness.seeds import derive
 from harness.study.configuration import RunConfig
 from harness.training.cost import Meter
-from harness.training.stages.train import Progress, Supernets, build_supernets, train
+from harness.training.stages.train import Progress, Supernets, build_supernets, check_finite, train
 
 METHODS = ("spos", "fairnas", "fsnas")
 PLAIN: dict[str, Any] = {}
@@ -182,3 +182,11 @@ def test_the_meter_counts_passes_and_images(method: str, paths: int, parts: int,
     assert counts.images == 2 * 48 * paths * parts
     assert counts.evaluations == 0
     assert list(counts.stages) == ["train"]
+
+
+def test_the_loss_of_a_step_is_the_mean_over_its_paths() -> None:
+    losses = [torch.tensor([1.0, 3.0]), torch.tensor([5.0])]
+    assert check_finite(losses, 1) == 3.5  # every step counts once, however many paths it has
+    with pytest.raises(Diverged) as caught:
+        check_finite([*losses, torch.tensor([1.0, math.inf])], 10)
+    assert caught.value.step == 12
