@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from harness.errors import DataError, UnknownName, UserError
 from harness.stores import collector
 from harness.stores.places import places
+from harness.stores.stored import Problem
 from harness.study.columns import describe
 from harness.study.frames import columns_of as columns_of
-from harness.study.frames import dtype
+from harness.study.frames import dtype, misfits
 from harness.study.frames import frame as frame
 from harness.study.frames import record as record
 from harness.study.layout import label_column
@@ -72,7 +73,7 @@ def runs(
     chosen = [run for run in opened.runs() if all or run.counts]
     chosen = [run for run in chosen if preset is None or run.preset == preset]
     if study is None:
-        table = frame([record(run) for run in chosen])
+        table = _fitting(opened, [record(run) for run in chosen])
     else:
         asked = study if isinstance(study, Study) else _one_study(study)
         requested = members(asked, chosen)
@@ -80,12 +81,13 @@ def runs(
         answered.sort(key=lambda pair: (pair[0].row, pair[1].preset, pair[0].dataset, pair[0].seed, pair[1].id))
         labels = [{label_column(label): value for label, value in row.labels.items()} for row in asked.rows]
         by_label = {name: [row[name] for row in labels] for name in labels[0]}
-        table = frame(
+        table = _fitting(
+            opened,
             [
                 _as_asked(run, request) | {"study": asked.name, "row": request.row} | labels[request.row]
                 for request, run in answered
             ],
-            extra={"study": str, "row": int} | {name: _kind(values) for name, values in by_label.items()},
+            {"study": str, "row": int} | {name: _kind(values) for name, values in by_label.items()},
         )
         table = _ordered(table, by_label)
     # Only the name: pandas copies `attrs`, and an address may contain a password.
@@ -273,6 +275,17 @@ def _one_study(name: str) -> Study:
     if len(found) > 1 and name not in found:
         raise UserError(f"{name} holds several studies: {', '.join(found)}. Name one.")
     return found.get(name) or next(iter(found.values()))
+
+
+def _fitting(
+    store: stores.Store, records: list[dict[str, Any]], extra: Mapping[str, type] | None = None
+) -> pandas.DataFrame:
+    """The records as a data frame; those that do not fit its columns become problems of the store."""
+    table = frame(records, extra)
+    if wrong := misfits(records, table):
+        store.problems += [Problem(f"{store.name}/{run}", reason) for run, reason in wrong.items()]
+        table = frame([one for one in records if one["run_id"] not in wrong], extra)
+    return table
 
 
 def _as_asked(run: StoredRun, request: Request) -> dict[str, Any]:

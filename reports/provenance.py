@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from harness.documents import flatten
 from harness.errors import HarnessError
 from harness.stores.directory.run_directory import RUN
+from harness.stores.schema import RunDocument
+from harness.stores.shapes import parsed
 
 if TYPE_CHECKING:
     from harness.stores.store import Store
@@ -57,8 +59,8 @@ def _common(configs: list[Mapping[str, Any]]) -> dict[str, Any]:
 def _machine(run: StoredRun, store: Store) -> dict[str, Any]:
     """The machine and commit of the run; empty if its record does not say, or cannot be read."""
     record: Any = {}
-    with contextlib.suppress(HarnessError, ValueError):
-        record = json.loads(store.read(run, RUN))
+    with contextlib.suppress(HarnessError):
+        record = parsed(store.read(run, RUN), RunDocument)
     host, experiment = record.get("host") or {}, record.get("experiment") or {}
     repositories = experiment.get("repositories") or [{}]
     commit, dirty, version = (repositories[0].get(key) for key in ("commit", "dirty", "version"))

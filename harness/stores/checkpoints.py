@@ -231,7 +231,7 @@ def _read_header(file: IO[bytes]) -> dict[str, Any]:
     line = file.read(_HEADER)
     try:
         header = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _Damaged("its first line is not JSON") from error
     if len(line) != _HEADER or not isinstance(header, dict):
         raise _Damaged("its first line is incomplete")

@@ -12,7 +12,7 @@ Keys that are not listed here, those of a newer version, are kept as they are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from harness.stores.trial_text import TIME, Json, Number, Owner, TrialText
 
@@ -219,6 +219,26 @@ class TrialDocument(Started, total=False):
     ranking: Annotated[str, "the key of the ranking that is made with the run"]
 
 
+class Experiment(TypedDict, total=False):
+    """What readers need of Sacred's description of an experiment."""
+
+    repositories: Annotated[list[Json], "the commit, and whether files were changed"]
+    dependencies: Annotated[list[str], "packages and their versions"]
+
+
+class Gpus(TypedDict, total=False):
+    """The GPUs of a machine."""
+
+    gpus: Annotated[list[Any], "one entry per GPU"]
+
+
+class Host(TypedDict, total=False):
+    """What readers need of Sacred's description of a machine."""
+
+    os: Annotated[list[str | None], "the operating system"]
+    gpus: Annotated[Gpus | None, "its GPUs"]
+
+
 class Recorded(TypedDict):
     """The key of every `run.json`."""
 
@@ -232,7 +252,8 @@ class RunDocument(Recorded, total=False):
     stop_time: Annotated[str | None, "when it ended", TIME]
     heartbeat: Annotated[str | None, "when its process was last heard of", TIME]
     fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line; how a lost one died"]
-    experiment: Annotated[Json, "the experiment, as Sacred describes it"]
+    experiment: Annotated[Experiment | None, "the experiment, as Sacred describes it"]
+    host: Annotated[Host | None, "the machine, as Sacred describes it"]
 
 
 class ResultDocument(Versioned):

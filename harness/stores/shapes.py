@@ -223,6 +223,9 @@ def _fits(hint: Any) -> Callable[[Any], bool]:
     if len(choices := _choices(hint)) > 1:
         inner = [_fits(one) for one in choices if one is not NoneType]
         optional = NoneType in choices
+        if len(inner) == 1:
+            only = inner[0]
+            return lambda value: optional if value is None else only(value)
         return lambda value: optional if value is None else any(one(value) for one in inner)
     outer, items = get_origin(hint), get_args(hint)
     if outer is tuple:

@@ -19,7 +19,7 @@ from harness.errors import DataError, InvalidConfiguration, UnknownName, UserErr
 from harness.stores import collector
 from harness.stores.records import ImportedDocument, ReferenceDocument
 from harness.stores.schema import OBSERVED, PredictionsDocument, Searched
-from harness.stores.shapes import problem, require
+from harness.stores.shapes import parsed, problem
 from harness.stores.stored import Problem, Status, StoredRun, agree
 
 LISTED = 20
@@ -197,11 +197,9 @@ class Store(ABC):
             return None
         what = f"{self.name}: {run.id}/{name}: does not hold predictions"
         try:
-            document: PredictionsDocument = json.loads(self.read(run, name))
-        except ValueError as error:
+            return cast(PredictionsDocument, parsed(self.read(run, name), PredictionsDocument))
+        except DataError as error:
             raise DataError(f"{what}: {error}") from error
-        require(PredictionsDocument, document, what)
-        return document
 
 
 def kind_of(document: Mapping[str, Any]) -> type:

@@ -26,6 +26,8 @@ class Status(Word):
     LOST = "lost", "has not ended, and is not running"
 
 
+ENDS: dict[str, Status] = {status.value: status for status in Status}
+
 OPEN = "open"
 """In a summary, the run has not ended: whether it is running or lost depends on when it is read."""
 
@@ -87,21 +89,31 @@ def stored_run(summary: Mapping[str, Any]) -> StoredRun:
         alive = is_alive(summary["owner"], summary["heartbeat"] or summary["start_time"])
         status = Status.RUNNING if alive else Status.LOST
     else:
-        status = Status(summary["recorded"])
+        status = ENDS.get(summary["recorded"]) or Status(summary["recorded"])
     rankings = summary["rankings"]
     own = own_ranking(summary)
-    first = {key: result for key, result in rankings.items() if key not in summary.get("recomputed", ())}
+    recomputed = summary.get("recomputed", ())
+    first = {key: result for key, result in rankings.items() if key not in recomputed} if recomputed else rankings
     if own is not None:
         first = {own: without_curves(summary["result"]), **{key: first[key] for key in first if key != own}}
-    names = "id key attempt preset overrides cost rankings start_time stop_time fail_trace invalid"
     return StoredRun(
-        status=status,
+        id=summary["id"],
+        key=summary["key"],
+        attempt=summary["attempt"],
         trial=summary["cell"],
+        preset=summary["preset"],
+        overrides=summary["overrides"],
+        status=status,
         result=newest_result(summary),
+        cost=summary["cost"],
+        rankings=rankings,
+        start_time=summary["start_time"],
+        stop_time=summary["stop_time"],
+        fail_trace=summary["fail_trace"],
+        invalid=summary["invalid"],
         own_ranking=own,
         asked=summary.get("asked", {}),
         first_rankings=first,
-        **{name: summary[name] for name in names.split()},
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +47,17 @@ def columns_of(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_columns(columns: dict[str, Any], document: Mapping[str, Any], prefix: str = "") -> None:
+    names = _NAMES.setdefault(prefix, {})
     for key, value in document.items():
-        if isinstance(value, dict):
+        if type(value) is dict:
             _add_columns(columns, value, f"{prefix}{key}_")
         else:
             # One string object per name: ten thousand runs share it, and each is looked up by it.
-            columns[sys.intern(f"{prefix}{key}")] = value
+            columns[names.get(key) or names.setdefault(key, f"{prefix}{key}")] = value
+
+
+_NAMES: dict[str, dict[str, str]] = {}
+"""Names of columns, by prefix and key."""
 
 
 def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None = None) -> pandas.DataFrame:
@@ -68,8 +72,33 @@ def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None
     turned = zip(*([*map(one.get, columns)] for one in records), strict=True) if records else ((),) * len(columns)
     typed = {}
     for column, values in zip(columns, turned, strict=True):
-        typed[column] = pandas.Series(values, dtype=dtype(values, kinds.get(column)))
+        try:
+            typed[column] = pandas.Series(values, dtype=dtype(values, kinds.get(column)))
+        except (ValueError, TypeError, OverflowError):
+            typed[column] = pandas.Series(values, dtype="object")
     return pandas.DataFrame(typed, columns=columns)
+
+
+def misfits(records: Sequence[Mapping[str, Any]], table: pandas.DataFrame) -> dict[str, str]:
+    """By run id, why a record does not fit the columns of its table: a value that is not of the column's type.
+
+    Configurations are not checked key by key when they are read, so those of unfinished runs may hold anything.
+    """
+    kinds = {name: kind for name, (kind, _) in RUN.items()} | configured()
+    found: dict[str, str] = {}
+    for column, kind in kinds.items():
+        if kind in _FITTING and str(table[column].dtype) == "object":
+            for one in records:
+                if not _fits(value := one.get(column), kind):
+                    found[one["run_id"]] = f"its configuration: {column} is {value!r}"[:100]
+    return found
+
+
+_FITTING = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
+
+
+def _fits(value: Any, kind: type) -> bool:
+    return value is None or (type(value) in _FITTING[kind] and (type(value) is not int or abs(value) < 2**63))
 
 
 def dtype(values: Sequence[Any], kind: type | None) -> str:

@@ -47,15 +47,17 @@ class Answer:
     processor: float
 
 
-def ask(arguments: list[str], place: str) -> Answer:
-    """Run Python with these arguments on the store of that name."""
+def ask(arguments: list[str], place: str, clone: Path | None = None) -> Answer:
+    """Run Python with these arguments on the store of that name, with the code of another clone if one is given."""
     environment = {**os.environ, "HARNESS_STORE": place, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
     environment.pop("HARNESS_MONGO", None)
     if place.startswith("mongodb://"):
         environment |= {"HARNESS_MONGO": place, "HARNESS_STORE": "/nonexistent"}
+    if clone is not None:
+        environment["PYTHONPATH"] = str(clone)
     begin = time.perf_counter()
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen([sys.executable, *arguments], env=environment, stdout=output)
+        process = subprocess.Popen([sys.executable, *arguments], env=environment, stdout=output, cwd=clone)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         wall = time.perf_counter() - begin

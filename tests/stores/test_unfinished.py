@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pymongo.database import Database
 
+from harness import results
 from harness.cli import main
 from harness.components.preset import get_preset
 from harness.owner import is_alive
@@ -90,6 +91,18 @@ def test_a_damaged_trial_of_an_unfinished_run_is_restored_from_the_database(
     [finding] = check_directory(DirectoryStore(tmp_path), MongoStore(mongo_database))
     assert finding.repair is not None and str(finding.repair()).startswith("restored")
     assert file.read_bytes() == whole
+
+
+def test_a_run_whose_configuration_fits_no_column_is_left_out_of_the_frame(tmp_path: Path, request_: Request) -> None:
+    """The schema does not know every key of a configuration; the columns do."""
+    done, failed = store_run(tmp_path, request_, 0.5), store_run(tmp_path, request_, status="failed")
+    change(tmp_path / failed.id / "cell.json", lambda d: d["cell"]["config"]["train"].update(epochs="many"))
+    store = DirectoryStore(tmp_path)
+    frame = results.runs(store=store, all=True, where="train.epochs >= 0")
+    assert list(frame.run_id) == [done.id]
+    assert [(failed.id in one.place, one.reason) for one in store.problems] == [
+        (True, "its configuration: train_epochs is 'many'")
+    ]
 
 
 def test_a_heartbeat_from_the_future_does_not_keep_a_run_alive(tmp_path: Path, request_: Request) -> None:

@@ -121,11 +121,14 @@ def _read(shard: Path) -> dict[str, dict[str, Any]]:
     before, behind = _frame(hashlib.sha256(text).hexdigest())
     if (content[:start], content[-end:]) != (before, behind):
         return {}
-    entries: dict[str, dict[str, Any]] = json.loads(text)
-    for entry in entries.values():
-        summary = entry["summary"]
-        if (own := own_ranking(summary)) is not None and summary["rankings"][own] is None:
-            summary["rankings"][own] = without_curves(summary["result"])
+    try:
+        entries: dict[str, dict[str, Any]] = json.loads(text)
+        for entry in entries.values():
+            summary, _ = entry["summary"], entry["signature"]
+            if (own := own_ranking(summary)) is not None and summary["rankings"][own] is None:
+                summary["rankings"][own] = without_curves(summary["result"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
     return entries
 
 

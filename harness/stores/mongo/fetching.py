@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from harness.stores.directory.run_directory import (
 from harness.stores.mongo.snapshot import COMPLETE, is_addition, look
 from harness.stores.mongo.store import MongoStore, is_there
 from harness.stores.schema import CompletionDocument, Versioned
+from harness.stores.shapes import parsed
 
 Entries = Mapping[str, Mapping[str, Any]]
 """What the database knows about a run's files, by name."""
@@ -113,7 +113,10 @@ def _record(store: MongoStore, run_id: str, entries: Entries) -> dict[str, str]:
         return {}
     text = io.BytesIO()
     store.copy(run_id, entries[COMPLETION], text)
-    files: dict[str, str] = json.loads(text.getvalue())["files"]
+    try:
+        files: dict[str, str] = parsed(text.getvalue(), CompletionDocument)["files"]
+    except DataError as error:
+        raise DataError(f"{store.name}/{run_id}/{COMPLETION}: {error}") from error
     return files
 
 

@@ -64,7 +64,7 @@ class MongoStore(Store):
         with translated():
             found = self.database["runs"].find(_PROJECTED, {"_id": 0, "harness.run_id": 1}, batch_size=BATCH)
             own = (document["harness"] for document in found)
-            return [str(one["run_id"]) for one in own if isinstance(one, dict) and "run_id" in one]
+            return [one["run_id"] for one in own if isinstance(one, dict) and isinstance(one.get("run_id"), str)]
 
     def load(self, trials: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
         where = {"harness": {"$exists": True}} if trials is None else {"harness.cell16": {"$in": sorted(trials)}}
@@ -86,7 +86,8 @@ class MongoStore(Store):
         return runs
 
     def _add(self, runs: list[StoredRun], problems: list[Problem], own: Document, summary: Document) -> None:
-        runs.append(stored_run(summary | {"invalid": own["invalid"]}))
+        summary["invalid"] = own["invalid"]
+        runs.append(stored_run(summary))
         problems += [Problem(f"{self.name}/{own['run_id']}/{inside}", reason) for inside, reason in own["problems"]]
 
     def _place(self, document: Document) -> str:
@@ -350,7 +351,6 @@ def is_there(entry: Mapping[str, Any]) -> bool:
 
 def _remembered(found: Document) -> dict[str, Any] | None:
     """The document that was remembered; None if it is unreadable."""
-    with contextlib.suppress(KeyError, TypeError, ValueError):
-        document = json.loads(found["text"])
-        return document if isinstance(document, dict) else None
+    with contextlib.suppress(KeyError, TypeError, DataError):
+        return parsed(found["text"])
     return None

@@ -14,7 +14,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import itertools
 import json
 import re
 import stat
@@ -31,6 +30,9 @@ from harness.errors import DataError, UserError
 from harness.files import open_regular, write
 from harness.stores.directory.run_directory import ABSENT, COMPLETION, RANKINGS, WEIGHTS, declare_absent
 from harness.stores.directory.store import REFERENCES, RUN_ID
+from harness.stores.records import ManifestDocument
+from harness.stores.schema import CompletionDocument
+from harness.stores.shapes import parsed, problem
 from harness.stores.store import REFERENCE, Store
 from harness.stores.stored import StoredRun
 
@@ -76,23 +78,23 @@ class Manifest:
     def read(cls, text: bytes) -> Manifest:
         """Raises `DataError` for a manifest that is damaged, forged or newer."""
         try:
-            document = json.loads(text)
-            if not isinstance(document["schema"], int) or document["schema"] > SCHEMA:
-                raise DataError(f"has schema {document['schema']}; this version of the harness reads up to {SCHEMA}")
+            document = parsed(text)
+            if isinstance(version := document.get("schema"), int) and version > SCHEMA:
+                raise DataError(f"has schema {version}; this version of the harness reads up to {SCHEMA}")
+            if (odd := problem(ManifestDocument, document)) is not None:
+                raise DataError(odd)
             if document != _sealed(document):
-                raise DataError("its manifest is not the one that was written: the checksum differs")
-            files = {name: dict(run["files"]) for name, run in document["runs"].items()}
-            absent = {name: dict(run["absent"]) for name, run in document["runs"].items()}
-            for name in files:
-                _check_names(name, {**files[name], **absent[name]})
-            references = dict(document.get("references", {}))
-            if wrong := [key for key in references if not REFERENCE.fullmatch(key)]:
-                raise DataError(f"its manifest names {wrong[0]!r}, which is not the key of a reference")
-            for one in itertools.chain(references.values(), *(own.values() for own in files.values())):
-                one["sha256"], one["size"]
-            return cls(document["study"], document["preset"], document["missing"], files, absent, references)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(f"its manifest cannot be read ({type(error).__name__}: {error})") from error
+                raise DataError("is not the one that was written: the checksum differs")
+        except (DataError, ValueError, RecursionError) as error:
+            raise DataError(f"its manifest {error}") from error
+        files = {name: run["files"] for name, run in document["runs"].items()}
+        absent = {name: run["absent"] for name, run in document["runs"].items()}
+        for name in files:
+            _check_names(name, {**files[name], **absent[name]})
+        references = document.get("references", {})
+        if wrong := [key for key in references if not REFERENCE.fullmatch(key)]:
+            raise DataError(f"its manifest names {wrong[0]!r}, which is not the key of a reference")
+        return cls(document["study"], document["preset"], document["missing"], files, absent, references)
 
 
 def export_runs(
@@ -240,7 +242,7 @@ def _left_out(store: Store, run: StoredRun, names: Collection[str]) -> dict[str,
     """The checksums of the weights, if they do not go into the archive."""
     if COMPLETION not in names:
         return {}
-    record = json.loads(store.read(run, COMPLETION))
+    record = parsed(store.read(run, COMPLETION), CompletionDocument)
     missing = {name: checksum for name, checksum in record["files"].items() if name not in names}
     if missing.keys() - {WEIGHTS}:
         raise DataError(f"{store.name}: {run.id}/{min(missing.keys() - {WEIGHTS})}: is missing")

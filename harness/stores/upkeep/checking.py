@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -40,7 +39,7 @@ from harness.stores.directory.run_directory import (
     read_points,
 )
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.schema import CompletionDocument, TrialDocument
+from harness.stores.schema import CompletionDocument, RankingDocument, TrialDocument
 from harness.stores.shapes import parsed
 from harness.stores.store import Store, supersede
 from harness.stores.stored import Problem, StoredRun
@@ -292,14 +291,14 @@ def _is_right(path: Path, name: str, content: bytes) -> bool:
         if name == TRIAL and not (path / COMPLETION).exists():
             return wrong_trial(parsed(content, TrialDocument), path.name) is None
         if name == COMPLETION:
-            files = json.loads(content)["files"]
+            files = parsed(content, CompletionDocument)["files"]
             return all(sha256(path / other) == checksum for other, checksum in files.items())
         if name.startswith(f"{RANKINGS}/") and not name.endswith(f".{PREDICTIONS}"):
-            files = json.loads(content)["files"]
+            files = parsed(content, RankingDocument)["files"]
             return all(sha256(path / RANKINGS / other) == checksum for other, checksum in files.items())
         if name.startswith(f"{RANKINGS}/"):
             record = path / f"{name.removesuffix(f'.{PREDICTIONS}')}.json"
-            expected = read_small(record)["files"][Path(name).name]
+            expected = read_small(record, RankingDocument)["files"][Path(name).name]
         else:
             expected = read_small(path / COMPLETION, CompletionDocument)["files"][name]
         return bool(hashlib.sha256(content).hexdigest() == expected)

@@ -15,7 +15,8 @@ from typing import Any
 from harness.documents import flatten
 from harness.errors import DataError
 from harness.stores.directory.run_directory import COMPLETION, RUN, WEIGHTS
-from harness.stores.schema import PANEL
+from harness.stores.schema import PANEL, CompletionDocument, RunDocument
+from harness.stores.shapes import parsed
 from harness.stores.store import Store
 from harness.stores.stored import Status, StoredRun, agree, without_curves
 
@@ -154,7 +155,7 @@ def _weights(one: Side, other: Side) -> list[Difference]:
 def _completion(side: Side) -> dict[str, str]:
     if COMPLETION not in side.store.files(side.run):
         return {}
-    files: dict[str, str] = _document(side, COMPLETION)["files"]
+    files: dict[str, str] = _document(side, COMPLETION, CompletionDocument)["files"]
     return files
 
 
@@ -162,22 +163,19 @@ def _environment(side: Side) -> dict[str, Any]:
     """Host, commit and packages, each package by itself."""
     if RUN not in side.store.files(side.run):
         return {}
-    record = _document(side, RUN)
+    record = _document(side, RUN, RunDocument)
     host, experiment = record.get("host") or {}, record.get("experiment") or {}
     found = {key: host[key] for key in ("hostname", "os", "python_version", "cpu", "cores", "gpus") if key in host}
     for repository in experiment.get("repositories", ()):
-        found |= {"commit": repository["commit"], "changed files": repository["dirty"]}
-        if repository["commit"] is None:
+        found |= {"commit": repository.get("commit"), "changed files": repository.get("dirty")}
+        if repository.get("commit") is None:
             found["version"] = repository.get("version")
     packages = (text.partition("==") for text in experiment.get("dependencies", ()))
     return flatten(found) | {name: version for name, _, version in packages}
 
 
-def _document(side: Side, name: str) -> dict[str, Any]:
+def _document(side: Side, name: str, kind: type) -> dict[str, Any]:
     try:
-        document = json.loads(side.store.read(side.run, name))
-    except ValueError as error:
-        raise DataError(f"{side.store.name}: {side.run.id}/{name}: is not whole JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise DataError(f"{side.store.name}: {side.run.id}/{name}: holds no JSON object")
-    return document
+        return parsed(side.store.read(side.run, name), kind)
+    except DataError as error:
+        raise DataError(f"{side.store.name}: {side.run.id}/{name}: {error}") from error

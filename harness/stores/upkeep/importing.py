@@ -8,7 +8,6 @@ weights that had been left out, and the invalid mark.
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from harness.stores import shapes
 from harness.stores.directory.reading import Damaged, read_small
 from harness.stores.directory.run_directory import ABSENT, INVALID, PREDICTIONS, RANKINGS, WEIGHTS
 from harness.stores.directory.store import DirectoryStore
+from harness.stores.schema import RankingDocument
 from harness.stores.store import kind_of
 from harness.stores.stored import agree
 from harness.stores.upkeep.archive import MAX_SIZE, Manifest, reference_file, unpack
@@ -192,6 +192,6 @@ def _ranking(name: str) -> str:
 
 def _result(path: Path) -> object:
     try:
-        return json.loads(path.read_bytes())["result"]
-    except (ValueError, KeyError, TypeError) as error:
+        return read_small(path, RankingDocument)["result"]
+    except DataError as error:
         raise DataError(f"{path} is not a ranking: {error}; see `harness store check`") from error

@@ -215,6 +215,17 @@ def _newer(members: Members) -> Members:
     return resealed(members, lambda document: document.update(schema=3))
 
 
+def _odd_missing(members: Members) -> Members:
+    return resealed(members, lambda document: document.update(missing=5))
+
+
+def _odd_size(members: Members) -> Members:
+    def change(document: dict[str, Any]) -> None:
+        next(iter(document["runs"].values()))["files"]["cell.json"]["size"] = "big"
+
+    return resealed(members, change)
+
+
 def _inconsistent(members: Members) -> Members:
     """Whole as an archive, but its run is not what its completion record says."""
     import hashlib
@@ -262,6 +273,8 @@ def _no_manifest(members: Members) -> Members:
         (_long_header, "has a header of 1,048"),
         (_pipe, "which is not a regular file"),
         (_no_manifest, "does not begin with manifest.json"),
+        (_odd_missing, "its manifest missing is 5, not a list"),
+        (_odd_size, "files.cell.json.size is 'big', not a whole number"),
     ],
 )
 def test_nothing_of_a_bad_archive_is_imported(
