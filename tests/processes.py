@@ -19,7 +19,7 @@ def descendants(process: int) -> set[int]:
     return found
 
 
-def all_gone(processes: Iterable[int], within: float = 10.0) -> bool:
+def all_gone(processes: Iterable[int], within: float = 60.0) -> bool:
     """Whether all of them end in that time (a zombie has ended)."""
     return _all(processes, lambda state: state is None or state == "Z", within)
 

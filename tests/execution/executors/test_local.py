@@ -210,7 +210,7 @@ def test_what_a_job_has_started_ends_with_it(end: str, status: str | None) -> No
             assert os.getpgrp() != event.data["group"]
             if end == "hang":
                 events.close()  # type: ignore[attr-defined]
-    assert started and ended == status and all_gone(started, within=60)
+    assert started and ended == status and all_gone(started)
 
 
 def test_what_a_job_has_started_ends_with_it_when_the_server_is_dead(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_what_a_job_has_started_ends_with_it_when_the_server_is_dead(tmp_path: P
             assert gone(server)
             flag.touch()
         status = event.data.get("status", status)
-    assert started and status == "done" and all_gone(started, within=60)
+    assert started and status == "done" and all_gone(started)
 
 
 def test_stopping_the_server_as_a_terminal_does_stops_its_jobs_until_it_continues(tmp_path: Path) -> None:

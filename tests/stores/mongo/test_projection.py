@@ -432,11 +432,11 @@ def test_uploads_of_a_projection_that_lost_its_race_are_taken_back(
         """Meanwhile the run ends, and another process mirrors it."""
         monkeypatch.setattr(projection, "_upload", slowly)
         finish(directory, trial(), RESULT)
-        log = (directory.path / LOG).read_bytes()
         project(directory.path, mongo_database)
+        (directory.path / LOG).rename(store.path / "log")
         (directory.path / LOG).write_bytes(b"x" * (INLINE + 1))
         slowly(*arguments)
-        (directory.path / LOG).write_bytes(log)
+        (store.path / "log").rename(directory.path / LOG)
 
     monkeypatch.setattr(projection, "_upload", upload)
     project(directory.path, mongo_database)
