@@ -39,9 +39,9 @@ def main() -> int:
             tallies += made
             tries, held = sum(len(one.attempts) for one in made), sum(one.held for one in made)
             _tell(f"{part}: {held} of {tries} held, {time.monotonic() - started:.0f} s")
+            if told := failures(made):
+                _tell(told)
     failed = any(one.counts for one in tallies)
-    if failed:
-        print("\n" + failures(tallies))
     print(f"\nSeed {asked.seed}, {time.monotonic() - began:.0f} s:\n\n{table(tallies)}")
     return 1 if failed else 0
 
