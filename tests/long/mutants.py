@@ -36,7 +36,8 @@ from tests.long.mutation import Mutant, is_other, mutants
 SCOPE = ("harness/execution", "harness/training", "harness/study", "harness/components", "harness/stores", "reports")
 LEFT_OUT = ("harness/execution/diagnosis", "harness/execution/checking", "harness/study/explanation.py")
 """What only talks to the user about the installation, components and keys."""
-PRELOADED = ("torch", "torchvision", "pandas", "scipy.stats", "sklearn.datasets", "matplotlib.pyplot", "pymongo")
+PRELOADED = ("torch", "torchvision", "pandas", "scipy.stats", "sklearn.datasets", "matplotlib.pyplot", "pymongo", "gridfs")
+PRELOADED += ("pytest", "hypothesis", "sacred", "timm", "rich.progress", "jinja2", "tabulate")
 """Imported once; the tests of each mutant run in a fork. Nothing of the tree is among them."""
 CAUGHT, HANG, SURVIVED, BROKEN = "caught", "hang", "survived", "broken"
 

@@ -17,7 +17,7 @@ from tests.long.campaign.scene import TINY, Scene
 from tests.long.campaign.tally import Attempt, Tally
 from tests.stores.upkeep.test_archive import Members, repack, resealed, tree
 
-FLIPS, MANIFESTS = 60, 80
+FLIPS, MANIFESTS = 40, 60
 OUTSIDE = (
     "../x",
     "/tmp/x",

@@ -19,7 +19,7 @@ from tests.long.campaign.damage import flip, get, places_in, spoilt, with_value
 from tests.long.campaign.scene import DATABASE, TINY, Scene, query, report
 from tests.long.campaign.tally import Tally
 
-SUMMARIES, DOCUMENTS = 70, 90
+SUMMARIES, DOCUMENTS = 40, 60
 Document = dict[str, Any]
 
 

@@ -17,7 +17,7 @@ from tests.long.campaign.scene import TINY, Scene, query, report
 from tests.long.campaign.tally import Attempt, Tally
 from tests.many_trials import finish, start
 
-FLIPS, DAMAGES, REPAIRS = 700, 130, 5
+FLIPS, DAMAGES, REPAIRS = 500, 80, 3
 _NUMBERS = re.compile(r"[0-9a-f]{16,}|-\d+-[0-9a-f]{8}|\b\d+\b")
 
 

@@ -27,7 +27,7 @@ from tests.mongod import Mongod
 from tests.processes import descendants
 from tests.stores.upkeep.test_archive import tree
 
-DIRECTORY, DATABASE, SYNCS, IMPORTS, EXPORTS = 14, 12, 16, 14, 6
+DIRECTORY, DATABASE, SYNCS, IMPORTS, EXPORTS = 12, 12, 16, 14, 6
 TRIALS = 12
 PATIENCE = 300.0
 """Seconds that the whole of one store has, kills and all; then it hangs."""

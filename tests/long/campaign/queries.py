@@ -9,7 +9,7 @@ from tests.long.campaign.commands import attempt
 from tests.long.campaign.scene import TINY, Scene, query
 from tests.long.campaign.tally import Attempt, Tally
 
-QUERIES, VALUES = 200, 100
+QUERIES, VALUES = 140, 60
 
 FIXED = (
     "__import__('os').system('touch {canary}')",

@@ -16,7 +16,7 @@ from tests.long.campaign.forks import side_by_side
 from tests.long.campaign.scene import DATABASE, TINY, Scene, query, report
 from tests.long.campaign.tally import Tally
 
-LIES = 70
+LIES = 48
 PASSWORD = "s3cr3t-of-the-lab"
 Talk = Callable[[socket.socket], None]
 
