@@ -36,8 +36,10 @@ from tests.long.mutation import Mutant, is_other, mutants
 SCOPE = ("harness/execution", "harness/training", "harness/study", "harness/components", "harness/stores", "reports")
 LEFT_OUT = ("harness/execution/diagnosis", "harness/execution/checking", "harness/study/explanation.py")
 """What only talks to the user about the installation, components and keys."""
-PRELOADED = ("torch", "torchvision", "pandas", "scipy.stats", "sklearn.datasets", "matplotlib.pyplot", "pymongo", "gridfs")
-PRELOADED += ("pytest", "hypothesis", "sacred", "timm", "rich.progress", "jinja2", "tabulate")
+PRELOADED = (
+    *("torch", "torchvision", "pandas", "scipy.stats", "sklearn.datasets", "matplotlib.pyplot", "pymongo", "gridfs"),
+    *("pytest", "hypothesis", "sacred", "timm", "rich.progress", "jinja2", "tabulate"),
+)
 """Imported once; the tests of each mutant run in a fork. Nothing of the tree is among them."""
 CAUGHT, HANG, SURVIVED, BROKEN = "caught", "hang", "survived", "broken"
 
@@ -97,8 +99,7 @@ class Selection:
     def tests(self, mutant: Mutant, budget: float) -> list[str]:
         text = (self.root / mutant.file).read_text()
         moved = self.lines.moved(mutant.file, text)
-        last = mutant.line + mutant.before.count("\n")
-        places = [moved[line] for line in range(mutant.line, last + 1) if line in moved]
+        places = [moved[line] for line in _statement(text, mutant.line) if line in moved]
         found = self.lines.tests(mutant.file, min(places), max(places)) if places else set()
         folder = mirrored(mutant.file)
         near = {test for test in self.lines.seconds if test.startswith(folder)} - {*self.lines.failed}
@@ -122,6 +123,19 @@ class Selection:
 
 def _plain(test: str) -> str:
     return test.partition("[")[0]
+
+
+def _statement(text: str, line: int) -> range:
+    """The lines of the statement that the line belongs to; of one with a body only those before it."""
+    found = range(line, line + 1)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+            own = range(node.lineno, max(node.lineno, last) + 1)
+            if line in own and (len(found) == 1 or len(own) < len(found)):
+                found = own
+    return found
 
 
 def _is_inside_function(text: str, line: int) -> bool:
