@@ -9,7 +9,7 @@ CODE := $(foreach folder,harness methods spaces studies reports tests,\
 # One thread a process: the suite runs its processes side by side, and results depend on thread counts.
 export OMP_NUM_THREADS := 1
 
-.PHONY: setup demo test test-long perf lint clean
+.PHONY: setup demo test test-long campaign perf lint clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,12 @@ test: setup lint
 LONG ?= tests
 test-long: setup
 	$(BIN)/python -m pytest -m long -s $(LONG)
+
+# Attacks on stored runs, one table. A part: make campaign PART='kills documents'; the same again: SEED=1
+PART ?=
+SEED ?= 1
+campaign: setup
+	$(BIN)/python -m tests.long.campaign $(PART) --seed $(SEED)
 
 # Ratios against plain code, and how costs grow: a table and a plot in perf/. A part: make perf PERF='--only step data'
 PERF ?=

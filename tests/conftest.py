@@ -132,8 +132,7 @@ def few_digits() -> DataSet:
     return DataSet("few digits", whole.classes, *parts, mean=whole.mean, std=whole.std)
 
 
-@pytest.fixture(scope="session")
-def toy_table() -> Table:
+def made_up_table() -> Table:
     """Made-up ground truth of the toy space: 50 and 60 images, two seeds; the later, the better.
 
     Mean test accuracies are those of (0 or 4 to 11) × 4 + 2 correct answers of 60.
@@ -159,6 +158,12 @@ def toy_table() -> Table:
         "command": "none",
     }
     return Table(np.array(TOY_CLASSES, np.int32), correct // 2, correct, provenance)
+
+
+@pytest.fixture(scope="session")
+def toy_table() -> Table:
+    """The made-up table, for tests that write it where they need it."""
+    return made_up_table()
 
 
 @pytest.fixture(scope="module")

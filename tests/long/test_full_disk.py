@@ -5,24 +5,22 @@ Needs the right to mount a small file system.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.truth.table import Table
+from tests.long.disks import filled, mounted
 from tests.many_trials import finish, make_project, standing, start
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    (place := tmp_path / "disk").mkdir()
+    with mounted(place, "size=1m"):
+        yield place
 
 
 @pytest.mark.long
@@ -33,26 +31,17 @@ def test_a_full_disk_fails_the_trial_and_leaves_the_store_readable(
     folder = make_project(tmp_path / "project", toy_table)
     store = small_disk / "runs"
     command = ("run", "many", "--preset", "tiny", "--seeds", "2", "--jobs", "1", "--checkpoint-every", "0.02")
-    ballast = small_disk / "ballast"
     first = start(folder, *command, "--only", "seed=0", "--store", str(store))
     assert "2 of 2 trials done" in finish(first)
-    blocks = b"x" * 1024
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(blocks)
-        except OSError:
-            pass
-        file.truncate(max(0, file.tell() - left * 1024))  # so many kilobytes are free
-    full = start(folder, *command, "--store", str(store))
-    said = finish(full)
-    print(f"\n{left} kB left: " + "; ".join(line for line in said.splitlines() if "failed" in line))
-    assert "Traceback" not in said
-    runs, counts = standing(store)
-    assert counts["counts"] >= 2  # what was done is there and readable
-    if counts["counts"] < 4:
-        assert full.returncode != 0 and "o space left" in said
-    ballast.unlink()
+    with filled(small_disk, left):
+        full = start(folder, *command, "--store", str(store))
+        said = finish(full)
+        print(f"\n{left} kB left: " + "; ".join(line for line in said.splitlines() if "failed" in line))
+        assert "Traceback" not in said
+        runs, counts = standing(store)
+        assert counts["counts"] >= 2  # what was done is there and readable
+        if counts["counts"] < 4:
+            assert full.returncode != 0 and "o space left" in said
     again = start(folder, *command, "--store", str(store))
     said = finish(again)
     assert again.returncode == 0 and "4 of 4 trials done" in said

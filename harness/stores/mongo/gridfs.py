@@ -88,10 +88,15 @@ def put(
 def get(database: Database[Document], identifier: ObjectId, target: IO[bytes], sha256: str) -> None:
     """Copy a file into `target`. Raises `DataError` if it is not what was stored; see `translated` for others."""
     digest = hashlib.sha256()
-    with GridFSBucket(database).open_download_stream(identifier) as stream:
-        while data := stream.read(BATCH * CHUNK):
-            digest.update(data)
-            target.write(data)
+    try:
+        with GridFSBucket(database).open_download_stream(identifier) as stream:
+            while data := stream.read(BATCH * CHUNK):
+                digest.update(data)
+                target.write(data)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        # The driver believes what the entry and the chunks say.
+        reason = f"{type(error).__name__}: {error}"
+        raise DataError(f"file {identifier} in the database, or a part of it, is damaged ({reason})") from error
     if digest.hexdigest() != sha256:
         raise DataError(f"file {identifier} in the database has another checksum than its run says")
 

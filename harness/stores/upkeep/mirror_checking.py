@@ -128,7 +128,7 @@ def _curves(folder: Path, mirror: MongoStore, run: StoredRun) -> Iterator[str]:
     # As the database returns it: its times have no microseconds.
     expected = {name: bson.decode(bson.encode(metric_document(one))) for name, one in curves.items()}
     with translated():
-        found = {one["name"]: one for one in mirror.database["metrics"].find({"harness": run.id})}
+        found = {str(one.get("name")): one for one in mirror.database["metrics"].find({"harness": run.id})}
     for name in sorted(expected.keys() | found.keys()):
         if name not in expected or name not in found:
             yield f"metric {name} is {'missing' if name in expected else 'not part of this run'}"

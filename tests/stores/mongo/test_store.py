@@ -199,7 +199,7 @@ def test_a_directory_of_another_run_is_not_mended(make_run: Make, mongo_database
     assert contents(path) == before
 
 
-@pytest.mark.parametrize("damage", ["chunk", "file", "text", "entry"])
+@pytest.mark.parametrize("damage", ["chunk", "number", "size", "file", "text", "entry"])
 def test_damage_names_the_file_and_leaves_nothing(
     damage: str, make_run: Make, tmp_path: Path, mongo_database: Mongo
 ) -> None:
@@ -208,10 +208,13 @@ def test_damage_names_the_file_and_leaves_nothing(
     database = MongoStore(mongo_database)
     (run,) = database.runs()
     name, part = (COMPLETION, "documents") if damage in ("text", "entry") else (WEIGHTS, "files")
-    if damage == "chunk":
+    if damage in ("chunk", "number"):
         file = mongo_database["fs.files"].find_one({"filename": WEIGHTS})
         assert file is not None
-        mongo_database["fs.chunks"].update_one({"files_id": file["_id"]}, {"$set": {"data": b"weighty"}})
+        change = {"$set": {"data": b"weighty"}} if damage == "chunk" else {"$unset": {"n": 1}}
+        mongo_database["fs.chunks"].update_one({"files_id": file["_id"]}, change)
+    elif damage == "size":
+        mongo_database["fs.files"].update_one({"filename": WEIGHTS}, {"$unset": {"chunkSize": 1}})
     elif damage == "file":
         mongo_database["fs.files"].delete_one({"filename": WEIGHTS})
     elif damage == "text":

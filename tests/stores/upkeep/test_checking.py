@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pymongo.database import Database
 
 from harness.cli import main
@@ -299,6 +300,16 @@ def test_mirror_differences_are_found_and_projected_again(
     (runs[5] / WEIGHTS).write_bytes(b"weightz")
     os.utime(runs[5] / WEIGHTS, (1, 1))
     assert list(check_mirror(store, mongo_database)) == []
+
+
+@pytest.mark.parametrize("name", [[[]], None, {"a": 1}])
+def test_a_curve_whose_name_is_damaged_is_a_difference(
+    name: Any, store: DirectoryStore, make_run: MakeRun, mongo_database: Mongo
+) -> None:
+    project(make_run(), mongo_database)
+    mongo_database["metrics"].update_many({}, {"$set": {"name": name}})
+    found = [one.reason for one in check_mirror(store, mongo_database)]
+    assert any("metric train_loss is missing" in reason for reason in found)
 
 
 def test_runs_of_others_and_weights_too_large_for_it_are_no_differences(
