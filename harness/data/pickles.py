@@ -8,7 +8,9 @@ resolve to the stand-ins below, which check their arguments and build the array 
 
 from __future__ import annotations
 
+import io
 import pickle
+import pickletools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,8 +29,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
     Raises `DataError` for a file that is missing, damaged, or holds anything but such data.
     """
     try:
-        with path.open("rb") as file:
-            document = RestrictedUnpickler(file, encoding="bytes").load()
+        document = RestrictedUnpickler(io.BytesIO(_sound(path.read_bytes())), encoding="bytes").load()
         if not isinstance(document, dict):
             raise DataError(f"holds a {type(document).__name__}, not a dictionary")
         return {_text(key): _finished(value) for key, value in document.items()}
@@ -40,6 +41,17 @@ def read_pickle(path: Path) -> dict[str, Any]:
     except (Exception, MemoryError) as error:
         reason = str(error) or type(error).__name__
         raise DataError(f"{path}: truncated, damaged or not a pickle ({reason})") from error
+
+
+def _sound(content: bytes) -> bytes:
+    """The content of a pickle, if it keeps objects where a writer keeps them: one after the other.
+
+    Python's unpickler reserves memory up to the highest place, so that five damaged bytes could ask for all of it.
+    """
+    for count, (operation, place, _) in enumerate(pickletools.genops(content)):
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and isinstance(place, int) and place > count:
+            raise DataError("truncated, damaged or not a pickle (it keeps an object beyond its end)")
+    return content
 
 
 class _Name:

@@ -189,6 +189,12 @@ def test_files_that_are_missing_or_truncated(tmp_path: Path) -> None:
         assert "truncated, damaged or not a pickle" in refused(file)
 
 
+def test_a_place_beyond_the_end_is_refused_before_memory_is_reserved(tmp_path: Path) -> None:
+    # Two gigabytes, for a file of a few bytes.
+    (file := tmp_path / "batch").write_bytes(b"\x80\x02}r" + (1 << 27).to_bytes(4, "little") + b".")
+    assert "beyond its end" in refused(file)
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(position=st.integers(0, 400), value=st.integers(0, 255))
 def test_damaged_bytes_end_in_a_message_or_in_data(tmp_path: Path, position: int, value: int) -> None:
