@@ -29,7 +29,7 @@ from tests.stores.upkeep.test_archive import tree
 
 DIRECTORY, DATABASE, SYNCS, IMPORTS, EXPORTS = 12, 12, 16, 14, 6
 TRIALS = 12
-PATIENCE = 300.0
+PATIENCE = 1200.0
 """Seconds that the whole of one store has, kills and all; then it hangs."""
 
 STUDY = """
