@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -300,6 +301,20 @@ def test_mistakes_of_invalidate(requests: list[Request], arguments: list[str], m
     (run,) = fill(requests, 1)
     assert main(["store", "invalidate", *(word.format(run=run) for word in arguments)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_run_that_cannot_be_written_stays_valid_and_the_message_says_where(
+    requests: list[Request], capsys: Capture
+) -> None:
+    (run,) = fill(requests, 1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # as a full disk; a superuser may write anywhere else
+    try:
+        status = main(["store", "invalidate", run, "--reason", "x"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert status == 2 and capsys.readouterr().err.startswith(f"error: cannot write to runs/{run}: ")
+    assert DirectoryStore(Path("runs")).runs()[0].counts
 
 
 # export and import

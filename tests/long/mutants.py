@@ -103,19 +103,23 @@ class Selection:
         found = self.lines.tests(mutant.file, min(places), max(places)) if places else set()
         folder = mirrored(mutant.file)
         near = {test for test in self.lines.seconds if test.startswith(folder)} - {*self.lines.failed}
+        # Tests that the map does not know may have been written for this very line.
+        chosen = [test for test in self.newer if test.startswith(folder)]
         if not found or not _is_inside_function(text, mutant.line):
-            # Executed at import, in processes that were killed, or never: the tests of the folder.
+            # Executed at import, in processes that were killed, or never: the tests of the folder, and what names it.
             found |= near
+            chosen += [test for test in self.newer if test not in chosen and self._names(test, Path(mutant.file).stem)]
         found = {test for test in found if _plain(test) in self.defined}
-        newer = [test for test in self.newer if test.startswith((folder, "tests/cli"))]
-        first = sorted(found & near, key=self._seconds) + [test for test in newer if test.startswith(folder)]
-        then = [*sorted(found - near, key=self._seconds), *(test for test in newer if not test.startswith(folder))]
-        chosen, spent = [], 0.0
-        for test in [*first, *then]:
+        then = [test for test in self.newer if test.startswith("tests/cli") and test not in chosen]
+        spent = 0.0
+        for test in [*sorted(found & near, key=self._seconds), *sorted(found - near, key=self._seconds), *then]:
             if spent + self._seconds(test) <= budget:
                 chosen.append(test)
                 spent += self._seconds(test)
         return chosen
+
+    def _names(self, test: str, word: str) -> bool:
+        return word in (self.root / test.partition("::")[0]).read_text()
 
     def _seconds(self, test: str) -> float:
         return self.lines.seconds.get(test, 1.0)
@@ -251,6 +255,8 @@ def work(mine: Iterable[Mutant], asked: argparse.Namespace) -> None:
             outcome, by = sandbox.run(one, tests, limit) if tests else (SURVIVED, "no test executes the line")
             if outcome == BROKEN:  # parameters are named otherwise than in the map
                 outcome, by = sandbox.run(one, list(dict.fromkeys(map(_plain, tests))), limit)
+            if outcome == BROKEN:  # not even the tests' own modules can be imported
+                outcome, by = CAUGHT, "import"
             row: dict[str, Any] = {"name": one.name, "place": f"{one.file}:{one.line}"}
             row |= {"outcome": outcome, "by": by, "tests": len(tests), "seconds": round(time.monotonic() - began, 1)}
             with asked.out.open("a") as file:

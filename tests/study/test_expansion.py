@@ -138,6 +138,14 @@ def test_overrides_that_cannot_run_are_refused(override: dict[str, Any], error: 
         expand(ablation(), DEMO, 1, override)
 
 
+def test_a_refusal_lists_keys_only_where_there_are_any() -> None:
+    refused = r"network.width is a value and has no keys \(in network.width.name\)"
+    with pytest.raises(InvalidConfiguration, match=refused + "$"):
+        apply({"network": {}}, {"network.width.name": 5})
+    with pytest.raises(InvalidConfiguration, match=refused + "; keys beside it: depth"):
+        apply({"network": {"depth": 1}}, {"network.width.name": 5})
+
+
 def test_another_name_drops_the_options_of_the_former_component() -> None:
     document = RunConfig(schedule=Component("calr", {"gamma_prime": 3.0})).json()
     apply(document, {"schedule.final": 0.5, "schedule.name": "cosine"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from os.path import lexists
 from pathlib import Path
 from typing import Any
 
@@ -79,15 +80,15 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
     trial = read_small(path / TRIAL, TrialDocument)
     if (wrong := wrong_trial(trial, path.name)) is not None:
         raise Damaged(path / TRIAL, wrong)
-    complete = (path / COMPLETION).exists()  # checked first: a run that completes meanwhile is read as running
-    run = read_small(path / RUN, RunDocument) if (path / RUN).exists() else {}
+    complete = lexists(path / COMPLETION)  # checked first: a run that completes meanwhile is read as running
+    run = read_small(path / RUN, RunDocument) if lexists(path / RUN) else {}
     result: Mapping[str, Any] | None = None
     further: dict[str, dict[str, Any]] = {}
     if complete:
         verify(path)
         result = read_small(path / RESULT, ResultDocument)
         further = read_rankings(path, problems)
-    invalid = read_small(path / INVALID, InvalidDocument)["reason"] if (path / INVALID).exists() else None
+    invalid = read_small(path / INVALID, InvalidDocument)["reason"] if lexists(path / INVALID) else None
     return summary_of(trial, run, result, further, invalid)
 
 

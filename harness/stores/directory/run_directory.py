@@ -169,9 +169,12 @@ def _ranking_text(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def declare_invalid(run: Path, reason: str) -> None:
-    """Record why a run must not be counted. The run itself stays unchanged."""
-    write_json(run / INVALID, {"schema": SCHEMA, "reason": reason, "time": utc_text()})
-    make_durable(run)
+    """Record why a run must not be counted; the run itself stays unchanged. Raises `UserError` if that fails."""
+    try:
+        write_json(run / INVALID, {"schema": SCHEMA, "reason": reason, "time": utc_text()})
+        make_durable(run)
+    except OSError as error:
+        raise UserError(f"cannot write to {run}: {error.strerror or error}") from error
 
 
 def declare_absent(run: Path, files: Mapping[str, str]) -> None:

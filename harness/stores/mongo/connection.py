@@ -82,12 +82,14 @@ def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
             database["runs"].find_one({}, {"_id": 1})
         _shown[client] = shown(uri)
         return database
-    except (PyMongoError, ValueError, TypeError, OSError) as error:
+    except (PyMongoError, bson.errors.BSONError, LookupError, ValueError, TypeError, OSError) as error:
         if client is not None:
             client.close()
         text = hide(_line(error), uri)
-        if isinstance(error, InvalidURI | ConfigurationError) or not isinstance(error, PyMongoError):
-            problem: Exception = UserError(f"{shown(uri)} is not a database address: {text}")
+        if isinstance(error, bson.errors.BSONError | LookupError):
+            problem: Exception = Unreachable(f"{shown(uri)} does not answer as a database does: {text}")
+        elif isinstance(error, InvalidURI | ConfigurationError) or not isinstance(error, PyMongoError):
+            problem = UserError(f"{shown(uri)} is not a database address: {text}")
         elif isinstance(error, OperationFailure) and error.code in _REFUSED:
             problem = UserError(f"{shown(uri)}: {_REFUSED[error.code]}: {text}")
         elif isinstance(error, OperationFailure):
@@ -137,7 +139,23 @@ def translated() -> Iterator[None]:
         return
     except (PyMongoError, bson.errors.BSONError, gridfs.errors.GridFSError, OverflowError) as error:
         problem = _translate(error)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if not _is_drivers(error):
+            raise
+        problem = DataError(f"{_FOREIGN}: {type(error).__name__}: {_line(error)}")
     raise problem
+
+
+_FOREIGN = "the database does not answer as a database does"
+
+
+def _is_drivers(error: BaseException) -> bool:
+    """Whether the driver itself failed, which believes what a server says."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    module = str(place.tb_frame.f_globals.get("__name__")) if place else ""
+    return module.partition(".")[0] in ("pymongo", "bson", "gridfs")
 
 
 def _translate(error: Exception) -> Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import subprocess
@@ -62,7 +63,10 @@ def full(scene: Scene, rng: random.Random, archive: Path) -> Tally:
             with filled(disk, left):
                 text = finish(start(scene.folder, *asked, "--checkpoint-every", "0.02"))
                 one.require("Traceback" not in text, "tracebacks", text[-300:])
-                scene.judge(one, attempt(one, *query(store, "seed < 2", "--study", "attacked")))
+                shown = attempt(one, *query(store, "seed < 2"), codes=(0,))
+                there = {row["run_id"]: row for row in json.loads(shown.out)}
+                one.require(len(there) == 6, "lost", f"{len(there)} of 6 runs are left")
+                one.require(there.items() <= scene.rows.items(), "wrong", "values differ")
             again = start(scene.folder, *asked)
             text = finish(again)
             one.require(again.returncode == 0 and "9 of 9 trials done" in text, "lost", text[-300:])

@@ -187,7 +187,15 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def loop(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(path.name)
+
+
 DAMAGES: dict[str, tuple[str, Callable[[Path], Any], str]] = {
+    "a mark that leads nowhere": ("invalid.json", loop, "cannot be read"),
+    "a completion that leads nowhere": ("completion.json", loop, "cannot be read"),
+    "a record that leads nowhere": ("run.json", loop, "cannot be read"),
     "half-written trial": ("cell.json", truncate, "not whole JSON"),
     "no trial": ("cell.json", Path.unlink, "missing"),
     "a list for a trial": ("cell.json", lambda file: file.write_text("[]"), "no JSON object"),

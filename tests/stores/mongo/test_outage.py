@@ -26,6 +26,7 @@ from harness.stores.mongo.mirror import Mirror
 from harness.stores.mongo.projection import project
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import sync, unsynced
+from tests.long.campaign.servers import changing, listening
 from tests.mongod import Mongod, free_port
 from tests.stores.conftest import RESULT, TIME, finish, trial
 
@@ -50,6 +51,28 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mirrors that look as often as they are told to, and give up soon."""
     for name, value in (("SHARE", 1.0), ("SELECTION", 1.0), ("KNOWN_SILENT", 0.2)):
         monkeypatch.setattr(mirroring, name, value)
+
+
+def test_a_server_whose_replies_are_damaged_does_not_answer_as_a_database_does(mongod: str) -> None:
+    port = pymongo.uri_parser.parse_uri(mongod)["nodelist"][0][1]
+    damaged = changing(port, lambda reply: reply.replace(b"\x03cursor", b"\x90cursor"))  # no type has this number
+    with listening(damaged) as other, pytest.raises(Unreachable, match="does not answer as a database does"):
+        connect(mongod.replace(str(port), str(other)), timeout=60)
+
+
+def test_an_answer_that_lacks_a_part_is_told_in_a_line(mongod: str) -> None:
+    port = pymongo.uri_parser.parse_uri(mongod)["nodelist"][0][1]
+    calls: list[bytes] = []
+
+    def change(reply: bytes) -> bytes:
+        calls.append(reply)
+        return reply.replace(b"firstBatch", b"firstBetch") if any(b"cursor" in one for one in calls[:-1]) else reply
+
+    with listening(changing(port, change)) as other:
+        database = connect(mongod.replace(str(port), str(other)), timeout=60)
+        with pytest.raises(DataError, match="the database does not answer as a database does: KeyError: 'firstBatch'"):
+            MongoStore(database).runs()
+        database.client.close()
 
 
 @pytest.fixture(scope="module")
