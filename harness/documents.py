@@ -3,6 +3,7 @@ the harness only `harness.errors` is imported."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -31,6 +32,12 @@ class Word(str, Enum):
 def canonical(document: Any) -> str:
     """Canonical JSON: equal documents give equal text."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with a checksum of the rest of it."""
+    content = {key: value for key, value in document.items() if key != "checksum"}
+    return content | {"checksum": hashlib.sha256(canonical(content).encode()).hexdigest()}
 
 
 def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -320,6 +320,7 @@ class RankingDocument(RankedLater, total=False):
     ranking: Annotated[RankingText, "how it was made"]
     recomputed: Annotated[bool, "whether it replaces an earlier one"]
     cost: Annotated[Json, "as in `Cost`; empty where nothing was computed"]
+    checksum: Annotated[str, "the SHA-256 of the rest as canonical JSON; earlier versions wrote none"]
 
 
 class Summarised(TypedDict):

@@ -19,6 +19,7 @@ from pymongo.database import Database
 from harness import results
 from harness.cli import main
 from harness.components.preset import get_preset
+from harness.documents import sealed
 from harness.errors import HarnessError
 from harness.execution.plan import make_plan
 from harness.stores import records, schema, shapes
@@ -32,7 +33,6 @@ from harness.stores.mongo.seal import seal
 from harness.stores.mongo.store import MongoStore
 from harness.stores.store import Store
 from harness.stores.stored import StoredRun
-from harness.stores.upkeep import archive
 from harness.stores.upkeep.archive import Manifest, export_runs
 from harness.stores.upkeep.checking import Finding, check_database, check_directory, orphaned
 from harness.stores.upkeep.cleaning import busy_trials, done_trials
@@ -260,7 +260,7 @@ def test_any_json_in_any_field_of_a_manifest(stored: Stored, tmp_path_factory: A
     manifest = export_runs(store, store.runs(), target, study=STUDY, preset=PRESET, missing=["one"])
     document = changed(manifest.document(), data, JSON | HUGE)
     try:
-        read = Manifest.read(json.dumps(archive._sealed(document)).encode())
+        read = Manifest.read(json.dumps(sealed(document)).encode())
     except HarnessError:
         return
     assert all(isinstance(one, str) for one in (read.study, read.preset, *read.missing))

@@ -8,7 +8,7 @@ from os.path import lexists
 from pathlib import Path
 from typing import Any
 
-from harness.documents import canonical
+from harness.documents import canonical, sealed
 from harness.errors import DataError
 from harness.files import read_regular, sha256
 from harness.stores.directory.run_directory import (
@@ -202,6 +202,8 @@ def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, An
             continue
         try:
             document = read_small(file, RankingDocument)
+            if "checksum" in document and document != sealed(document):
+                raise Damaged(file, "is not what was written: its checksum differs")
             for name, checksum in document["files"].items():
                 if _checksum(file.with_name(name)) != checksum:
                     raise Damaged(file.with_name(name), "has another checksum than its ranking says")

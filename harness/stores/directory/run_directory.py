@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
-from harness.documents import utc_text, without_nan
+from harness.documents import sealed, utc_text, without_nan
 from harness.errors import DataError, UserError
 from harness.files import make_durable, sha256, write, write_json
 from harness.owner import this_process
@@ -151,7 +151,7 @@ def write_ranking(
         "cost": cost,
         "files": {own.name: sha256(own)},
     }
-    write_json(folder / f"{key}.json", document)
+    write_json(folder / f"{key}.json", sealed(without_nan(document)))
     make_durable(folder)
 
 
@@ -160,7 +160,8 @@ def complete_ranking(run: Path, key: str, config: Mapping[str, Any], result: Map
     path = run / RANKINGS / f"{key}.json"
     path.parent.mkdir(exist_ok=True)
     before = json.loads(path.read_bytes()) if path.exists() else {"recomputed": False, "cost": {}, "files": {}}
-    write_json(path, {"schema": SCHEMA, "ranking": _ranking_text(config), **before, "result": result})
+    document = {"schema": SCHEMA, "ranking": _ranking_text(config), **before, "result": result}
+    write_json(path, sealed(without_nan(document)))
     make_durable(path.parent)
 
 

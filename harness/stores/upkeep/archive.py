@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from harness.documents import amount, canonical
+from harness.documents import amount, sealed
 from harness.errors import DataError, UserError
 from harness.files import open_regular, write
 from harness.stores.directory.run_directory import ABSENT, COMPLETION, RANKINGS, WEIGHTS, declare_absent
@@ -73,7 +73,7 @@ class Manifest:
         runs = {name: {"files": files, "absent": dict(self.absent[name])} for name, files in self.files.items()}
         schema, more = (SCHEMA, {"references": self.references}) if self.references else (1, {})
         document = {"schema": schema, "study": self.study, "preset": self.preset, "missing": list(self.missing)}
-        return _sealed({**document, "runs": runs, **more})
+        return sealed({**document, "runs": runs, **more})
 
     @classmethod
     def read(cls, text: bytes) -> Manifest:
@@ -84,7 +84,7 @@ class Manifest:
                 raise DataError(f"has schema {version}; this version of the harness reads up to {SCHEMA}")
             if (odd := problem(ManifestDocument, document)) is not None:
                 raise DataError(odd)
-            if document != _sealed(document):
+            if document != sealed(document):
                 raise DataError("is not the one that was written: the checksum differs")
         except (DataError, ValueError, RecursionError) as error:
             raise DataError(f"its manifest {error}") from error
@@ -248,12 +248,6 @@ def _left_out(store: Store, run: StoredRun, names: Collection[str]) -> dict[str,
     if missing.keys() - {WEIGHTS}:
         raise DataError(f"{store.name}: {run.id}/{min(missing.keys() - {WEIGHTS})}: is missing")
     return missing
-
-
-def _sealed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with its checksum."""
-    content = {key: value for key, value in document.items() if key != "checksum"}
-    return content | {"checksum": hashlib.sha256(canonical(content).encode()).hexdigest()}
 
 
 def _describe(content: bytes) -> dict[str, Any]:

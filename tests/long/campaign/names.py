@@ -113,7 +113,7 @@ def terminals(scene: Scene) -> Tally:
     ]
     for encoding, process in begun:
         with tally.attempt(encoding) as one:
-            process.wait(timeout=120)
+            process.wait(timeout=600)
             said = process.said.read_bytes().decode("latin-1").replace("\x00", "")  # type: ignore[attr-defined]
             one.require("Traceback" not in said, "tracebacks", said[-200:])
             one.require(process.returncode == 0, "other", f"exit code {process.returncode}: {said[-200:]}")

@@ -56,11 +56,11 @@ def repack(source: Path, target: Path, change: Callable[[Members], Iterable[tupl
 
 def resealed(members: Members, change: Callable[[dict[str, Any]], None]) -> Members:
     """With a manifest that somebody changed who knows how its checksum is made."""
-    from harness.stores.upkeep.archive import _sealed
+    from harness.documents import sealed
 
     document = json.loads(members[0][1])
     change(document)
-    return [(members[0][0], json.dumps(_sealed(document)).encode()), *members[1:]]
+    return [(members[0][0], json.dumps(sealed(document)).encode()), *members[1:]]
 
 
 @pytest.mark.parametrize("name", ["paper.tar", "paper.tar.gz"])
