@@ -41,7 +41,7 @@ T = TypeVar("T")
 ROUND = 10.0
 """Seconds after which ranks tell each other what they have found."""
 
-RUN = 8
+RUN = 32
 """Neighbours that one rank evaluates: they share work."""
 
 
@@ -159,7 +159,7 @@ def in_rounds(
         if ranks.size > 1:
             numbers = torch.tensor([*(float(own.get(item, 0)) for item in now), 0], dtype=torch.double)
             if ranks.first:
-                numbers[-1] = min(4 * size, max(1, int(size * ROUND / (time.perf_counter() - started))))
+                numbers[-1] = min(16 * size, max(1, int(size * ROUND / (time.perf_counter() - started))))
             ranks.sum_([numbers])
             size = int(numbers[-1])
             own = dict(zip(now, numbers, strict=False))
