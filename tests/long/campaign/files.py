@@ -7,8 +7,10 @@ import random
 import re
 import shutil
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.stored import StoredRun
@@ -75,9 +77,12 @@ def _read(one: Attempt, store: Path, known: dict[str, StoredRun]) -> None:
 
 def _without_rankings(known: StoredRun, run: StoredRun) -> StoredRun:
     """The run as it is known, but for rankings that were named as damaged."""
-    parts = ("rankings", "asked", "first_rankings")
-    left = {part: {key: value for key, value in getattr(known, part).items() if key in run.rankings} for part in parts}
-    return replace(known, **left)
+
+    def left(rankings: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        return {key: value for key, value in rankings.items() if key in run.rankings}
+
+    first = left(known.first_rankings)
+    return replace(known, rankings=left(known.rankings), asked=left(known.asked), first_rankings=first)
 
 
 def damages(scene: Scene, rng: random.Random, tries: int) -> Tally:
