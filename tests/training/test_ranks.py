@@ -270,12 +270,19 @@ def test_a_group_of_one_is_alone() -> None:
 
 
 PAIRS = [(space, method) for space in ("nasbench201", "mobilenet") for method in ("spos", "fairnas")]
+GENTLE = {"optimiser": {"learning_rate": 0.01}}
 FIFTY = {
-    f"{space} {method} {group}": training(config_of(space, 17, group, method=method, **CALR_MS[space]), 37)
+    f"{space} {method} {group}": training(
+        config_of(space, 17, group, method=method, **CALR_MS[space], **({} if space == "autoformer" else GENTLE)), 37
+    )
     for space, method in [*PAIRS, ("autoformer", "autoformer")]
     for group in (None, 8)
 }
-"""The trainings of the paper's two methods with CaLR and MS, and AutoFormer's, over 51 steps."""
+"""The trainings of the paper's two methods with CaLR and MS, and AutoFormer's, over 51 steps.
+
+At a rate of 0.01: at the usual 0.025 FairNAS on the MobileNet space makes a difference in the last bit ten times as large every
+three steps, whatever causes it.
+"""
 
 HOURS = 3 * 3600.0
 
