@@ -280,8 +280,8 @@ FIFTY = {
 }
 """The trainings of the paper's two methods with CaLR and MS, and AutoFormer's, over 51 steps.
 
-At a rate of 0.01: at the usual 0.025 FairNAS on the MobileNet space makes a difference in the last bit ten times as large every
-three steps, whatever causes it.
+At a rate of 0.01: at the usual 0.025 FairNAS on the MobileNet space makes a difference in the last bit ten times as
+large every three steps, whatever causes it.
 """
 
 HOURS = 3 * 3600.0
