@@ -46,6 +46,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_own_components_travel_and_a_failed_trial_cancels_no_other(cluster: RayCluster, folder: Path) -> None:
     command = [sys.executable, "-m", "harness", "run", "mine", "--preset", "tiny", "--seeds", "1", "--no-references"]
     ray = ["--executor", "ray", "--ray-address", cluster.address, "--device", "cpu"]
@@ -56,7 +57,8 @@ def test_own_components_travel_and_a_failed_trial_cancels_no_other(cluster: RayC
     lines = done.stdout.splitlines()
     assert lines[0] == "3 trials to run, 2 in parallel, stored in runs"
     assert lines[-1] == "2 of 3 trials done, 2 of them now, 1 failed"
-    assert sum(line.endswith(": started") for line in lines) == 3
+    # Two workers may begin with the same trial; the one that does not get its claim looks elsewhere.
+    assert len({line for line in lines if line.endswith(": started")}) == 3
     assert "failed: mine/broken seed 0: RuntimeError: it breaks" in done.stderr
     runs = DirectoryStore(folder / "runs").runs()
     assert sorted(run.status for run in runs) == [Status.DONE, Status.DONE, Status.FAILED]
