@@ -62,11 +62,11 @@ def check_name(kind: str, name: str) -> None:
 
 def open_regular(path: Path) -> IO[bytes]:
     """Open a file to read. A pipe or a device in its place raises `OSError`, and is not waited for."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file")
-    return file
+    return os.fdopen(descriptor, "rb")
 
 
 def read_regular(path: Path) -> bytes:

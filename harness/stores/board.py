@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.documents import canonical
 from harness.errors import DataError, UserError
-from harness.files import write_json
+from harness.files import read_regular, write_json
 
 if TYPE_CHECKING:
     from pymongo.database import Database
@@ -157,7 +157,7 @@ def _document(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(place: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(place.read_bytes()))
+        return dict(json.loads(read_regular(place)))
     except FileNotFoundError:
         raise
     except OSError as error:

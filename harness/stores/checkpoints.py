@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harness.documents import canonical
 from harness.errors import HarnessError
-from harness.files import living_writer, make_durable, write
+from harness.files import living_writer, make_durable, open_regular, write
 from harness.interruption import held_back
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Checkpoint:
 
         self._clear_away()
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 self._check(file, torch.__version__)
                 file.seek(_HEADER)
                 state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)

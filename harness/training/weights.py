@@ -20,7 +20,7 @@ from harness.components.supernet import Published
 from harness.data.pickles import refusal
 from harness.data.places import weights_folder
 from harness.errors import DataError
-from harness.files import write
+from harness.files import read_regular, write
 
 Weights = dict[str, torch.Tensor]
 
@@ -93,7 +93,7 @@ def stored(name: str) -> tuple[str, Weights]:
     """The space and the weights of that name. Raises `DataError` if they are not here, or were changed."""
     path = _path(name)
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         known = ", ".join(names()) or "none"
         raise DataError(f"train.weights: {name} is not in {path.parent} (there: {known}); {IMPORT}") from error

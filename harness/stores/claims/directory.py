@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DataError, Unreachable, UserError
+from harness.files import open_regular
 from harness.owner import this_process
 from harness.stores.claims.lease import (
     LEASE,
@@ -281,8 +282,13 @@ def _generations(place: Path) -> list[int]:
 
 
 def _read(path: Path) -> _Stored:
-    with path.open("rb") as file:
-        text, renewed = file.read(), os.fstat(file.fileno()).st_mtime
+    try:
+        with open_regular(path) as file:
+            text, renewed = file.read(), os.fstat(file.fileno()).st_mtime
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ELOOP):  # a disk or a server that fails now may not fail later
+            raise
+        return _unknown(path, path.lstat().st_mtime, f"cannot be read: {error.strerror}")
     try:
         document = parsed(text)
         if newer(document.get("schema")):
@@ -290,10 +296,14 @@ def _read(path: Path) -> _Stored:
         if (wrong := problem(ClaimDocument, document)) is not None:
             raise DataError(wrong)
     except DataError as error:
-        # Truncated by a power failure, or damaged: counts as held by an unknown owner until it expires.
-        return _Stored(int(path.name), 0, None, True, LEASE, "", renewed, str(error))
+        return _unknown(path, renewed, str(error))
     values = {name: document[name] for name in ("attempt", "owner", "held", "lease", "token")}
     return _Stored(generation=int(path.name), renewed=renewed, **values)
+
+
+def _unknown(path: Path, renewed: float, damage: str) -> _Stored:
+    """Truncated by a power failure, or damaged: counts as held by an unknown owner until it expires."""
+    return _Stored(int(path.name), 0, None, True, LEASE, "", renewed, damage)
 
 
 def _put(place: Path, new: _Stored) -> bool:

@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from harness.files import write
+from harness.files import read_regular, write
 from harness.stores import records, schema, shapes, trial_text
 from harness.stores.directory import reading
 from harness.stores.stored import Problem, own_ranking, without_curves
@@ -113,7 +113,7 @@ def _frame(checksum: str) -> tuple[bytes, bytes]:
 def _read(shard: Path) -> dict[str, dict[str, Any]]:
     """Signature and summary by run id."""
     try:
-        content = shard.read_bytes()
+        content = read_regular(shard)
     except OSError:
         return {}
     start, end = (len(part) for part in _frame("0" * 64))

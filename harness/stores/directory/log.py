@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from harness.files import write
+from harness.files import open_regular, write
 
 
 @contextlib.contextmanager
@@ -32,7 +32,7 @@ def output_to(path: Path) -> Iterator[IO[str]]:
 
 def drop_drawings(path: Path) -> None:
     """Remove from a finished log all text that was overwritten on its line: mostly progress bars."""
-    with path.open("rb") as log:
+    with open_regular(path) as log:
         if b"\r" not in log.read():
             return
         log.seek(0)

@@ -253,6 +253,6 @@ def check_schema(document: Mapping[str, Any]) -> None:
 
 def _checksum(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_regular(path)).hexdigest()
     except OSError as error:
         raise Damaged(path, f"cannot be read: {error.strerror or error}") from error

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harness.documents import sealed, utc_text, without_nan
 from harness.errors import DataError, UserError
-from harness.files import make_durable, sha256, write, write_json
+from harness.files import make_durable, read_regular, sha256, write, write_json
 from harness.owner import this_process
 from harness.stores.directory.curves import read_line, to_columns
 from harness.stores.schema import SCHEMA
@@ -216,7 +216,7 @@ def _by_number(accuracies: Mapping[int, float]) -> dict[str, float]:
 def read_points(path: Path) -> list[dict[str, Any]]:
     """The points of a run under way; an incomplete last line is left out. Raises `DataError` that names the line."""
     try:
-        lines = path.read_text().split("\n")
+        lines = read_regular(path).decode().split("\n")
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:

@@ -26,6 +26,7 @@ from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
 
 from harness.errors import DataError
+from harness.files import open_regular, read_regular
 from harness.stores.directory.reading import Damaged
 from harness.stores.directory.run_directory import INVALID, SOURCES, TRIAL, WEIGHTS
 from harness.stores.mongo import gridfs
@@ -154,14 +155,14 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
     while True:
         found = runs.find_one({"harness.run_id": snapshot.id}, {"harness": 1})
         if found is not None:
-            known = _usable(found["harness"])
+            known = _usable(found.get("harness"))
             if known["schema"] > SCHEMA:
                 reason = f"has schema {known['schema']} in the database"
                 raise DataError(f"{snapshot.id}: {reason}; this version of the harness knows up to {SCHEMA}: update it")
             stored = {entry["sha256"] for entry in known["documents"] if entry["name"] == TRIAL}
             if origin not in (known["origin"], *stored):  # possible with ids of schema 1
                 raise DataError(f"{snapshot.id}: the database has another run with that id")
-            return int(found["_id"]), known, found["harness"].get("version", MISSING)
+            return int(found["_id"]), known, (found.get("harness") or {}).get("version", MISSING)
         last = runs.find_one({"_id": {"$type": "number"}}, {"_id": 1}, sort=[("_id", DESCENDING)])
         number = 1 + max(0, int(last["_id"]) if last else 0)
         own = {
@@ -233,7 +234,7 @@ def _upload(snapshot: Snapshot, database: Database[Document], files: Mapping[str
         shared = name.startswith(f"{SOURCES}/")
         about = {"name": name} if shared else {"name": name, "run_id": snapshot.id}
         try:
-            with (snapshot.path / name).open("rb") as source:
+            with open_regular(snapshot.path / name) as source:
                 gridfs.put(database, entry["id"], source, piece.size, piece.sha256, name, about)
         except OSError as error:
             raise Damaged(snapshot.path / name, f"cannot be read: {error.strerror or error}") from error
@@ -294,7 +295,7 @@ def _content(snapshot: Snapshot, database: Database[Document], entries: Mapping[
     if (text := entry.get("text")) is not None:
         content = str(text).encode()
     elif name in snapshot.pieces and snapshot.pieces[name].sha256 == entry.get("sha256"):
-        content = (snapshot.path / name).read_bytes()
+        content = read_regular(snapshot.path / name)
     elif entry.get("id") is not None:
         target = io.BytesIO()
         gridfs.get(database, entry["id"], target, entry["sha256"])
@@ -335,6 +336,6 @@ def _update(runs: Collection[Document], number: int, version: Any, change: Docum
 def _take_back(snapshot: Snapshot, database: Database[Document], ids: set[ObjectId]) -> None:
     """Another process was faster: if the run is complete by now, delete what this older snapshot uploaded."""
     found = database["runs"].find_one({"harness.run_id": snapshot.id}, {"harness.files": 1, "harness.revision": 1})
-    own = found["harness"] if found else {}
+    own = found.get("harness") or {} if found else {}
     if snapshot.state.phase != COMPLETE == phase_of(own.get("revision", 0)):
         gridfs.delete(database, ids - {entry["id"] for entry in own.get("files", ())})

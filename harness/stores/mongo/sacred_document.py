@@ -13,6 +13,7 @@ from typing import Any
 
 import bson
 
+from harness.files import open_regular
 from harness.stores.directory.reading import read_small
 from harness.stores.directory.run_directory import CONFIG, INFO, LOG
 from harness.stores.mongo.snapshot import Snapshot
@@ -105,7 +106,7 @@ def _fitting(value: Any) -> Any:
 
 def _output(snapshot: Snapshot) -> str:
     try:
-        with (snapshot.path / LOG).open("rb") as log:
+        with open_regular(snapshot.path / LOG) as log:
             size = log.seek(0, 2)
             log.seek(max(0, size - LONGEST_OUTPUT))
             end = log.read(LONGEST_OUTPUT)

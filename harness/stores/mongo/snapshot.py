@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DataError
-from harness.files import sha256
+from harness.files import read_regular, sha256
 from harness.stores.directory.curves import Columns, check_columns, to_columns
 from harness.stores.directory.reading import Damaged, read_small, summarise
 from harness.stores.directory.run_directory import (
@@ -226,7 +226,7 @@ def _piece(path: Path, name: str, status: os.stat_result, completion: Mapping[st
     if size > room:
         # Weights with a known checksum are not read here; it is compared when they are uploaded.
         return Piece(name, size, recorded or sha256(file), modified, None)
-    content = file.read_bytes()
+    content = read_regular(file)
     checksum = hashlib.sha256(content).hexdigest()
     if recorded not in (None, checksum):
         raise Damaged(file, "has another checksum than the completion record says")

@@ -63,7 +63,7 @@ class MongoStore(Store):
     def ids(self) -> list[str]:
         with translated():
             found = self.database["runs"].find(_PROJECTED, {"_id": 0, "harness.run_id": 1}, batch_size=BATCH)
-            own = (document["harness"] for document in found)
+            own = (document.get("harness") for document in found)
             return [one["run_id"] for one in own if isinstance(one, dict) and isinstance(one.get("run_id"), str)]
 
     def load(self, trials: Collection[str] | None, problems: list[Problem]) -> list[StoredRun]:
@@ -108,7 +108,7 @@ class MongoStore(Store):
         for start in range(0, len(new), VERIFIED):
             where = {"harness.run_id": {"$in": new[start : start + VERIFIED]}}
             for document in self.database["runs"].find(where, {"harness": 1}):
-                own = document["harness"]
+                own: Any = document.get("harness")
                 try:
                     if (summary := _summary(own)) is None:
                         continue
@@ -118,7 +118,7 @@ class MongoStore(Store):
                     added = {key: value for key, value in made.items() if key not in summary}
                     _VERIFIED[self.name, own["run_id"]] = (_told(own), added)
                 except DataError as error:
-                    wrong[str(own.get("run_id"))] = str(error)
+                    wrong[str(own.get("run_id") if isinstance(own, dict) else None)] = str(error)
         for own, summary in unsealed:
             known, added = _VERIFIED.get((self.name, own["run_id"]), ("", {}))
             if known == _told(own):
@@ -289,7 +289,7 @@ class MongoStore(Store):
         found = self.database["runs"].find_one({"harness.run_id": run_id, **_PROJECTED}, {"harness": 1})
         if found is None:
             raise UnknownName(f"{self.name} has no run {run_id}")
-        own: Document = found["harness"]
+        own: Document = found.get("harness") or {}  # a reply may be damaged, whatever was asked for
         check_schema(own)
         return own
 

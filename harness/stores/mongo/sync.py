@@ -7,7 +7,7 @@ of processes may do this at the same time.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,8 @@ def _seal_older(mirror: MongoStore) -> None:
     with translated():
         where = {"harness.revision": {"$gt": 0}, "harness.seal": None}
         found = mirror.database["runs"].find(where, {"_id": 0, **_STATE}, batch_size=BATCH)
-        names = [one["harness"]["run_id"] for one in found if problem(MirroredState, one["harness"]) is None]
+        own: Iterator[Any] = (document.get("harness") for document in found)
+        names = [one["run_id"] for one in own if problem(MirroredState, one) is None]
     for name in names:
         with contextlib.suppress(DataError):
             if mirror.wrong_summary(name) is None:
@@ -123,7 +124,7 @@ def _mirrored(database: Database[Document]) -> dict[str, State]:
     """How new each run of the database is."""
     with translated():
         found = database["runs"].find({"harness.revision": {"$gt": 0}}, {"_id": 0, **_STATE}, batch_size=BATCH)
-        own = (document["harness"] for document in found)
+        own: Iterator[Any] = (document.get("harness") for document in found)
         usable = (one for one in own if problem(MirroredState, one) is None)
         return {one["run_id"]: State(one["revision"], tuple(one.get("added", ()))) for one in usable}
 

@@ -104,6 +104,28 @@ def test_a_damaged_claim_is_named_and_expires(place: Place, damage: str, monkeyp
     assert record.alive and record.damage is None
 
 
+def _looping(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize("instead", [os.mkfifo, os.mkdir, _looping])
+def test_what_is_no_file_in_place_of_a_claim_is_named_and_expires(
+    instead: Callable[[Path], object], tmp_path: Path
+) -> None:
+    claims = DirectoryClaims(tmp_path)
+    assert claims.acquire(KEY) is not None
+    [file] = (tmp_path / KEY).glob("[0-9]*")
+    file.unlink()
+    instead(file)
+    [record] = claims.records()
+    assert record.alive and record.damage is not None and "cannot be read" in record.damage
+    assert claims.acquire(KEY) is None
+    os.utime(file, (time.time() - 1000.0,) * 2, follow_symlinks=False)
+    assert claims.acquire(KEY) is not None
+    [record] = claims.records()
+    assert record.alive and record.damage is None
+
+
 def test_a_claim_from_the_future_ends_one_lease_after_it_was_first_seen(place: Place) -> None:
     place.edit({"owner": ELSEWHERE})
     place.age(-YEAR)

@@ -89,6 +89,9 @@ def spoil(file: Path, how: str) -> None:
     before, content = file.stat(), file.read_bytes()
     if how == "remove":
         return file.unlink()
+    if how == "pipe":  # nobody will ever write into it
+        file.unlink()
+        return os.mkfifo(file)
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :] if content else b""
     file.write_bytes({"truncate": content[:middle], "append": content + b"\n", "flip": flipped}[how])
@@ -97,7 +100,7 @@ def spoil(file: Path, how: str) -> None:
 
 
 which = st.integers(0, 6)
-damage = st.sampled_from(["remove", "truncate", "append", "flip"])
+damage = st.sampled_from(["remove", "truncate", "append", "flip", "pipe"])
 operations = st.one_of(
     st.tuples(st.just("add"), which),
     st.tuples(st.just("delete"), which),

@@ -75,6 +75,18 @@ def test_an_answer_that_lacks_a_part_is_told_in_a_line(mongod: str) -> None:
         database.client.close()
 
 
+def test_a_reply_without_what_was_asked_for_holds_no_run(mongod: str, tmp_path: Path) -> None:
+    port = pymongo.uri_parser.parse_uri(mongod)["nodelist"][0][1]
+    with listening(changing(port, lambda reply: reply.replace(b"\x03harness", b"\x03harmess"))) as other:
+        database = connect(mongod.replace(str(port), str(other)).replace("/?", "/changed?"), timeout=60)
+        database["runs"].insert_one({"_id": 1, "harness": {"run_id": "x", "revision": 1}})
+        store = MongoStore(database)
+        assert store.ids() == [] and store.runs() == [] and unsynced(DirectoryStore(tmp_path), database) == []
+        [problem] = store.problems
+        assert problem.reason == "holds no run of the harness"
+        database.client.close()
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
     """A server with users: one who may everything in `nas`, and one who may only read there."""
