@@ -24,8 +24,7 @@ FILES = ("weights.pt", "predictions.json", "curves.json")
 LONG = 1800.0
 """Seconds that a busy machine may take."""
 
-SOME = ("--only", "method.name=spos")
-"""A third of the ablation: eight trials."""
+TRIALS = 24
 
 
 @pytest.fixture
@@ -85,30 +84,30 @@ def contents(store: Path) -> dict[str, list[object]]:
 @pytest.mark.long
 def test_the_ablation_on_two_nodes_has_the_bytes_of_two_local_jobs(cluster: RayCluster, tmp_path: Path) -> None:
     local = start(command(tmp_path / "local", "--jobs", "2"), cluster, tmp_path)
-    assert "24 of 24 trials done" in ended(local)
+    assert f"{TRIALS} of {TRIALS} trials done" in ended(local)
     remote = start(on_ray(tmp_path / "remote", cluster), cluster, tmp_path)
-    assert "24 of 24 trials done, 24 of them now" in ended(remote)
-    assert once_each(tmp_path / "remote", 24)
+    assert f"{TRIALS} of {TRIALS} trials done, {TRIALS} of them now" in ended(remote)
+    assert once_each(tmp_path / "remote", TRIALS)
     assert contents(tmp_path / "remote") == contents(tmp_path / "local")
 
 
 @pytest.mark.long
 def test_a_node_that_dies_loses_nothing_and_repeats_no_finished_trial(cluster: RayCluster, tmp_path: Path) -> None:
     store = tmp_path / "runs"
-    process = start(on_ray(store, cluster, *SOME), cluster, tmp_path)
-    until(lambda: len(finished(store)) >= 2)
+    process = start(on_ray(store, cluster), cluster, tmp_path)
+    until(lambda: len(finished(store)) >= 6)
     before = finished(store)
     cluster.kill_node()
     output = ended(process)
-    assert "8 of 8 trials done" in output and "a worker was lost" in output
-    assert once_each(store, 8) and before.items() <= finished(store).items()
+    assert f"{TRIALS} of {TRIALS} trials done" in output and "a worker was lost" in output
+    assert once_each(store, TRIALS) and before.items() <= finished(store).items()
 
 
 @pytest.mark.long
 def test_a_driver_that_dies_is_started_again_and_every_trial_is_done_once(cluster: RayCluster, tmp_path: Path) -> None:
     store = tmp_path / "runs"
-    process = start(on_ray(store, cluster, *SOME), cluster, tmp_path)
-    until(lambda: len(finished(store)) >= 2)
+    process = start(on_ray(store, cluster), cluster, tmp_path)
+    until(lambda: len(finished(store)) >= 6)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     # Its tasks die with it, and so do the trials that they ran.
@@ -116,7 +115,7 @@ def test_a_driver_that_dies_is_started_again_and_every_trial_is_done_once(cluste
     held = [record.owner for record in claims.records() if record.held and record.owner]
     until(lambda: not any(lives_here(owner) for owner in held))
     before = finished(store)
-    assert len(before) < 8
-    output = ended(start(on_ray(store, cluster, *SOME), cluster, tmp_path))
-    assert f"8 of 8 trials done, {8 - len(before)} of them now" in output
-    assert once_each(store, 8) and before.items() <= finished(store).items()
+    assert len(before) < TRIALS
+    output = ended(start(on_ray(store, cluster), cluster, tmp_path))
+    assert f"{TRIALS} of {TRIALS} trials done, {TRIALS - len(before)} of them now" in output
+    assert once_each(store, TRIALS) and before.items() <= finished(store).items()
