@@ -112,7 +112,11 @@ def _differences(store: DirectoryStore, mirror: MongoStore, run: StoredRun) -> I
         except DataError as error:
             yield str(error).removeprefix(f"{mirror.name}/{run.id}/")
             continue
-        here = sha256(folder / name)
+        try:
+            here = sha256(folder / name)
+        except OSError as error:
+            yield f"{name} cannot be read in the directory: {error.strerror or error}"
+            continue
         # Damage in the directory is not a difference of the mirror.
         if hashlib.sha256(content).hexdigest() != here == recorded.get(name, here):
             yield f"{name} has different content"

@@ -18,7 +18,7 @@ from pymongo.database import Database
 from harness.cli import main
 from harness.files import DAY
 from harness.stores.claims.directory import DirectoryClaims
-from harness.stores.directory.run_directory import COMPLETION, WEIGHTS, declare_absent, write_ranking
+from harness.stores.directory.run_directory import COMPLETION, METRICS, RUN, WEIGHTS, declare_absent, write_ranking
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.projection import project
 from harness.stores.mongo.store import MongoStore
@@ -300,6 +300,19 @@ def test_mirror_differences_are_found_and_projected_again(
     (runs[5] / WEIGHTS).write_bytes(b"weightz")
     os.utime(runs[5] / WEIGHTS, (1, 1))
     assert list(check_mirror(store, mongo_database)) == []
+
+
+def test_what_cannot_be_read_here_is_named_beside_the_database(
+    store: DirectoryStore, make_run: MakeRun, mongo_database: Mongo
+) -> None:
+    one = store.create(trial(0), "tiny", {})
+    one.write(RUN, {"status": "FAILED", "fail_trace": []})
+    one.write(METRICS, {})
+    project(one.path, mongo_database)
+    (one.path / METRICS).unlink()
+    (one.path / METRICS).symlink_to(METRICS)
+    [found] = check_mirror(store, mongo_database)
+    assert f"{METRICS} cannot be read in the directory: Too many levels of symbolic links" in found.reason
 
 
 @pytest.mark.parametrize("name", [[[]], None, {"a": 1}])
