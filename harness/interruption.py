@@ -25,6 +25,7 @@ class Interruption(KeyboardInterrupt):
         self.reason = reason
 
 
+_finishing = threading.Event()
 _reasons: list[str] = []
 _polite: list[Callable[[], bool]] = []
 
@@ -33,6 +34,19 @@ def interrupt_main(reason: str) -> None:
     """Interrupt the main thread of this process from another thread. The first reason counts."""
     _reasons.append(reason)
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+
+def finish_alone() -> None:
+    """The job is about to record what it has done, and ends then: also if `run` dies meanwhile, within `PATIENCE`.
+
+    Else the record could be here and not in the database, and another machine would do the work again.
+    """
+    _finishing.set()
+
+
+def grace() -> float:
+    """Seconds that this job may still take when `run` has died."""
+    return PATIENCE if _finishing.is_set() else 0.0
 
 
 @contextlib.contextmanager

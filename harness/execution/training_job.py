@@ -20,7 +20,7 @@ from harness.execution.executors.executor import Answered
 from harness.execution.experiment import compute, sacred_run
 from harness.execution.states import State, state_of
 from harness.execution.task import Task, failed, is_full
-from harness.interruption import LOST, TIMEOUT, asked_first, reason_of
+from harness.interruption import LOST, TIMEOUT, asked_first, finish_alone, reason_of
 from harness.stores.claims.lease import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
 from harness.stores.directory.observer import DirectoryObserver
@@ -117,6 +117,7 @@ class _Training:
                 self.directory.gather_metrics()
             if reply["status"] == Answered.DONE:
                 self.lease.confirm()  # if the database is unreachable, the run counts unless another took over
+                finish_alone()
                 self.directory.complete()
                 with contextlib.suppress(OSError):  # `store clean` finds it
                     self.checkpoint.remove()

@@ -5,8 +5,8 @@ that forking is safe (no thread pool exists yet) and a job's memory is its own. 
 control socket: a JSON line with one file descriptor, the job's socket. Whichever process dies, no other
 is left behind:
 
-- `run` dies: the server sees the end of the control socket, kills its jobs and ends; each job also
-  watches its own socket, whose other end only `run` holds, and ends itself.
+- `run` dies: each job watches its own socket, whose other end only `run` holds, and ends itself, at once unless
+  it is recording what it has done; the server sees the end of the control socket, kills jobs that do not end, and ends.
 - the server dies: its jobs continue, since `run` still listens to their sockets, and answer as usual.
 - a job dies: the server, its parent, reports to `run` how.
 
@@ -30,13 +30,14 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from harness.documents import one_line
 from harness.execution.executors.executor import Answered
-from harness.interruption import STOPPED, TIMEOUT, interrupt_main, raise_interruption, reason_of
+from harness.interruption import PATIENCE, STOPPED, TIMEOUT, grace, interrupt_main, raise_interruption, reason_of
 
 BOOT = (
     "import sys; sys.path[:] = sys.argv[3:]; "
@@ -83,7 +84,7 @@ def main(control_number: int, target_name: str) -> None:
     except (BrokenPipeError, ConnectionResetError):
         pass  # `run` has ended
     finally:
-        _signal_groups(jobs, signal.SIGKILL)  # not reaped yet, so the process ids are still theirs
+        _end(jobs)
 
 
 @contextlib.contextmanager
@@ -177,6 +178,16 @@ def _signal_groups(processes: Iterable[int], number: int) -> None:
             os.killpg(process, number)
 
 
+def _end(jobs: dict[int, Place]) -> None:
+    """Wait for the jobs to end themselves, and kill those that do not."""
+    until = time.monotonic() + PATIENCE
+    while jobs and time.monotonic() < until:
+        for process, _ in _ended(jobs):
+            del jobs[process]
+        time.sleep(0.01)
+    _signal_groups(jobs, signal.SIGKILL)  # not reaped yet, so the process ids are still theirs
+
+
 def _pause(jobs: Iterable[int]) -> None:
     """Stop the jobs and this process, and continue the jobs together with it."""
     _signal_groups(jobs, signal.SIGSTOP)
@@ -235,6 +246,7 @@ def _watch(connection: socket.socket) -> None:
         except OSError:
             received = b""
         if not received:
+            time.sleep(grace())
             os.killpg(0, signal.SIGKILL)  # this process, and those that it has started
         interrupt_main(TIMEOUT if received[:1] == OUT_OF_TIME else STOPPED)
 

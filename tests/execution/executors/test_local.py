@@ -25,6 +25,9 @@ TARGETS = """
 import os, signal, subprocess, sys, time
 
 def act(job, progress):
+    def begun(more={}):
+        progress({"begun": os.getpid(), "server": os.getppid(), **more})
+
     progress({"pid": os.getpid(), "server": os.getppid(), "directory": os.getcwd(),
               "colour": os.environ.get("HARNESS_COLOUR")})
     if job["act"] == "print":
@@ -43,9 +46,18 @@ def act(job, progress):
     if job["act"] == "wait":
         while not os.path.exists(job["for"]):
             time.sleep(0.01)
+    if job["act"] == "record":
+        from harness.interruption import finish_alone
+
+        finish_alone()
+        begun()
+        while not os.path.exists(job["for"]):
+            time.sleep(0.01)
+        with open(job["for"], "w") as file:
+            file.write("recorded")
     if job["act"] == "hang":
         try:
-            progress({"hanging": True})
+            begun({"hanging": True})
             time.sleep(60)
         except KeyboardInterrupt:
             return {"status": "interrupted", "stored": True}
@@ -64,7 +76,7 @@ def act(job, progress):
             time.sleep(0.01)
     if job["act"] == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        progress({"deaf": True})
+        begun({"deaf": True})
         time.sleep(60)
     return {"status": "done", "echo": job}
 """
@@ -278,20 +290,40 @@ def test_a_target_that_does_not_import_is_reported_with_its_reason() -> None:
         list(execute([Job(0, {})], 1, target="broken:act"))
 
 
-def test_killing_the_process_that_runs_jobs_leaves_nothing_behind(tmp_path: Path) -> None:
+def killed(tmp_path: Path, *jobs: dict[str, str], target: str = "targets:act") -> set[int]:
+    """Kill a process that runs these jobs when all have begun; the processes that it has started."""
     script = (
         "from harness.execution.executors.executor import Job, Stopping\n"
         "from harness.execution.executors.local import LocalExecutor\n"
         "from harness.execution.executors.slots import Slots\n"
-        "jobs = [Job(n, {'act': act}) for n, act in enumerate(['hang', 'deaf'])]\n"
-        "for event in LocalExecutor(Slots.cpu(2), target='targets:act').execute(jobs, Stopping()):\n"
-        "    print(event.data.get('pid', ''), event.data.get('server', ''), flush=True)\n"
+        f"jobs = [Job(n, document) for n, document in enumerate({list(jobs)})]\n"
+        f"for event in LocalExecutor(Slots.cpu({len(jobs)}), target='{target}').execute(jobs, Stopping()):\n"
+        "    if 'begun' in event.data:\n"
+        "        print(event.data['begun'], event.data['server'], flush=True)\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{tmp_path}"}
     with subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True) as engine:
         assert engine.stdout
         processes: set[int] = set()
-        while len(processes) < 3:
-            processes |= {int(number) for number in engine.stdout.readline().split()}
+        while len(processes) < 1 + len(jobs):
+            assert (line := engine.stdout.readline())
+            processes |= {int(number) for number in line.split()}
         engine.kill()
+    return processes
+
+
+def test_killing_the_process_that_runs_jobs_leaves_nothing_behind(tmp_path: Path) -> None:
+    processes = killed(tmp_path, {"act": "hang"}, {"act": "deaf"})
     assert all(gone(process) for process in processes)
+
+
+def test_a_job_that_records_what_it_has_done_outlives_the_process_that_runs_it(tmp_path: Path) -> None:
+    """For as long as that takes; here for as long as a busy machine may need."""
+    patience = "from harness import interruption\nfrom harness.execution.executors import fork_server\n"
+    patience += "interruption.PATIENCE = fork_server.PATIENCE = 120.0\n"
+    (tmp_path / "patient.py").write_text(patience + TARGETS)
+    now = tmp_path / "now"
+    processes = killed(tmp_path, {"act": "record", "for": str(now)}, target="patient:act")
+    now.touch()
+    assert all(gone(process) for process in processes)
+    assert now.read_text() == "recorded"
