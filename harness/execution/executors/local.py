@@ -112,6 +112,8 @@ class _Running:
 
     job: Job
     placed: Placed
+    server: ForkServer
+    """The server that forked its processes, and tells their end as long as it lives."""
     meeting: Path | None
     """The file by which several processes find each other."""
     processes: list[_Process] = field(default_factory=list)
@@ -180,7 +182,9 @@ class _Processes:
         if self.server is None:
             self.server = ForkServer.obtain(self.target)
             self.selector.register(self.server.control, selectors.EVENT_READ, self.server)
-        running = self.running[job.number] = _Running(job, placed, _meeting() if len(placed.gpus) > 1 else None)
+        running = self.running[job.number] = _Running(
+            job, placed, self.server, _meeting() if len(placed.gpus) > 1 else None
+        )
         for rank in range(len(placed.gpus)):
             connection = self.server.fork(job, rank, running.document(rank), placed.environment(rank))
             running.processes.append(_Process(running, rank, connection))
@@ -236,10 +240,13 @@ class _Processes:
         for key in ready:
             if isinstance(key.data, ForkServer):
                 yield from self._listen_to_server(key.data)
-        if self.server is None:
-            silent = [one for running in self.running.values() for one in running.processes if one.silent]
-            for process in silent:
-                yield from self._ended(process, "its process ended without an answer, and so did the fork server")
+        orphaned = [one for one in self.running.values() if self._is_orphaned(one)]
+        for process in [process for running in orphaned for process in running.processes if process.silent]:
+            yield from self._ended(process, "its process ended without an answer, and so did the fork server")
+
+    def _is_orphaned(self, running: _Running) -> bool:
+        """Whether the job's server is dead, also if there is a new one: nobody tells the end of its processes."""
+        return running.server is not self.server
 
     def _listen_to_server(self, server: ForkServer) -> Iterator[Event]:
         messages, over = server.listen()
@@ -301,9 +308,9 @@ class _Processes:
             decides = False  # it ended because of the other
         if running.outcome is None and decides:
             running.outcome = answer if process.rank == 0 else _of_rank(process.rank, answer)
-            if self.server is not None and not all(one.ended for one in running.processes):
-                self.server.end(running.job)
-        if running.outcome is not None and (self.server is None or all(one.ended for one in running.processes)):
+            if not self._is_orphaned(running) and not all(one.ended for one in running.processes):
+                running.server.end(running.job)
+        if running.outcome is not None and (self._is_orphaned(running) or all(one.ended for one in running.processes)):
             yield self._finish(running, running.outcome)
 
     def _finish(self, running: _Running, answer: dict[str, Any]) -> Event:

@@ -16,6 +16,7 @@ import pytest
 from harness.execution.executors.executor import Event, Job, Stopping
 from harness.execution.executors.local import GRACE, LocalExecutor, ServerFailed
 from harness.execution.executors.slots import Slots
+from tests.long.campaign.commands import limited
 from tests.processes import all_gone, all_stopped
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -244,6 +245,20 @@ def test_the_death_of_the_server_loses_neither_the_running_nor_the_waiting(tmp_p
     assert len(servers) == 2
 
 
+def test_a_job_of_a_dead_server_finishes_beside_the_jobs_of_the_next(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    documents = [{"act": "wait", "for": str(flag)}, *[{"act": "fine"}] * 3]
+    answers: dict[int, str] = {}
+    with limited(120):  # else it would wait for ever
+        for event in execute([Job(n, d) for n, d in enumerate(documents)], 2):
+            if event.kind == "progress" and event.job.number == 0:
+                os.kill(event.data["server"], signal.SIGKILL)
+                assert gone(event.data["server"])
+            if event.kind == "finished":
+                answers[event.job.number] = event.data["status"]
+                if len(answers) == 3:
+                    flag.touch()
+    assert list(answers)[-1] == 0 and answers[0] == answers[3] == "done"
 @pytest.mark.parametrize(("end", "status"), [("answer", "done"), ("die", "lost"), ("hang", None)])
 def test_what_a_job_has_started_ends_with_it(end: str, status: str | None) -> None:
     events, ended = execute([Job(0, {"act": "parent", "end": end})], 1), None
