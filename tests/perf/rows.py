@@ -174,7 +174,7 @@ def _near_empty(*options: str) -> float:
         command = [sys.executable, "-m", "harness", "run", "ablation_calr_ms", "--preset", "tiny", "--quiet"]
         command += ["--seeds", str(NEAR_EMPTY), "--only", "method.name=spos,schedule.name=cosine,clusters.name=none"]
         command += ["--store", store, "--jobs", "2", "--no-references", *options]
-        command += ["with", "train.epochs=0", "rank.candidates=1", "rank.images=8"]
+        command += ["with", "train.epochs=1", "rank.candidates=1", "rank.images=8"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
         environment.pop("HARNESS_MONGO", None)
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
