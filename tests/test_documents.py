@@ -38,7 +38,7 @@ from tests.toy import user_folder
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-DOCUMENTS = [README, *sorted(DOCS.glob("*.md"))]
+DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
 EXAMPLES = (README, DOCS / "components.md")
 """The documents whose Python examples name the file that they are, in their first line."""
 
@@ -399,7 +399,7 @@ def test_every_study_preset_command_and_document_is_named() -> None:
     assert all(f"| `{file.stem}` |" in studies for file in (ROOT / "studies").glob("[!_]*.py"))
     assert all(f"| `{name}` |" in studies for name in presets_of())
     assert all(f"harness {name}" in start for name in group.list_commands(click.Context(group)))
-    assert all(f"(docs/{document.name})" in readme for document in DOCUMENTS[1:])
+    assert all(f"({document.relative_to(ROOT)})" in readme for document in DOCUMENTS[1:])
 
 
 @pytest.mark.parametrize(
