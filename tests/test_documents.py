@@ -18,6 +18,7 @@ from typing import Any
 import click
 import pytest
 
+from harness import __version__
 from harness.cli import group, main
 from harness.cli._explained_preset import explained_presets
 from harness.components.preset import get_preset, presets_of
@@ -392,6 +393,11 @@ def _keys() -> Iterator[tuple[str, str]]:
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def test_changelog_and_citation_are_of_this_version() -> None:
+    assert f"\n## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_every_study_preset_command_and_document_is_named() -> None:

@@ -80,6 +80,9 @@ def test_it_lists_runs_and_reports_in_an_empty_folder_beside_a_users_own_method(
     asked = expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1)
     assert run.key == asked[0].trial.key, "an installed package must know the runs of a checkout"
     record = json.loads((tmp_path / "runs" / run.id / "run.json").read_text())
+    assert record["experiment"]["name"] == "ablation_calr_ms: SPOS"
+    info = json.loads((tmp_path / "runs" / run.id / "info.json").read_text())
+    assert info["asked"]["rows"] == {"ablation_calr_ms": "SPOS"} and info["asked"]["metrics"][0] == "kendall_tau"
     (origin,) = record["experiment"]["repositories"]
     assert (origin["commit"], origin["version"]) == (None, __version__)
     assert "| SPOS" in harness(site, tmp_path, "report", "ablation_calr_ms", *ONE_TRIAL[:4])
