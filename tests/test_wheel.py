@@ -59,7 +59,7 @@ def test_the_wheel_installs_nothing_but_the_package(site: Path) -> None:
 def test_its_metadata_says_what_it_is(site: Path) -> None:
     (about,) = (metadata.PathDistribution(path).metadata for path in site.glob("*.dist-info"))
     assert about["Author"] == "the nas-harness developers" and about["License-Expression"] == "MIT"
-    assert about.get_payload().startswith("# ") and "neural architecture search" in about["Keywords"]
+    assert str(about.json["description"]).startswith("# ") and "neural architecture search" in about["Keywords"]
     assert about["Requires-Python"] == ">=3.10" and "Typing :: Typed" in about.get_all("Classifier", [])
 
 
