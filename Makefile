@@ -1,6 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.stamp-dev
+STAMP_LONG := .venv/.stamp-long
 
 # mypy refuses folders without Python files, so only those that have some are named.
 CODE := $(foreach folder,harness methods spaces studies reports tests,\
@@ -9,13 +10,20 @@ CODE := $(foreach folder,harness methods spaces studies reports tests,\
 # One thread a process: the suite runs its processes side by side, and results depend on thread counts.
 export OMP_NUM_THREADS := 1
 
-.PHONY: setup demo test test-long campaign perf lint clean
+.PHONY: setup setup-long demo test test-long campaign perf lint clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -e '.[dev]'
+	touch $@
+
+# What only the longer targets need.
+setup-long: $(STAMP_LONG)
+
+$(STAMP_LONG): $(STAMP)
+	$(BIN)/python -m pip install -e '.[dev,long]'
 	touch $@
 
 demo: setup
@@ -30,18 +38,18 @@ test: setup lint
 # One after the other: they load the machine themselves. A part: make test-long LONG=tests/long/test_soak.py
 # The last -m wins over the one in pyproject.toml.
 LONG ?= tests
-test-long: setup
+test-long: setup-long
 	$(BIN)/python -m pytest -m long -s $(LONG)
 
 # Attacks on stored runs, one table. A part: make campaign PART='kills documents'; the same again: SEED=1
 PART ?=
 SEED ?= 1
-campaign: setup
+campaign: setup-long
 	$(BIN)/python -m tests.long.campaign $(PART) --seed $(SEED)
 
 # Ratios against plain code, and how costs grow: a table and a plot in perf/. A part: make perf PERF='--only step data'
 PERF ?=
-perf: setup
+perf: setup-long
 	$(BIN)/python -m tests.perf $(PERF)
 
 lint: setup

@@ -18,6 +18,7 @@ from typing import Any
 import click
 import pytest
 
+from harness import __version__
 from harness.cli import group, main
 from harness.cli._explained_preset import explained_presets
 from harness.components.preset import get_preset, presets_of
@@ -38,7 +39,7 @@ from tests.toy import user_folder
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-DOCUMENTS = [README, *sorted(DOCS.glob("*.md"))]
+DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
 EXAMPLES = (README, DOCS / "components.md")
 """The documents whose Python examples name the file that they are, in their first line."""
 
@@ -394,12 +395,17 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def test_changelog_and_citation_are_of_this_version() -> None:
+    assert f"\n## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
 def test_every_study_preset_command_and_document_is_named() -> None:
     studies, start, readme = (path.read_text() for path in (DOCS / "studies.md", DOCS / "start.md", README))
     assert all(f"| `{file.stem}` |" in studies for file in (ROOT / "studies").glob("[!_]*.py"))
     assert all(f"| `{name}` |" in studies for name in presets_of())
     assert all(f"harness {name}" in start for name in group.list_commands(click.Context(group)))
-    assert all(f"(docs/{document.name})" in readme for document in DOCUMENTS[1:])
+    assert all(f"({document.relative_to(ROOT)})" in readme for document in DOCUMENTS[1:])
 
 
 @pytest.mark.parametrize(

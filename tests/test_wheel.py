@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,15 @@ def test_the_wheel_installs_nothing_but_the_package(site: Path) -> None:
         missing = {path.relative_to(PROJECT) for path in ours if "measured" not in path.parts} - kept
         assert not missing, f"the wheel lacks {missing}"
     templates = {path.name for path in (PROJECT / "harness" / "cli" / "_templates").glob("*.template")}
+    assert (site / "harness" / "py.typed").is_file()  # counts for all packages inside it
     assert len(templates) == 5 and templates == {path.name for path in site.glob("harness/cli/_templates/*.template")}
+
+
+def test_its_metadata_says_what_it_is(site: Path) -> None:
+    (about,) = (metadata.PathDistribution(path).metadata for path in site.glob("*.dist-info"))
+    assert about["Author"] == "the nas-harness developers" and about["License-Expression"] == "MIT"
+    assert str(about.json["description"]).startswith("# ") and "neural architecture search" in about["Keywords"]
+    assert about["Requires-Python"] == ">=3.10" and "Typing :: Typed" in about.get_all("Classifier", [])
 
 
 def test_it_lists_runs_and_reports_in_an_empty_folder_beside_a_users_own_method(site: Path, tmp_path: Path) -> None:
@@ -71,6 +80,9 @@ def test_it_lists_runs_and_reports_in_an_empty_folder_beside_a_users_own_method(
     asked = expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1)
     assert run.key == asked[0].trial.key, "an installed package must know the runs of a checkout"
     record = json.loads((tmp_path / "runs" / run.id / "run.json").read_text())
+    assert record["experiment"]["name"] == "ablation_calr_ms: SPOS"
+    info = json.loads((tmp_path / "runs" / run.id / "info.json").read_text())
+    assert info["asked"]["rows"] == {"ablation_calr_ms": "SPOS"} and info["asked"]["metrics"][0] == "kendall_tau"
     (origin,) = record["experiment"]["repositories"]
     assert (origin["commit"], origin["version"]) == (None, __version__)
     assert "| SPOS" in harness(site, tmp_path, "report", "ablation_calr_ms", *ONE_TRIAL[:4])

@@ -18,9 +18,8 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from harness.cli._tally import Item, Running, Tally, items_of
-from harness.documents import flatten
 from harness.execution.executors.executor import Answered
-from harness.stores.schema import OBSERVED
+from harness.stores.stored import final_values
 
 if TYPE_CHECKING:
     from harness.execution.states import Work
@@ -270,10 +269,9 @@ def _outcome(item: Item, answer: Mapping[str, Any]) -> str:
     result = answer.get("result") or {}
     if result.get("diverged"):
         return "training diverged"
-    last = {name: points[-1][1] for name, points in (result.get(OBSERVED) or {}).items() if points}
-    numbers = flatten({**last, **(answer.get("cost") or {}), **result})
+    values = final_values(result, answer.get("cost") or {})
     for column in item.columns:
-        if isinstance(value := numbers.get(column.metric), int | float):
+        if isinstance(value := values.get(column.metric), int | float):
             return f"{column.label} {value * column.scale:.{column.digits}f}"
     tau = result.get("kendall_tau")
     return "" if tau is None else f"τ {tau:.3f}"

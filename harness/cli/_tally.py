@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -66,18 +66,10 @@ def items_of(work: Iterable[Work], studies: Sequence[Study]) -> list[Item]:
             jobs = ranking * max(1, len(rankings - set(one.run.rankings)))
         else:
             jobs = (training, *ranking * (len(rankings) - 1 if config.retrain is None else 0))
-        columns = _columns(by_name.get(one.named.study), one.named.row)
+        columns = by_name[one.named.study].columns_of(one.named.row) if one.named.study in by_name else []
         retrains, searches = config.retrain is not None, config.search is not None
         found.append(Item(one.trial.key, one.label, jobs, columns, retrains, searches=searches))
     return found
-
-
-def _columns(study: Study | None, row: int) -> list[Column]:
-    """The study's columns, with the metrics that this row shows in their place."""
-    if study is None:
-        return []
-    instead = study.rows[row].metrics
-    return [replace(column, metric=instead.get(column.metric, column.metric)) for column in study.columns]
 
 
 def reference_items(missing: Missing, weight: float = RANKING) -> list[Item]:

@@ -117,7 +117,7 @@ def command(
             if not no_references and not session.gave_up:
                 words = REFERENCES
                 made = make_references(asked, place.reader, settings.places, slots.device, stopping, executor, display)
-        left = None if session.gave_up else place.sync(stopping)
+        left = None if session.gave_up else place.sync(stopping, session.plan.naming)
     if references_only:
         if received:
             click.echo("stopped; the same command makes the references that are missing", err=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from harness.cli._completion import runs
@@ -14,6 +16,10 @@ from harness.cli._store_recompute import recompute
 from harness.cli._values import Duration
 from harness.errors import Unreachable, UserError
 from harness.stores.places import Places
+
+if TYPE_CHECKING:
+    from harness.stores.opened import Opened
+    from harness.stores.trial_text import Naming
 
 
 @click.group("store", cls=Group, example="harness store check --fix")
@@ -85,8 +91,11 @@ def invalidate(run: str, reason: str, store: Places) -> None:
         click.echo(f"{opened.silent}; use `harness store sync` when it is back", err=True)
 
 
-def _sync(store: Places, weights_max: int, quiet: bool = False) -> int:
-    """Sync once; return the exit status. With `quiet`, print nothing when there was nothing to do."""
+def _sync(store: Places, weights_max: int, quiet: bool = False, names: bool = True) -> int:
+    """Sync once; return the exit status. With `quiet`, print nothing when there was nothing to do.
+
+    With `names`, all known studies tell the database what they call its runs.
+    """
     from harness.cli._store_check import progress_line
     from harness.stores.mongo.sync import sync
     from harness.stores.opened import Opened
@@ -95,11 +104,14 @@ def _sync(store: Places, weights_max: int, quiet: bool = False) -> int:
     database = opened.database
     try:
         with progress_line() as progress:
-            done = sync(opened.directory, database, weights_max=weights_max, report=progress)
+            known = _names(opened) if names else {}
+            done = sync(opened.directory, database, weights_max=weights_max, report=progress, names=known)
     finally:
         database.client.close()
     if done.projected or not quiet:
         click.echo(f"{done.projected} of {done.runs} local runs copied to the database; the others were there")
+    if done.listed:
+        click.echo(f"{done.listed} runs have new names or tags in the database")
     if done.references:
         click.echo(f"{done.references} references copied to the database")
     for run, reason in done.failed.items():
@@ -107,16 +119,31 @@ def _sync(store: Places, weights_max: int, quiet: bool = False) -> int:
     return 1 if done.failed else 0
 
 
+def _names(opened: Opened) -> dict[str, Naming]:
+    """What all known studies call the stored runs."""
+    from harness.stores.trial_text import NOBODY
+    from harness.study.catalogue import all_studies
+    from harness.study.naming import namings
+
+    runs = opened.reader.runs()
+    names = {run.id: NOBODY for run in runs}
+    try:
+        return names | namings(all_studies(), runs)
+    except UserError as error:
+        click.echo(f"runs get no names of studies in the database: {error}", err=True)
+        return names
+
+
 def _watch(store: Places, weights_max: int, pause: float) -> int:
     """Sync repeatedly, through outages of the server, until Ctrl-C."""
     import time
 
-    status, gone = 0, False
+    status, gone, names = 0, False, True
     try:
         while True:
             try:
-                status = _sync(store, weights_max, quiet=True)
-                was_gone, gone = gone, False
+                status = _sync(store, weights_max, quiet=True, names=names)
+                was_gone, gone, names = gone, False, False
                 if was_gone:
                     click.echo("the database answers again")
             except Unreachable as error:

@@ -15,6 +15,7 @@ from harness.stores.claims.lease import LEASE
 from harness.stores.mongo.snapshot import WEIGHTS_MAX
 from harness.stores.opened import Opened
 from harness.stores.places import Places
+from harness.stores.trial_text import Naming
 from harness.study.trial import Trial
 
 
@@ -51,6 +52,8 @@ class Assignment:
     """Processes that train the trial together; a process learns its own place from the executor."""
     devices: float | None = None
     """The GPUs that the trial needs; see `Row.devices`."""
+    naming: Naming | None = None
+    """What the studies that ask for the trial call it; None without a study."""
 
     def json(self) -> dict[str, Any]:
         """As plain JSON types."""

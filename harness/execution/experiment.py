@@ -22,6 +22,7 @@ from harness.interruption import held_back
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.stores.sacred import SETTINGS, Experiment, RunObserver
+from harness.stores.trial_text import NOBODY, title
 from harness.study.judging import Predictions
 from harness.study.trial import Trial
 from harness.training.precision import arithmetic
@@ -68,7 +69,8 @@ def sacred_run(
 ) -> Outcome:
     """Run the task's trial as a Sacred run into its directory, from its checkpoint if there is one."""
     trial, config, progress = task.trial, task.trial.config, task.progress
-    experiment = Experiment(config.method.name, save_git_info=False)
+    name = title(task.assignment.naming or NOBODY, config.method.name)
+    experiment = Experiment(name, save_git_info=False)
     experiment.logger = _logger(log)  # type: ignore[assignment]
     # numpy's global rng, which Sacred seeds, takes seeds below 2³² only.
     experiment.add_config(config.json() | {"seed": config.seed % 2**32})  # type: ignore[no-untyped-call]

@@ -30,10 +30,13 @@ from harness.execution.states import Work, stand
 from harness.seeds import make_rng
 from harness.stores.schema import Result
 from harness.stores.stored import StoredRun
+from harness.stores.trial_text import Naming
 from harness.study.configuration import COMPONENTS, RunConfig, with_names
-from harness.study.expansion import expand_stored, found_by_search
+from harness.study.expansion import expand_stored, found_by_search, parents
 from harness.study.fingerprints import are_here, can_be_judged
+from harness.study.layout import Row
 from harness.study.metrics import check_asked
+from harness.study.naming import SEARCH, is_start, naming, row_name
 from harness.study.overrides import Filter, matching
 from harness.study.parallel import check_ranks
 from harness.study.study import Request, Study
@@ -58,6 +61,11 @@ class Plan:
     def shared(self) -> int:
         """Number of requests whose trial another row or study requests, too."""
         return sum(len({(r.study, r.row) for r in work.requests}) - 1 for work in self.work)
+
+    @property
+    def naming(self) -> dict[str, Naming]:
+        """By run, what the studies call it."""
+        return {work.run.id: work.naming for work in self.work if work.run is not None and work.naming is not None}
 
     @property
     def searches(self) -> int:
@@ -125,31 +133,40 @@ def make_plan(
             check_asked(study, (request.trial.config for request in own))
         requests += own
     requests = chosen(requests, only or {})
-    parents = _parents(requests)
     by_key: dict[str, list[Request]] = {}
-    for request in sorted([*parents, *requests], key=lambda request: request.seed):
+    for request in sorted([*parents(requests), *requests], key=lambda request: request.seed):
         by_key.setdefault(request.trial.key, []).append(request)
     attempts: dict[str, list[StoredRun]] = {}
     for run in runs:
         attempts.setdefault(run.key, []).append(run)
-    rows = {study.name: study.rows for study in studies}
+    by_name = {study.name: study for study in studies}
+
+    def row(request: Request) -> Row:
+        return by_name[request.study].rows[request.row]
+
+    def name(request: Request, kind: str = "") -> str:
+        return row_name(row(request), request, presets[request.study], kind)
+
     checks = _Checks()
     work = []
     for key, same in by_key.items():
         # Named after a request for the trial itself, if there is one, not for a trial that starts from it.
-        named = next((request for request in same if all(request is not one for one in parents)), same[0])
-        kind = "search" if any(named is one for one in parents) else ""
-        label = _label(rows[named.study][named.row].labels, named, presets[named.study], kind, same)
+        named = next((one for one in same if not is_start(row(one), one)), same[0])
+        label = _label(named, name(named), len({(one.study, one.row) for one in same}) - 1)
         if check:
             # Trials that differ only in what is measured or searched are one, but each of these may be impossible.
             for config in {one.trial.ranking_key: one.trial.config for one in same}.values():
                 checks.check(label, config)
         names = {
-            one.trial.ranking_key: _label(rows[one.study][one.row].labels, one, presets[one.study], "search", [one])
+            one.trial.ranking_key: _label(one, name(one, SEARCH))
             for one in reversed(same)
             if one.trial.config.search is not None and one.trial.start is None
         }
-        work.append(replace(stand(label, same, attempts.get(key, []), named), names=names))
+        asking: dict[str, str] = {}
+        for one in (named, *same):
+            asking.setdefault(one.study, name(one))
+        called = naming(by_name[named.study], named, asking)
+        work.append(replace(stand(label, same, attempts.get(key, []), named), names=names, naming=called))
     return Plan(tuple(work), tuple(studies))
 
 
@@ -157,11 +174,6 @@ def chosen(requests: Sequence[Request], only: Filter) -> list[Request]:
     """The requests whose trials have these values."""
     fitting = matching([with_names(request.trial.config.json()) for request in requests], only)
     return [request for request, fits in zip(requests, fitting, strict=True) if fits]
-
-
-def _parents(requests: Sequence[Request]) -> list[Request]:
-    """Requests of the same studies and rows for the trials that these start from."""
-    return [replace(request, trial=start) for request in requests if (start := request.trial.start) is not None]
 
 
 def require_ranks(todo: Iterable[Work], slots: Slots) -> None:
@@ -196,23 +208,9 @@ def missing_inputs(trials: Iterable[Trial]) -> list[str]:
     return problems
 
 
-def _label(
-    labels: Mapping[str, str | bool], request: Request, preset: Preset, kind: str, same: Sequence[Request]
-) -> str:
-    """The trial's name for readers, as "STUDY/METHOD OPTION seed 0"; `kind` is added where that would be ambiguous.
-
-    A trial that other rows request, too, has their number behind it: "+2".
-    """
-    words = [name if value is True else value for name, value in labels.items() if value is not False]
-    if len(preset.datasets) > 1:
-        words.append(request.dataset)
-    if (retrain := request.trial.config.retrain) is not None:
-        words.append(f"retraining of found {retrain.which}" if retrain.which else "retraining")
-    if kind:
-        words.append(kind)
-    others = len({(one.study, one.row) for one in same}) - 1
-    name = " ".join([*map(str, words), f"seed {request.seed}", *([f"+{others}"] if others else [])])
-    return f"{request.study}/{name}"
+def _label(request: Request, name: str, others: int = 0) -> str:
+    """The trial's name for readers, as "STUDY/METHOD OPTION seed 0"; "+2" behind it if two other rows request it."""
+    return f"{request.study}/{name} seed {request.seed}" + (f" +{others}" if others else "")
 
 
 @dataclass

@@ -158,7 +158,7 @@ def assigning(make: Callable[..., Assignment], profile: bool = False) -> Assign:
         profiled = kind is Kind.TRAIN and any(to_profile)
         if profiled:
             to_profile.clear()
-        return make(kind=kind, trial=work.trial, profile=profiled, devices=work.devices)
+        return make(kind=kind, trial=work.trial, profile=profiled, devices=work.devices, naming=work.naming)
 
     return assign
 

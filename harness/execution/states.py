@@ -12,6 +12,7 @@ from itertools import takewhile
 
 from harness.documents import Word
 from harness.stores.stored import Status, StoredRun
+from harness.stores.trial_text import Naming
 from harness.study.configuration import Observe
 from harness.study.reader import read
 from harness.study.study import Request
@@ -67,6 +68,8 @@ class Work:
     """The request that the label names; None for the first."""
     names: Mapping[str, str] = field(default_factory=dict)
     """By ranking, the label of a request for it."""
+    naming: Naming | None = None
+    """What the studies call a run of the trial; None without a study."""
 
     @property
     def named(self) -> Request:

@@ -26,6 +26,7 @@ from harness.stores.directory.log import drop_drawings, output_to
 from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.run_directory import LOG, RunDirectory
 from harness.stores.opened import Opened
+from harness.stores.trial_text import ASKED
 from harness.study.trial import Trial
 from harness.training.stages.retrain import best_found
 
@@ -91,7 +92,8 @@ class _Training:
 
     def __post_init__(self) -> None:
         assignment, trial = self.task.assignment, self.task.trial
-        info = {"key": trial.key, "preset": assignment.preset}
+        info: dict[str, Any] = {"key": trial.key, "preset": assignment.preset}
+        info |= {} if assignment.naming is None else {ASKED: assignment.naming}
         self.observer = DirectoryObserver(self.directory, trial.config.json(), info)
         self.checkpoint = self.task.checkpoint()
         self.checkpoint.tell = self._tell

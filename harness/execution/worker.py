@@ -106,7 +106,7 @@ def work(
     require_inputs(work.trial for work in todo)
     with _stopped_at(deadline, stopping):
         session.run()
-    left = None if session.gave_up else place.sync(stopping)
+    left = None if session.gave_up else place.sync(stopping, session.plan.naming)
     if left:
         say(left)
     silence = (place.silence or "it does not answer") if session.gave_up else None

@@ -9,8 +9,9 @@ import select
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from harness.errors import HarnessError, Unreachable, UserError
 from harness.execution.executors.executor import Stopping
@@ -20,6 +21,7 @@ from harness.stores.mongo.snapshot import WEIGHTS_MAX
 from harness.stores.opened import Opened
 from harness.stores.places import Places
 from harness.stores.store import Store
+from harness.stores.trial_text import Naming
 
 ANSWERS_WITHIN = 3.0
 """Timeout of the database in seconds; a longer one would block the display of running trials."""
@@ -92,8 +94,11 @@ class Workplace:
         """Read the directory alone from now on."""
         self._alone = True
 
-    def sync(self, stopping: Stopping) -> str | None:
-        """Bring the database up to date, until stopped; return a message for the user if anything is missing."""
+    def sync(self, stopping: Stopping, names: Mapping[str, Naming] = MappingProxyType({})) -> str | None:
+        """Bring the database up to date, until stopped; return a message for the user if anything is missing.
+
+        `names` is what studies call runs, by run: lists in other tools show it.
+        """
         if not self.opened.has_database:
             return None
         from harness.stores.mongo.sync import sync
@@ -108,7 +113,8 @@ class Workplace:
 
         try:
             opened = self.opened
-            failed = sync(opened.directory, opened.database, weights_max=opened.weights_max, report=report).failed
+            limit = opened.weights_max
+            failed = sync(opened.directory, opened.database, weights_max=limit, report=report, names=names).failed
         except _Stopped as left:
             return f"{left} local runs are not in the database yet: {advice}"
         except HarnessError as error:

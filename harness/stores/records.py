@@ -181,3 +181,4 @@ class MirroredDocument(Projected, Listed, MirroredState, total=False):
     schema: Annotated[int, "the version of the run's documents"]
     origin: Annotated[str, "the SHA-256 of `cell.json`"]
     version: Annotated[int, "how often the document was written"]
+    shown: Annotated[str, "what lists show it by, as JSON (`harness.stores.mongo.listing`); older documents have none"]

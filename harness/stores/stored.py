@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.documents import Word
+from harness.documents import Word, flatten
 from harness.owner import is_alive
 from harness.stores.schema import OBSERVED
 
@@ -133,6 +133,12 @@ def newest_result(summary: Mapping[str, Any]) -> dict[str, Any] | None:
     own = own_ranking(summary)
     result: dict[str, Any] | None = summary["result"]
     return result if result is None or own is None else {**result, **summary["rankings"][own]}
+
+
+def final_values(result: Mapping[str, Any], cost: Mapping[str, Any]) -> dict[str, Any]:
+    """What a done run ended with, by dotted names: its result, its cost, and the last value of each curve."""
+    last = {name: points[-1][1] for name, points in (result.get(OBSERVED) or {}).items() if points}
+    return flatten({**last, **cost, **without_curves(result)})
 
 
 def agree(one: Any, other: Any) -> bool:

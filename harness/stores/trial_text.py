@@ -1,4 +1,4 @@
-"""A trial and its owner as stored text, and texts of a certain form. Imports nothing of the house."""
+"""A trial, its owner and its name as stored text, and texts of a certain form. Imports nothing of the house."""
 
 from __future__ import annotations
 
@@ -87,3 +87,24 @@ class Owner(OwnerKeys, total=False):
 
     boot: Annotated[str | None, "the id of the machine's boot"]
     pid_namespace: Annotated[str | None, "its PID namespace"]
+
+
+ASKED = "asked"
+"""The key of `info.json` that holds the run's naming."""
+
+
+class Naming(TypedDict):
+    """What studies call a run (`harness.study.naming`): in its `info.json`, and in the database."""
+
+    rows: Annotated[dict[str, str], "by study that asks for it, the name of its row; the first to ask comes first"]
+    metrics: Annotated[list[str], "the metrics that the first of these rows shows, in the order of its columns"]
+    ranking: Annotated[str | None, "the key of the ranking that gives them"]
+
+
+NOBODY: Naming = {"rows": {}, "metrics": [], "ranking": None}
+"""The naming of a run that no known study asks for."""
+
+
+def title(naming: Naming, otherwise: str) -> str:
+    """The name of a run: that of the first row that asked for it, as "STUDY: LABELS OF THE ROW"."""
+    return next((f"{study}: {row}" for study, row in naming["rows"].items()), otherwise)

@@ -224,6 +224,11 @@ def expand_stored(
     return expand(study, preset, seeds, overrides, Fingerprints.of(runs()))
 
 
+def parents(requests: Iterable[Request]) -> list[Request]:
+    """Requests of the same studies and rows for the trials that these start from."""
+    return [replace(request, trial=start) for request in requests if (start := request.trial.start) is not None]
+
+
 def _explain_options(unused: Iterable[str], configs: Sequence[RunConfig]) -> None:
     """Raise the error for an option that no component of the study's rows has: lists the options that they have."""
     for key in filter(_component_option, sorted(unused)):

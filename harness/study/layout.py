@@ -61,6 +61,11 @@ class Row:
     """The memory that a trial of the row needs, as "32G": `harness submit` asks SLURM for it. None for what the command
     says. Not part of a trial's identity."""
 
+    @property
+    def retrains(self) -> bool:
+        """Whether a trial of the row retrains what another one found."""
+        return any(key.partition(".")[0] == "retrain" for key in self.settings)
+
     def __post_init__(self) -> None:
         if self.devices is not None and not (0 < self.devices <= 1 or self.devices == int(self.devices) > 1):
             raise InvalidConfiguration(

@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import presets_of
 from harness.errors import UserError
-from harness.study.expansion import expand_stored
+from harness.study.expansion import expand_stored, parents
 from harness.study.study import Request, Study
 
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
 
-def members(study: Study, chosen: Sequence[StoredRun]) -> dict[str, list[Request]]:
+def members(study: Study, chosen: Sequence[StoredRun], *, searches: bool = False) -> dict[str, list[Request]]:
     """By run id, the requests of the study for the run: of the first row that has it, one per truth that judges it,
     and of the first row for each search that was made with it.
 
     A run that the study requests without overrides counts as such, as in the report, whatever overrides it was
-    made with. Other runs are matched under their own overrides.
+    made with. Other runs are matched under their own overrides. With `searches`, also the runs that others start from.
     """
-    plain = _matches(study, [(run, {}) for run in chosen])
-    return plain | _matches(study, [(run, run.overrides) for run in chosen if run.id not in plain])
+    plain = _matches(study, [(run, {}) for run in chosen], searches)
+    return plain | _matches(study, [(run, run.overrides) for run in chosen if run.id not in plain], searches)
 
 
-def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]) -> dict[str, list[Request]]:
+def _matches(
+    study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]], searches: bool
+) -> dict[str, list[Request]]:
     """By run id, the requests of the study for the run's trial, under the run's preset and the given overrides."""
     presets = presets_of(study.about)
     groups: dict[tuple[str, str], list[StoredRun]] = {}
@@ -48,6 +50,7 @@ def _matches(study: Study, chosen: Sequence[tuple[StoredRun, Mapping[str, Any]]]
             )
         except UserError:  # overrides of another study that fit no row of this one
             continue
+        requests += parents(requests) if searches else []
         asked: dict[str, list[Request]] = {}
         for first, seed in product(requests, seeds):
             request = dataclasses.replace(first, seed=seed, trial=first.trial.with_seed(seed))

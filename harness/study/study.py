@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.components.preset import default_preset
 from harness.errors import InvalidConfiguration
@@ -48,6 +48,11 @@ class Study:
         """The space of the study, which determines its presets."""
         named = [row.settings["space"] for row in self.rows if "space" in row.settings]
         return self.space or (str(named[0]) if named else default_preset().space)
+
+    def columns_of(self, row: int) -> list[Column]:
+        """The columns, with the metrics that this row shows in their place."""
+        instead = self.rows[row].metrics
+        return [replace(column, metric=instead.get(column.metric, column.metric)) for column in self.columns]
 
     def __post_init__(self) -> None:
         check_name("study", self.name)

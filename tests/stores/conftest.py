@@ -25,6 +25,10 @@ RESULT = {
     "observed": {},
 }
 TIME = stored_runs.STARTED
+NUMBERS = {"result.kendall_tau": 0.5, "result.selected": 3, "result.top1_accuracy": 40.0, "result.ranked": 3}
+"""The numbers of `RESULT`, as the database has them: each is a metric of one point."""
+CURVES = {"harness": {"$exists": True}}
+"""What distinguishes curves from these in the database."""
 
 
 def trial(seed: int = 0, **more: Any) -> Trial:

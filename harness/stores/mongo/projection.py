@@ -29,10 +29,10 @@ from harness.errors import DataError
 from harness.files import open_regular, read_regular
 from harness.stores.directory.reading import Damaged
 from harness.stores.directory.run_directory import INVALID, SOURCES, TRIAL, WEIGHTS
-from harness.stores.mongo import gridfs
+from harness.stores.mongo import gridfs, listing
 from harness.stores.mongo.connection import translated
 from harness.stores.mongo.indexes import prepare
-from harness.stores.mongo.sacred_document import metric_document, sacred_document
+from harness.stores.mongo.sacred_document import asked, final_documents, metric_document, sacred_document
 from harness.stores.mongo.seal import from_files, seal, wrong_document
 from harness.stores.mongo.snapshot import (
     COMPLETE,
@@ -49,6 +49,7 @@ from harness.stores.mongo.snapshot import (
 from harness.stores.records import MirroredDocument
 from harness.stores.schema import SCHEMA
 from harness.stores.shapes import MISSING, problem
+from harness.stores.trial_text import NOBODY, Naming
 
 __all__ = ["project", "revision"]
 
@@ -60,10 +61,18 @@ ATTEMPTS = 20
 LONGEST_SUMMARY = 4 << 20
 
 
-def project(path: Path, database: Database[Document], weights_max: int = WEIGHTS_MAX, *, again: bool = False) -> int:
+def project(
+    path: Path,
+    database: Database[Document],
+    weights_max: int = WEIGHTS_MAX,
+    *,
+    again: bool = False,
+    naming: Naming = NOBODY,
+) -> int:
     """Bring the database up to date with a run directory, at any stage; returns the run's number there.
 
-    Newer data in the database is left alone. With `again`, everything is written even if it seems to be there.
+    Newer data in the database is left alone. With `again`, everything is written even if it seems to be there. `naming`
+    is what studies call the run besides what is known in both places.
     Raises `DataError` for a directory that is damaged or cannot be stored, and what `translated` raises.
     """
     # Overrides the address: what is read here is written over, so it must be the newest version.
@@ -73,7 +82,7 @@ def project(path: Path, database: Database[Document], weights_max: int = WEIGHTS
         for _ in range(ATTEMPTS):
             snapshot = take(path)
             try:
-                number = _project(snapshot, database, weights_max, again)
+                number = _project(snapshot, database, weights_max, again, naming)
             except gridfs.Changed as error:
                 if snapshot.state.phase == COMPLETE and not is_addition(str(error)):
                     reason = "has another checksum than the completion record says"
@@ -109,9 +118,11 @@ class _Entries:
         return _Entries(dict(sorted({**self.documents, **documents}.items())), dict(sorted({**mine, **files}.items())))
 
 
-def _project(snapshot: Snapshot, database: Database[Document], weights_max: int, again: bool) -> int | None:
+def _project(
+    snapshot: Snapshot, database: Database[Document], weights_max: int, again: bool, naming: Naming
+) -> int | None:
     """One attempt; None if the document changed meanwhile."""
-    number, known, version = _ensure(snapshot, database["runs"])
+    number, known, version, omniboard = _ensure(snapshot, database["runs"])
     there = _Entries(*({entry["name"]: entry for entry in known[part]} for part in ("documents", "files")))
     ours = _entries(snapshot, weights_max)
     damaged = known["damage"] is not None
@@ -127,14 +138,19 @@ def _project(snapshot: Snapshot, database: Database[Document], weights_max: int,
         merged = there.plus(ours, further)
     _upload(snapshot, database, {name: merged.files[name] for name in merged.files.keys() & ours.files.keys()}, again)
     change: Document = {}
-    if newer:
-        change = sacred_document(snapshot)
-        change["info"]["metrics"] = _write_metrics(snapshot, database, number, again)
-    change |= _own_fields(snapshot, database, known, merged, newer)
+    update: Document = {}
     fields = {"artifacts": _artifacts(merged), "experiment.sources": _sources(merged)}
     if newer:
+        naming = listing.merged(asked(snapshot), listing.read_shown(known.get("shown")), naming)
+        change = sacred_document(snapshot, naming)
+        final = write_final_values(database, number, snapshot.summary, naming)
+        change["info"]["metrics"] = _write_metrics(snapshot, database, number, again) + final
         change["experiment"]["sources"] = fields.pop("experiment.sources")
-    if not _update(database["runs"], number, version, change | fields, snapshot.state.phase != OPEN):
+        change["harness.shown"] = listing.shown(naming)
+        update = listing.tagging(omniboard, listing.tags(snapshot.summary, naming))
+    change |= _own_fields(snapshot, database, known, merged, newer)
+    update["$set"] = change | fields | update.get("$set", {})
+    if not _update(database["runs"], number, version, update, snapshot.state.phase != OPEN):
         _take_back(snapshot, database, ours.ids)
         return None
     gridfs.delete(database, there.ids - merged.ids)
@@ -144,8 +160,9 @@ def _project(snapshot: Snapshot, database: Database[Document], weights_max: int,
     return number
 
 
-def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Document, Any]:
-    """The number of the run's document, which is made if missing, what is usable of `harness` in it, and its version.
+def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Document, Any, Any]:
+    """The number of the run's document, which is made if missing, what is usable of `harness` in it, its version, and
+    what users of Omniboard wrote.
 
     Numbers are counted up, since Omniboard needs small ones. If two processes take the same number, the database
     refuses the second.
@@ -153,7 +170,7 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
     summary = snapshot.summary
     origin = snapshot.pieces[TRIAL].sha256
     while True:
-        found = runs.find_one({"harness.run_id": snapshot.id}, {"harness": 1})
+        found = runs.find_one({"harness.run_id": snapshot.id}, {"harness": 1, "omniboard": 1})
         if found is not None:
             known = _usable(found.get("harness"))
             if known["schema"] > SCHEMA:
@@ -162,7 +179,8 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
             stored = {entry["sha256"] for entry in known["documents"] if entry["name"] == TRIAL}
             if origin not in (known["origin"], *stored):  # possible with ids of schema 1
                 raise DataError(f"{snapshot.id}: the database has another run with that id")
-            return int(found["_id"]), known, (found.get("harness") or {}).get("version", MISSING)
+            version = (found.get("harness") or {}).get("version", MISSING)
+            return int(found["_id"]), known, version, found.get("omniboard")
         last = runs.find_one({"_id": {"$type": "number"}}, {"_id": 1}, sort=[("_id", DESCENDING)])
         number = 1 + max(0, int(last["_id"]) if last else 0)
         own = {
@@ -179,10 +197,10 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
         }
         try:
             # Our fields first: the harness finds them without reading past those for display.
-            runs.insert_one({"_id": number, "harness": own, **sacred_document(snapshot), "artifacts": []})
+            runs.insert_one({"_id": number, "harness": own, **sacred_document(snapshot, NOBODY), "artifacts": []})
         except DuplicateKeyError:
             continue
-        return number, _usable(own), 0
+        return number, _usable(own), 0, None
 
 
 def _usable(own: Any) -> Document:
@@ -259,6 +277,23 @@ def _write_metrics(snapshot: Snapshot, database: Database[Document], number: int
     return listed
 
 
+def write_final_values(
+    database: Database[Document], number: int, summary: Mapping[str, Any], naming: Naming
+) -> list[dict[str, str]]:
+    """Write what a done run ended with as metrics, for lists; returns their entries for the run's document.
+
+    Without `harness`: they are no curves of the run.
+    """
+    listed, operations = [], []
+    for name, document in final_documents(summary, naming).items():
+        identifier = gridfs.file_id(summary["id"], f"final/{name}", "")
+        listed.append({"name": name, "id": str(identifier)})
+        change = {"$set": {"name": name, "run_id": number, **document}}
+        operations.append(UpdateOne({"_id": identifier}, change, upsert=True))
+    gridfs.write_all(database, "metrics", operations)
+    return listed
+
+
 def _own_fields(
     snapshot: Snapshot, database: Database[Document], known: Document, merged: _Entries, newer: bool
 ) -> Document:
@@ -324,13 +359,13 @@ def _sources(entries: _Entries) -> list[list[Any]]:
     return [[name.removeprefix(prefix), one["id"]] for name, one in entries.files.items() if name.startswith(prefix)]
 
 
-def _update(runs: Collection[Document], number: int, version: Any, change: Document, final: bool) -> bool:
+def _update(runs: Collection[Document], number: int, version: Any, update: Document, final: bool) -> bool:
     """Replace exactly the version that was read. A final state is not written again, so it waits for the journal."""
     if final:
         concern = runs.write_concern
         runs = runs.with_options(write_concern=type(concern)(**{**concern.document, "j": True}))
     where = {"$exists": False} if version is MISSING else {"$eq": version}
-    return runs.update_one({"_id": number, "harness.version": where}, {"$set": change}).matched_count == 1
+    return runs.update_one({"_id": number, "harness.version": where}, update).matched_count == 1
 
 
 def _take_back(snapshot: Snapshot, database: Database[Document], ids: set[ObjectId]) -> None:

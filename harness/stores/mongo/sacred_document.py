@@ -16,8 +16,9 @@ import bson
 from harness.files import open_regular
 from harness.stores.directory.reading import read_small
 from harness.stores.directory.run_directory import CONFIG, INFO, LOG
+from harness.stores.mongo.listing import ended_with, listed
 from harness.stores.mongo.snapshot import Snapshot
-from harness.stores.stored import newest_result
+from harness.stores.trial_text import ASKED, Naming
 
 Document = dict[str, Any]
 
@@ -32,10 +33,10 @@ FORMAT = "MongoObserver-0.7.0"
 """The version of Sacred's schema."""
 
 
-def sacred_document(snapshot: Snapshot) -> Document:
-    """All fields except `_id`, `artifacts` and those that refer to other documents."""
+def sacred_document(snapshot: Snapshot, naming: Naming) -> Document:
+    """All fields except `_id`, `artifacts`, `omniboard` and those that refer to other documents."""
     run, summary = snapshot.run, snapshot.summary
-    experiment = dict(run.get("experiment") or {"name": "cell", "base_dir": "", "dependencies": [], "repositories": []})
+    experiment = dict(run.get("experiment") or {"base_dir": "", "dependencies": [], "repositories": []})
     experiment["sources"] = []
     document: Document = {
         "experiment": experiment,
@@ -45,19 +46,33 @@ def sacred_document(snapshot: Snapshot) -> Document:
         "status": run.get("status") or "RUNNING",
         "config": _read(snapshot, CONFIG) or summary["cell"]["config"],
         "info": _read(snapshot, INFO),
-        "result": run.get("result") if summary["result"] is None else newest_result(summary),
         "resources": [],
         "format": FORMAT,
     }
     if isinstance(run.get("fail_trace"), list):
         document["fail_trace"] = [str(line) for line in run["fail_trace"]]
-    document = {key: _fitting(displayable(value)) for key, value in document.items()}
+    document |= listed(document, summary, naming)
+    document = {key: fitting(value) for key, value in document.items()}
     document["captured_out"] = _output(snapshot)
     stop = _date(summary["stop_time"])
     document["start_time"], document["stop_time"] = _date(summary["start_time"]), stop
     # Omniboard computes the duration from the heartbeat; a run of a few seconds never had one.
     document["heartbeat"] = stop or _date(summary["heartbeat"])
     return document
+
+
+def asked(snapshot: Snapshot) -> Any:
+    """What the run's directory says about the studies that asked for it; anything if it is damaged."""
+    return _read(snapshot, INFO).get(ASKED)
+
+
+def final_documents(summary: Mapping[str, Any], naming: Naming) -> dict[str, Document]:
+    """What a done run ended with, as curves of one point by their names."""
+    times = [summary["stop_time"] or summary["start_time"]]
+    return {
+        name: metric_document({"steps": [0], "values": [value], "timestamps": times})
+        for name, value in ended_with(summary, naming).items()
+    }
 
 
 def metric_document(columns: Mapping[str, list[Any]]) -> Document:
@@ -95,7 +110,9 @@ def _key(name: str) -> str:
     return f"_{name[1:]}" if name.startswith("$") else name
 
 
-def _fitting(value: Any) -> Any:
+def fitting(value: Any) -> Any:
+    """The value as it is displayed, or a note in its place if it is too long."""
+    value = displayable(value)
     if len(bson.encode({"": value})) <= LONGEST_VALUE:
         return value
     note = "too long to be shown; see the artifacts"

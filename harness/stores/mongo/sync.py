@@ -7,9 +7,10 @@ of processes may do this at the same time.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pymongo.database import Database
@@ -18,19 +19,26 @@ from harness.errors import DataError
 from harness.stores.directory.reading import Damaged
 from harness.stores.directory.run_directory import COMPLETION, INVALID, TRIAL
 from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo import listing
 from harness.stores.mongo.connection import translated
 from harness.stores.mongo.fetching import add
-from harness.stores.mongo.projection import project
+from harness.stores.mongo.projection import project, write_final_values
+from harness.stores.mongo.sacred_document import fitting
+from harness.stores.mongo.seal import is_sealed
 from harness.stores.mongo.snapshot import COMPLETE, WEIGHTS_MAX, State, additions, look
-from harness.stores.mongo.store import MongoStore
-from harness.stores.records import MirroredState
-from harness.stores.shapes import problem
+from harness.stores.mongo.store import MongoStore, whole
+from harness.stores.records import MirroredState, Projected
+from harness.stores.schema import Summary
+from harness.stores.shapes import parsed, problem
 from harness.stores.store import same_reference
+from harness.stores.trial_text import NOBODY, Naming
 
 Document = dict[str, Any]
 
 BATCH = 1000
 
+_LISTED = dict.fromkeys(("experiment", "meta", "config", "info", "omniboard", "harness.version"), 1)
+_LISTED |= {f"harness.{key}": 1 for key in Projected.__annotations__}
 _STATE = {f"harness.{name}": 1 for name in ("run_id", "revision", "added")}
 
 
@@ -41,6 +49,8 @@ class Synced:
     runs: int = 0
     """How many were examined."""
     projected: int = 0
+    listed: int = 0
+    """How many other lists show differently."""
     references: int = 0
     """How many references were copied."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -53,9 +63,11 @@ def sync(
     *,
     weights_max: int = WEIGHTS_MAX,
     report: Callable[[int, int], None] = lambda done, total: None,
+    names: Mapping[str, Naming] = MappingProxyType({}),
 ) -> Synced:
     """Project every run that the database lacks or has older. A failure is reported and does not stop the others.
 
+    `names` is what studies call runs, by run; lists in other tools show these runs as `listing` says, older ones, too.
     Raises `UserError` if the database refuses, `Unreachable` if it does not answer; runs projected before stay.
     """
     found = _mirrored(database)
@@ -74,14 +86,52 @@ def sync(
     # The oldest first: the database numbers runs in order of arrival, and tools show the highest number on top.
     for number, name in enumerate(sorted(behind, key=lambda name: _began(store.path / name)), 1):
         try:
-            project(store.path / name, database, weights_max)
+            project(store.path / name, database, weights_max, naming=names.get(name, NOBODY))
             done.projected += 1
         except DataError as error:
             done.failed[name] = str(error)
         report(number, len(behind))
     _seal_older(MongoStore(database))
+    done.listed = _list_again(database, names)
     done.references = _copy_references(store, MongoStore(database), done.failed)
     return done
+
+
+def _list_again(database: Database[Document], names: Mapping[str, Naming]) -> int:
+    """Let lists show these runs as `listing` says; returns how many changed. Older versions wrote less.
+
+    A run that has a name keeps it, and studies that are known to ask for it stay known.
+    """
+    behind: dict[str, Naming] = {}
+    with translated():
+        where = {"harness.run_id": {"$in": list(names)}, "harness.revision": {"$gt": 0}}
+        for one in database["runs"].find(where, {"harness.run_id": 1, "harness.shown": 1}, batch_size=BATCH):
+            known, run_id = one["harness"].get("shown"), one["harness"]["run_id"]
+            wanted = listing.merged(listing.read_shown(known), names[run_id])
+            if known != listing.shown(wanted):
+                behind[run_id] = wanted
+        return sum(_list_run(database, run_id, naming) for run_id, naming in behind.items())
+
+
+def _list_run(database: Database[Document], run_id: str, naming: Naming) -> bool:
+    """One of them. False if it is damaged, or was changed meanwhile: then its entry stays as it is."""
+    found = database["runs"].find_one({"harness.run_id": run_id}, _LISTED)
+    if found is None or problem(Projected, own := found["harness"]) is not None or not is_sealed(own):
+        return False
+    try:
+        summary = parsed(own["summary"], Summary)
+    except DataError:
+        return False
+    change = {key: fitting(value) for key, value in listing.listed(found, summary, naming).items()}
+    final = write_final_values(database, int(found["_id"]), summary, naming)
+    known = {one["id"] for one in final}
+    curves = listing.mapping(found.get("info")).get("metrics") or []
+    change["info"]["metrics"] = [one for one in curves if listing.mapping(one).get("id") not in known] + final
+    change |= {"harness.shown": listing.shown(naming), "harness.version": whole(own.get("version")) + 1}
+    update = listing.tagging(found.get("omniboard"), listing.tags(summary, naming))
+    update["$set"] = change | update.get("$set", {})
+    where = {"_id": found["_id"], "harness.version": own.get("version")}
+    return database["runs"].update_one(where, update).matched_count == 1
 
 
 def _seal_older(mirror: MongoStore) -> None:

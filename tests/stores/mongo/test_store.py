@@ -32,7 +32,7 @@ from harness.stores.mongo.store import MongoStore
 from harness.stores.upkeep.archive import export_runs
 from harness.stores.upkeep.importing import import_into_directory
 from tests.stored_runs import forge, judged
-from tests.stores.conftest import RESULT, TIME, finish, trial
+from tests.stores.conftest import CURVES, RESULT, TIME, finish, trial
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]
@@ -237,7 +237,7 @@ def test_missing_points_are_noticed(make_run: Make, mongo_database: Mongo) -> No
     database = MongoStore(mongo_database)
     (run,) = database.runs()
     assert len(database.metrics(run)["train_loss"]) == 2  # the curve's own document has them
-    mongo_database["metrics"].update_one({}, {"$pop": {"steps": 1, "values": 1, "timestamps": 1}})
+    mongo_database["metrics"].update_one(CURVES, {"$pop": {"steps": 1, "values": 1, "timestamps": 1}})
     with pytest.raises(DataError, match="1} points instead of"):
         database.metrics(run)
 
