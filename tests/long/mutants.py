@@ -5,8 +5,8 @@
 
 Each mutant is tried in a copy of the tree. The quick tests of its mirrored folder come first, then those that are newer
 than the map, then the other tests that execute its line, until one fails or the budget is spent. A test that fails or
-hangs counts when it does so once more, alone, and passes without the mutant: a loaded machine catches nothing. Results are
-appended to the file; a further call goes on where the last one ended. `--show` prints the survivors.
+hangs counts when it does so once more, alone, and passes without the mutant: a loaded machine catches nothing. Results
+are appended to the file; a further call goes on where the last one ended. `--show` prints the survivors.
 """
 
 from __future__ import annotations
