@@ -5,7 +5,7 @@
 
 Each mutant is tried in a copy of the tree. The quick tests of its mirrored folder come first, then those that are newer
 than the map, then the other tests that execute its line, until one fails or the budget is spent. A test that fails or
-hangs counts when it does so once more, alone, and passes without the mutant: a loaded machine catches nothing. Results
+hangs counts when it does so once more, and passes without the mutant: a loaded machine catches nothing. Results
 are appended to the file; a further call goes on where the last one ended. `--show` prints the survivors.
 """
 
@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,9 @@ PRELOADED = (
 """Imported once; the tests of each mutant run in a fork. Nothing of the tree is among them."""
 QUICK = 2.0
 """Seconds of a test that is tried before those that the map does not know."""
-CAUGHT, HANG, SURVIVED, BROKEN = "caught", "hang", "survived", "broken"
+CAUGHT, HANG, SURVIVED, BROKEN, UNSTEADY = "caught", "hang", "survived", "broken", "unsteady"
+NOT_AGAIN = 9
+"""Exit code of tests of which one failed once and passed when it was run again."""
 
 
 def sample(root: Path, number: int, seed: int, scope: Sequence[str]) -> list[Mutant]:
@@ -106,8 +109,10 @@ class Selection:
         found = self.lines.tests(mutant.file, min(places), max(places)) if places else set()
         folder = mirrored(mutant.file)
         near = {test for test in self.lines.seconds if test.startswith(folder)} - {*self.lines.failed}
-        # Tests that the map does not know may have been written for this very line.
+        # Tests that the map does not know may have been written for this very line: most likely those of its module.
+        module = mutant.file.removesuffix(".py").replace("/", ".")
         newer = [test for test in self.newer if test.startswith(folder)]
+        own = [test for test in newer if self._names(test, module)]
         if not found or not _is_inside_function(text, mutant.line):
             # Executed at import, in processes that were killed, or never: the tests of the folder, and what names it.
             found |= near
@@ -118,10 +123,10 @@ class Selection:
         slow = sorted(found & near - {*quick}, key=self._seconds)
         chosen: list[str] = []
         spent = 0.0
-        for test in [*quick, *newer, *slow, *sorted(found - near, key=self._seconds), *then]:
-            if test in newer or spent + self._seconds(test) <= budget:
+        for test in dict.fromkeys([*quick, *own, *newer, *slow, *sorted(found - near, key=self._seconds), *then]):
+            if test in own or spent + self._seconds(test) <= budget:
                 chosen.append(test)
-                spent += 0 if test in newer else self._seconds(test)
+                spent += self._seconds(test)
         return chosen
 
     def _names(self, test: str, word: str) -> bool:
@@ -185,9 +190,11 @@ class Sandbox:
             if outcome == SURVIVED or "::" not in by:
                 return outcome, by
             one = _plain(by)
-            if one not in self._sound:
+            if outcome == HANG and self.run(mutant, [one], limit)[0] == SURVIVED:
+                outcome = UNSTEADY
+            if outcome != UNSTEADY and one not in self._sound:
                 self._sound[one] = self.run(None, [one], limit)[0] == SURVIVED
-            if self._sound[one] and self.run(mutant, [one], limit)[0] != SURVIVED:
+            if outcome != UNSTEADY and self._sound[one]:
                 return outcome, by
             left = [test for test in left if _plain(test) != one]
         return SURVIVED, ""
@@ -212,7 +219,9 @@ class Sandbox:
         if ended in (4, 5):
             return BROKEN, said[-300:]
         failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
-        return (SURVIVED, "") if ended == 0 else (CAUGHT, failed[0] if failed else said[-200:])
+        if ended == 0:
+            return SURVIVED, ""
+        return UNSTEADY if ended == NOT_AGAIN else CAUGHT, failed[0] if failed else said[-200:]
 
     def _child(self, log: Path, tests: Sequence[str]) -> None:
         """Run the tests in this forked process, and end it."""
@@ -234,7 +243,11 @@ class Sandbox:
             found_only = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
             hypothesis.settings.register_profile("mutants", phases=found_only, database=None, deadline=None)
             hypothesis.settings.load_profile("mutants")
-            code = int(pytest.main(["-v", "-x", "--tb=line", "-p", "no:cacheprovider", "--durations=0", *tests]))
+            options = ["-v", "-x", "--tb=line", "-p", "no:cacheprovider", "--durations=0"]
+            failed = _Failed([])
+            code = int(pytest.main([*options, *tests], plugins=[failed]))
+            if code == 1 and failed.tests and pytest.main([*options, failed.tests[0]]) == 0:
+                code = NOT_AGAIN
         finally:
             sys.stdout.flush()
             os._exit(code)
@@ -255,6 +268,17 @@ class Sandbox:
             self._clock += 2
             path.write_bytes(source)
             os.utime(path, (self._clock, self._clock))
+
+
+@dataclass
+class _Failed:
+    """A plugin of pytest that gathers what failed."""
+
+    tests: list[str]
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.tests.append(report.nodeid)
 
 
 def _wait(child: int, limit: float) -> int | None:
