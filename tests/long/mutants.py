@@ -185,7 +185,7 @@ class Sandbox:
             if outcome == BROKEN and left != plain:  # parameters are named otherwise than in the map
                 left = plain
                 continue
-            if outcome == BROKEN:  # not even the tests' own modules can be imported
+            if outcome == BROKEN or (outcome == HANG and not by):  # not even the tests' own modules can be imported
                 return (CAUGHT, "import") if self.run(None, left[:1], limit)[0] == SURVIVED else (BROKEN, by)
             if outcome == SURVIVED or "::" not in by:
                 return outcome, by
@@ -213,8 +213,8 @@ class Sandbox:
             shutil.rmtree(self.scratch, ignore_errors=True)
         if ended is None:
             os.waitpid(child, 0)
-            running = re.findall(r"^(\S+::\S+)[^\n]*\Z", log.read_text(errors="replace"), re.MULTILINE)
-            return HANG, running[0] if running else ""
+            begun = re.findall(r"^(\S+\.py::\w+)", log.read_text(errors="replace"), re.MULTILINE)
+            return HANG, begun[-1] if begun else ""
         said = log.read_text(errors="replace")
         if ended in (4, 5):
             return BROKEN, said[-300:]
@@ -282,13 +282,15 @@ class _Failed:
 
 
 def _wait(child: int, limit: float) -> int | None:
-    """The child's exit code; None if it does not end in that time."""
-    until = time.monotonic() + limit
-    while time.monotonic() < until:
+    """The child's exit code; None if it does not end in that time, which passes slower on a loaded machine."""
+    left, last = limit, time.monotonic()
+    while left > 0:
         process, status = os.waitpid(child, os.WNOHANG)
         if process:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.05)
+        last, passed = time.monotonic(), time.monotonic() - last
+        left -= passed / max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     return None

@@ -99,6 +99,9 @@ def test_what_cannot_be_asked_of_ray_is_refused(tmp_path: Path, capsys: pytest.C
         Wanted("ray://head:10001")
     with pytest.raises(UserError, match="computes on one GPU per rank"):
         Wanted(gpus=2)
+    with pytest.raises(UserError, match="--gpus-per-trial 1 and --device cpu exclude each other"):
+        Wanted(gpus=1, device="cpu")
+    assert Wanted(device="cpu").gpus is None
     with user_folder(tmp_path, FILES):
         assert main(["run", "mine", "--cpus-per-trial", "2"]) == 2
         assert "are for --executor ray" in capsys.readouterr().err

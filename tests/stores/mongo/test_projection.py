@@ -351,7 +351,7 @@ def test_what_is_too_long_for_a_document_is_said_and_stays_in_the_files(
     directory.complete()
     project(directory.path, mongo_database)
     run = mongo_database["runs"].find_one()
-    assert run is not None and run["info"] == {"note": "too long to be shown; see the artifacts"}
+    assert run is not None and run["info"]["note"] == "too long to be shown; see the artifacts"
     database = MongoStore(mongo_database)
     (stored,) = database.runs()
     assert stored.counts and database.read(stored, INFO) == (directory.path / INFO).read_bytes()
