@@ -105,6 +105,13 @@ def test_rows_with_needs_of_their_own_get_an_array_of_their_own(
     memory = {task.option("mem"): task.script.splitlines()[-1] for task in slurm.tasks}
     assert "--needs memory=64G" in memory["64G"] and "--needs none" in memory["2G"]
     capsys.readouterr()
+    working = (slurm.bin / "scancel").read_text()
+    (slurm.bin / "scancel").write_text("#!/bin/sh\necho 'scancel: error: no controller' >&2; exit 1\n")
+    assert main(["cancel", "many"]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in said] == ["job 1000 is not cancelled", "job 1001 is not cancelled"]
+    assert all("no controller" in line for line in said)
+    (slurm.bin / "scancel").write_text(working)
     assert main(["cancel", "many"]) == 0
     assert capsys.readouterr().out == "job 1000 is cancelled\njob 1001 is cancelled\n"
     assert main(["cancel", "many"]) == 0

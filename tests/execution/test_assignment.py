@@ -38,7 +38,8 @@ def test_an_assignment_is_the_same_after_the_crossing(toy_project: Path) -> None
         text = json.dumps(assignment.json(), allow_nan=False)
         assert Assignment.from_json(json.loads(text)) == assignment
     assert "secret" not in repr(full)
-    assert full.opened().places.directory == Path("/store") and full.opened().has_database
+    opened = full.opened()
+    assert opened.places.directory == Path("/store") and opened.has_database and opened.weights_max == 5
 
 
 def test_what_no_job_can_do_is_refused(toy_project: Path) -> None:

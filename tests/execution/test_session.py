@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.components.preset import get_preset
-from harness.errors import UnknownName
+from harness.errors import UnknownName, UserError
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import EXECUTORS, Answered, Event, Job, Later, Stopping, make
 from harness.execution.executors.slots import Slots
@@ -96,7 +96,9 @@ class Bins:
         return make_plan(studies, replace(get_preset("tiny"), datasets=("toy",)), runs, seeds=1, check=check)
 
 
-def session(store: Path, executor: Inline, notes: list[str], bins: Sequence[int] = (3, 4)) -> Session:
+def session(
+    store: Path, executor: Inline, notes: list[str], bins: Sequence[int] = (3, 4), outage_wait: float = 600.0
+) -> Session:
     assign = assigning(partial(Assignment, store=store, preset="tiny", overrides={}, threads=1, device="cpu"))
 
     @contextlib.contextmanager
@@ -105,7 +107,8 @@ def session(store: Path, executor: Inline, notes: list[str], bins: Sequence[int]
         yield Noted(notes)
 
     place = Workplace(Places(store))
-    return working(place, Bins(bins), assign, executor, Stopping(), show)  # type: ignore[arg-type]
+    asked: Any = Bins(bins)
+    return working(place, asked, assign, executor, Stopping(), show, outage_wait=outage_wait)
 
 
 def test_it_plans_again_after_every_round_until_nothing_is_left(toy_project: Path, tmp_path: Path) -> None:
@@ -135,6 +138,15 @@ def test_what_failed_is_tried_once_and_its_error_kept(toy_project: Path, tmp_pat
     assert len(executor.done) == 1
     (error,) = one.errors.values()
     assert "work" in error and [work.state for work in one.plan.work] == [State.FAILED]
+
+
+def test_the_store_must_be_writable() -> None:
+    with pytest.raises(UserError, match="cannot write to the store /proc: "):
+        Workplace(Places(Path("/proc"))).check_writable()
+
+
+def test_trials_wait_for_the_database_as_long_as_was_asked_for(toy_project: Path, tmp_path: Path) -> None:
+    assert session(tmp_path, Inline(Slots.cpu(1)), [], outage_wait=5.0).agenda([]).outage_wait == 5.0
 
 
 def test_a_stop_ends_the_loop(toy_project: Path, tmp_path: Path) -> None:

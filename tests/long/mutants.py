@@ -3,9 +3,10 @@
     python -m tests.long.line_map build/lines -n 2 --dist worksteal     # once: which tests execute which lines
     python -m tests.long.mutants --map build/lines/map.json --out build/mutants.jsonl --number 300 --seed 1 --jobs 2
 
-Each mutant is tried in a copy of the tree. The tests of its mirrored folder come first, quickest first, then the
-other tests that execute its line, until one fails or the budget is spent. A hang counts as caught. Results are appended
-to the file; a further call goes on where the last one ended. `--show` prints the survivors.
+Each mutant is tried in a copy of the tree. The quick tests of its mirrored folder come first, then those that are newer
+than the map, then the other tests that execute its line, until one fails or the budget is spent. A test that fails or
+hangs counts when it does so once more, and passes without the mutant: a loaded machine catches nothing. Results
+are appended to the file; a further call goes on where the last one ended. `--show` prints the survivors.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,11 @@ PRELOADED = (
     *("pytest", "hypothesis", "sacred", "timm", "rich.progress", "jinja2", "tabulate"),
 )
 """Imported once; the tests of each mutant run in a fork. Nothing of the tree is among them."""
-CAUGHT, HANG, SURVIVED, BROKEN = "caught", "hang", "survived", "broken"
+QUICK = 2.0
+"""Seconds of a test that is tried before those that the map does not know."""
+CAUGHT, HANG, SURVIVED, BROKEN, UNSTEADY = "caught", "hang", "survived", "broken", "unsteady"
+NOT_AGAIN = 9
+"""Exit code of tests of which one failed once and passed when it was run again."""
 
 
 def sample(root: Path, number: int, seed: int, scope: Sequence[str]) -> list[Mutant]:
@@ -103,17 +109,22 @@ class Selection:
         found = self.lines.tests(mutant.file, min(places), max(places)) if places else set()
         folder = mirrored(mutant.file)
         near = {test for test in self.lines.seconds if test.startswith(folder)} - {*self.lines.failed}
-        # Tests that the map does not know may have been written for this very line.
-        chosen = [test for test in self.newer if test.startswith(folder)]
+        # Tests that the map does not know may have been written for this very line: most likely those of its module.
+        module = mutant.file.removesuffix(".py").replace("/", ".")
+        newer = [test for test in self.newer if test.startswith(folder)]
+        own = [test for test in newer if self._names(test, module)]
         if not found or not _is_inside_function(text, mutant.line):
             # Executed at import, in processes that were killed, or never: the tests of the folder, and what names it.
             found |= near
-            chosen += [test for test in self.newer if test not in chosen and self._names(test, Path(mutant.file).stem)]
+            newer += [test for test in self.newer if test not in newer and self._names(test, Path(mutant.file).stem)]
         found = {test for test in found if _plain(test) in self.defined}
-        then = [test for test in self.newer if test.startswith("tests/cli") and test not in chosen]
+        then = [test for test in self.newer if test.startswith("tests/cli") and test not in newer]
+        quick = sorted((test for test in found & near if self._seconds(test) <= QUICK), key=self._seconds)
+        slow = sorted(found & near - {*quick}, key=self._seconds)
+        chosen: list[str] = []
         spent = 0.0
-        for test in [*sorted(found & near, key=self._seconds), *sorted(found - near, key=self._seconds), *then]:
-            if spent + self._seconds(test) <= budget:
+        for test in dict.fromkeys([*quick, *own, *newer, *slow, *sorted(found - near, key=self._seconds), *then]):
+            if test in own or spent + self._seconds(test) <= budget:
                 chosen.append(test)
                 spent += self._seconds(test)
         return chosen
@@ -152,16 +163,41 @@ def _is_inside_function(text: str, line: int) -> bool:
 class Sandbox:
     """A copy of the tree in which mutants are tried, one after the other."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
-        self.root, self.folder = root, folder
+    def __init__(self, root: Path, place: Path) -> None:
+        self.root, self.folder, self.scratch = root, place / "tree", place / "t"
+        folder = self.folder
+        folder.mkdir()
         names = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout
         for name in names.splitlines():
             if (root / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(root / name, folder / name)
         (folder / ".venv").symlink_to((root / ".venv").resolve())
-        self.scratch = folder / "t"
         self._clock = int(time.time())
+        self._sound: dict[str, bool] = {}
+
+    def judge(self, mutant: Mutant, tests: Sequence[str], limit: float) -> tuple[str, str]:
+        """How the tests end with that mutant. What fails or hangs by itself is left out."""
+        left = list(tests)
+        while left:
+            outcome, by = self.run(mutant, left, limit)
+            plain = list(dict.fromkeys(map(_plain, left)))
+            if outcome == BROKEN and left != plain:  # parameters are named otherwise than in the map
+                left = plain
+                continue
+            if outcome == BROKEN or (outcome == HANG and not by):  # not even the tests' own modules can be imported
+                return (CAUGHT, "import") if self.run(None, left[:1], limit)[0] == SURVIVED else (BROKEN, by)
+            if outcome == SURVIVED or "::" not in by:
+                return outcome, by
+            one = _plain(by)
+            if outcome == HANG and self.run(mutant, [one], limit)[0] == SURVIVED:
+                outcome = UNSTEADY
+            if outcome != UNSTEADY and one not in self._sound:
+                self._sound[one] = self.run(None, [one], limit)[0] == SURVIVED
+            if outcome != UNSTEADY and self._sound[one]:
+                return outcome, by
+            left = [test for test in left if _plain(test) != one]
+        return SURVIVED, ""
 
     def run(self, mutant: Mutant | None, tests: Sequence[str], limit: float) -> tuple[str, str]:
         """How the tests end with that mutant in place, and the test that failed."""
@@ -177,12 +213,15 @@ class Sandbox:
             shutil.rmtree(self.scratch, ignore_errors=True)
         if ended is None:
             os.waitpid(child, 0)
-            return HANG, ""
+            begun = re.findall(r"^(\S+\.py::\w+)", log.read_text(errors="replace"), re.MULTILINE)
+            return HANG, begun[-1] if begun else ""
         said = log.read_text(errors="replace")
         if ended in (4, 5):
             return BROKEN, said[-300:]
         failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
-        return (SURVIVED, "") if ended == 0 else (CAUGHT, failed[0] if failed else said[-200:])
+        if ended == 0:
+            return SURVIVED, ""
+        return UNSTEADY if ended == NOT_AGAIN else CAUGHT, failed[0] if failed else said[-200:]
 
     def _child(self, log: Path, tests: Sequence[str]) -> None:
         """Run the tests in this forked process, and end it."""
@@ -204,7 +243,11 @@ class Sandbox:
             found_only = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
             hypothesis.settings.register_profile("mutants", phases=found_only, database=None, deadline=None)
             hypothesis.settings.load_profile("mutants")
-            code = int(pytest.main(["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "--durations=0", *tests]))
+            options = ["-v", "-x", "--tb=line", "-p", "no:cacheprovider", "--durations=0"]
+            failed = _Failed([])
+            code = int(pytest.main([*options, *tests], plugins=[failed]))
+            if code == 1 and failed.tests and pytest.main([*options, failed.tests[0]]) == 0:
+                code = NOT_AGAIN
         finally:
             sys.stdout.flush()
             os._exit(code)
@@ -227,14 +270,27 @@ class Sandbox:
             os.utime(path, (self._clock, self._clock))
 
 
+@dataclass
+class _Failed:
+    """A plugin of pytest that gathers what failed."""
+
+    tests: list[str]
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.tests.append(report.nodeid)
+
+
 def _wait(child: int, limit: float) -> int | None:
-    """The child's exit code; None if it does not end in that time."""
-    until = time.monotonic() + limit
-    while time.monotonic() < until:
+    """The child's exit code; None if it does not end in that time, which passes slower on a loaded machine."""
+    left, last = limit, time.monotonic()
+    while left > 0:
         process, status = os.waitpid(child, os.WNOHANG)
         if process:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.05)
+        last, passed = time.monotonic(), time.monotonic() - last
+        left -= passed / max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     return None
@@ -252,11 +308,7 @@ def work(mine: Iterable[Mutant], asked: argparse.Namespace) -> None:
             tests = selection.tests(one, asked.budget)
             began = time.monotonic()
             limit = 60 + 4 * asked.budget
-            outcome, by = sandbox.run(one, tests, limit) if tests else (SURVIVED, "no test executes the line")
-            if outcome == BROKEN:  # parameters are named otherwise than in the map
-                outcome, by = sandbox.run(one, list(dict.fromkeys(map(_plain, tests))), limit)
-            if outcome == BROKEN:  # not even the tests' own modules can be imported
-                outcome, by = CAUGHT, "import"
+            outcome, by = sandbox.judge(one, tests, limit) if tests else (SURVIVED, "no test executes the line")
             row: dict[str, Any] = {"name": one.name, "place": f"{one.file}:{one.line}"}
             row |= {"outcome": outcome, "by": by, "tests": len(tests), "seconds": round(time.monotonic() - began, 1)}
             with asked.out.open("a") as file:

@@ -159,6 +159,10 @@ def test_a_method_says_itself_what_it_has_found_and_that_is_retrained(tmp_path: 
         plan = make_plan([Study("mine", "Mine", rows, [])], "tiny", [], seeds=1)
         asked = {"kind": "train", "store": "runs", "preset": "tiny", "overrides": {}, "threads": 1, "device": "cpu"}
         supernet, retrained = (run_job({**asked, "trial": work.trial.json()}, lambda r: None) for work in plan.work)
+        rows = [Row({"": "row"}, {**rows[0].settings, "retrain.which": 1})]
+        second = make_plan([Study("mine", "Mine", rows, [])], "tiny", [], seeds=1).work[1]
+        refused = run_job({**asked, "trial": second.trial.json()}, lambda r: None)
+    assert "the search has found 1 architectures; retrain.which is 1" in refused["error"]
     (found,) = supernet["result"]["found"]
     assert found["score"] is None and found["architecture"][1:] == [1] * 5
     assert retrained["result"]["top1"] == found["architecture"]

@@ -99,6 +99,10 @@ def test_all_comparisons_stand_in_one_figure(tmp_path: Path, preset: Preset) -> 
     assert len(figure.runs) == 9
     for form in ("svg", "pdf"):
         assert len(component("reports.render.drawing").draw(figure, form)) > 1000
+    # A verdict that several lines have stands once in the legend.
+    twice = replace(panel, lines=tuple(replace(line, verdict="undecided") for line in panel.lines))
+    text = component("reports.render.drawing").draw(replace(figure, panels=(twice,)), "svg").decode()
+    assert text.count("<!-- undecided -->") == 1
     written = component("reports.render.csv").render_figure(figure).splitlines()
     assert written[2].startswith("τ,Rate = 0.3 against Rate = 0.1,-0.0996")
     assert report.judged([section])[0].figures == ()

@@ -118,6 +118,8 @@ def test_points_levels_and_bars(preset: Preset, store: Path) -> None:
     (points,) = made["points"].panels
     assert [(one.label, one.x) for one in points.points] == [("SPOS", 1.0), ("SPOS + CaLR", 2.0), ("Optimal", None)]
     assert points.points[0].y == 60.0 and points.points[0].y_deviation == 0.0
+    plain = replace(STUDY, figures=[Figure("plain", "", [Scatter("", HOURS, TOP1)])])
+    assert points.log_x and not figures(preset, store, plain)["plain"].panels[0].log_x
     (bars,) = made["bars"].panels
     # The ground truth has no τ: no empty place for it.
     assert [(one.group, one.member) for one in bars.bars] == [("SPOS", "baseline"), ("SPOS", "CaLR")]

@@ -19,7 +19,7 @@ from harness.cli import main
 from harness.components.discovery import component
 from harness.components.preset import Preset, get_preset
 from harness.environment import PROJECT
-from harness.errors import UnknownName
+from harness.errors import InvalidConfiguration, UnknownName
 from harness.execution.job import run_job
 from harness.execution.references import missing_references
 from harness.stores.directory.store import DirectoryStore
@@ -139,6 +139,9 @@ def test_rows_that_differ_in_their_networks_have_references_of_their_own(toy_pro
     make(tmp_path, study=study)
     found = [row.labels[0] for row in references(tmp_path, study=study)]
     assert found[0] == "Untrained supernet (network.width=2)" and found[5] == "Random numbers (network.width=4)"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(InvalidConfiguration, match="compare them with a row"):
+        patch.setattr("harness.components.preset.get_preset", lambda name, space: TOY)
+        results.pairs(study, "kendall_tau", against="untrained", store=tmp_path, preset="toy")
     # An override leaves out the rows that it contradicts, and their references with them.
     assert {one.trial.config.network.width for one in references_of(study, TOY, list, 1, {"network.width": 4})} == {4}
 

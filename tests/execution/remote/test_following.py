@@ -18,6 +18,7 @@ from harness.execution.remote.following import LOSSES, Following, Heard
 from harness.execution.session import Screen, working
 from harness.execution.settings import Settings
 from harness.execution.states import Work
+from harness.stores.claims.lease import ClaimRecord
 from harness.stores.places import Places
 from harness.study.catalogue import find_studies
 from tests.toy import user_folder
@@ -134,6 +135,32 @@ def test_of_two_workers_that_begin_a_trial_the_one_that_has_its_claim_is_shown(s
     session.run()
     assert seen.events == [("started", 0), ("progress", 0), ("finished", 0, "failed")]
     assert session.errors == {session.plan.work[0].trial.key: "broken"}
+
+
+def test_stopped_workers_have_time_until_their_trials_are_not_claimed(
+    session: Following, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims, key = session.place.claims, session.plan.work[0].trial.key
+    claim = claims.acquire(key)
+    assert claim is not None
+    asked: list[bool] = []
+
+    def holder(key: str) -> ClaimRecord | None:
+        found = type(claims).holder(claims, key)
+        asked.append(found is not None)
+        claim.release()  # as the worker does once it has saved
+        return found
+
+    class Stopped(Script):
+        def listen(self) -> Iterator[Heard]:
+            yield from super().listen()
+            session.stopping.ask()
+
+    monkeypatch.setattr(claims, "holder", holder)
+    session.crew = Stopped([[told(session, "started")]], wanted=1)
+    session.run()
+    assert asked == [True, False]
+    assert seen.stopping and seen.events == [("started", 0), ("finished", 0, "interrupted")]
 
 
 def test_a_refusal_ends_all_workers_with_its_reason(session: Following) -> None:

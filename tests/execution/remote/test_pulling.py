@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -79,11 +81,27 @@ def test_another_engine_and_other_files_are_refused_by_name(tmp_path: Path) -> N
         assert f"in {tmp_path}, are not those that `run` sent" in refused["error"]
 
 
+def test_a_task_has_the_senders_settings_and_keeps_its_own_environment_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with user_folder(tmp_path, FILES), mock.patch.dict(os.environ):
+        monkeypatch.setenv("HARNESS_SENT", "there")
+        sent = replace(order(tmp_path), parcel=digest_of(tmp_path), studies=("unknown",))
+        os.environ |= {"HARNESS_SENT": "here", "HARNESS_OWN": "here", "OWN": "here"}
+        (refused,) = messages(*sent.packed())
+        assert "unknown" in refused["error"]  # which is found out only after the environment is set
+        assert os.environ["HARNESS_SENT"] == "there" and "HARNESS_OWN" not in os.environ
+        assert os.environ["OWN"] == "here" and "PATH" in os.environ
+
+
 def test_what_cannot_be_asked_of_ray_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="Ray's client cannot follow tasks"):
         Wanted("ray://head:10001")
     with pytest.raises(UserError, match="computes on one GPU per rank"):
         Wanted(gpus=2)
+    with pytest.raises(UserError, match="--gpus-per-trial 1 and --device cpu exclude each other"):
+        Wanted(gpus=1, device="cpu")
+    assert Wanted(device="cpu").gpus is None
     with user_folder(tmp_path, FILES):
         assert main(["run", "mine", "--cpus-per-trial", "2"]) == 2
         assert "are for --executor ray" in capsys.readouterr().err

@@ -132,6 +132,7 @@ def test_a_claim_from_the_future_ends_one_lease_after_it_was_first_seen(place: P
     [record] = place.claims.records()
     assert record.alive and record.ahead == pytest.approx(YEAR, rel=0.01)
     [finding] = orphaned(place.claims, "here")
+    assert (finding.kind, finding.place) == ("claim", f"here: {KEY[:16]}")
     assert "its time is 365.0 days ahead" in finding.reason
     assert place.claims.acquire(KEY) is None  # its owner may be alive, and the clock was set right just now
     [record] = place.claims.records()

@@ -17,7 +17,13 @@ import pytest
 
 from harness.errors import InvalidConfiguration, UnknownName, UserError
 from harness.files import sha256, write_json
-from harness.stores.directory.run_directory import COMPLETION, declare_invalid, write_ranking
+from harness.stores.directory.run_directory import (
+    COMPLETION,
+    RANKINGS,
+    complete_ranking,
+    declare_invalid,
+    write_ranking,
+)
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.stores.stored import without_curves
 from tests.stored_runs import NO_PREDICTIONS, judged
@@ -366,3 +372,10 @@ def test_the_schema_of_what_is_written_is_2(make_run: Make) -> None:
     path = make_run()
     names = ("cell.json", "result.json", "predictions.json", COMPLETION)
     assert [json.loads((path / name).read_text())["schema"] for name in names] == [2] * 4
+
+
+def test_a_ranking_that_was_completed_survives_a_power_failure(make_run: Make, synced: list[str]) -> None:
+    run = make_run()
+    synced.clear()
+    complete_ranking(run, trial().ranking_key, trial().config.json(), RESULT)
+    assert synced[-1] == str(run / RANKINGS)

@@ -38,6 +38,7 @@ from harness.stores.directory.run_directory import (
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo import gridfs, projection
 from harness.stores.mongo.projection import project, revision
+from harness.stores.mongo.sacred_document import LONGEST_VALUE
 from harness.stores.mongo.snapshot import INLINE, Snapshot
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import unsynced
@@ -339,6 +340,22 @@ def test_whatever_a_run_says_can_be_stored(store: DirectoryStore, mongo_database
     assert {name: database.read(stored, name) for name in database.files(stored)} == {
         name: store.read(stored, name) for name in store.files(stored)
     }
+
+
+def test_what_is_too_long_for_a_document_is_said_and_stays_in_the_files(
+    store: DirectoryStore, mongo_database: Mongo
+) -> None:
+    directory = store.create(trial(), "tiny", {})
+    finish(directory, trial(), RESULT)
+    (directory.path / INFO).write_text(json.dumps({"said": "x" * LONGEST_VALUE}))
+    (directory.path / COMPLETION).unlink()
+    directory.complete()
+    project(directory.path, mongo_database)
+    run = mongo_database["runs"].find_one()
+    assert run is not None and run["info"]["note"] == "too long to be shown; see the artifacts"
+    database = MongoStore(mongo_database)
+    (stored,) = database.runs()
+    assert stored.counts and database.read(stored, INFO) == (directory.path / INFO).read_bytes()
 
 
 def test_a_damaged_directory_is_not_mirrored(make_run: Make, mongo_database: Mongo) -> None:

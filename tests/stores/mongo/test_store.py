@@ -231,6 +231,17 @@ def test_damage_names_the_file_and_leaves_nothing(
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
+def test_no_file_is_fetched_to_another_place(make_run: Make, tmp_path: Path, mongo_database: Mongo) -> None:
+    path = make_run()
+    project(path, mongo_database)
+    outside = tmp_path / "outside"
+    change = {"$set": {"harness.documents.$[one].name": str(outside)}}
+    mongo_database["runs"].update_one({}, change, array_filters=[{"one.name": "config.json"}])
+    with pytest.raises(DataError, match="outside', which could lead outside the run"):
+        MongoStore(mongo_database).fetch(path.name, tmp_path / "elsewhere")
+    assert not outside.exists() and not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_missing_points_are_noticed(make_run: Make, mongo_database: Mongo) -> None:
     project(make_run(), mongo_database)
     mongo_database["runs"].update_one({}, {"$pull": {"harness.documents": {"name": "metrics.json"}}})
@@ -249,8 +260,9 @@ def test_damaged_documents_are_problems(make_run: Make, mongo_database: Mongo) -
         ("summary", "{", "its summary: is not whole JSON"),
         ("summary", None, "summary is None, not text"),
         ("summary", '{"id": "other"}', "its summary: attempt is missing"),
+        ("revision", -1, "its revision is -1, not a number above 0"),
     ]
-    whole, *paths = [make_run(seed) for seed in range(6)]
+    whole, *paths = [make_run(seed) for seed in range(7)]
     for path in (whole, *paths):
         project(path, mongo_database)
     for path, (field, value, _) in zip(paths, changes, strict=True):

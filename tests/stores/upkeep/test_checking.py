@@ -210,6 +210,20 @@ def test_checkpoints_are_leftovers_unless_somebody_uses_them(store: DirectorySto
     assert found == {names[0]: OF_DONE, names[1]: unused, names[2]: unused, f".{other}-1.checkpoint.1.1": unused}
 
 
+def test_when_a_trial_was_done_does_not_depend_on_the_time_zone(
+    store: DirectoryStore, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(0)
+    found = []
+    for zone in ("UTC", "EAST-9"):
+        with monkeypatch.context() as patch:
+            patch.setenv("TZ", zone)
+            time.tzset()
+            found.append(done_trials(store.runs()))
+    time.tzset()
+    assert found[0] == found[1] and len(found[0]) == 1
+
+
 def test_old_claims_of_done_trials_and_an_index_of_no_run_go(store: DirectoryStore, make_run: MakeRun) -> None:
     make_run(0)
     key = store.runs()[0].key
