@@ -38,6 +38,12 @@ class Tally:
     """For how many a premise fails."""
 
     @property
+    def remarks(self) -> list[str]:
+        """What the counts do not say."""
+        leaning = [f"{self.leaning} lean{'s' * (self.leaning == 1)}"] if self.leaning else []
+        return leaning + ([f"a premise fails for {self.unmet}"] if self.unmet else [])
+
+    @property
     def total(self) -> int:
         return sum(count for _, count in self.counts)
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..figures import legend_name
 from ..values import Table, TableRow, Value, ValueColumn, label_text
 
-WIDTH, PITCH, TOP, BOTTOM, RIGHT = 460, 17, 8, 22, 14
+WIDTH, PITCH, TOP, BOTTOM, RIGHT = 430, 17, 8, 22, 14
 """Units of the drawing: its width, a line's height, and room around the plot."""
 LETTER, LONGEST = 5.7, 34
 """The width of a letter, and the number of letters of a label."""

@@ -134,8 +134,8 @@ def _unlike(tables: Sequence[PageTable]) -> str:
     alike = {place in table.alike for table in tables for _, place in table.paper}
     if False not in alike:
         return ""
-    rule = "Values are subtracted from the paper's only where data set and scale are the paper's"
-    return f"{rule}." if True in alike else f"{rule}, which is nowhere so in this report: no table has a difference."
+    rule = "The difference to a value of the paper is shown where data set and preset are the paper's"
+    return f"{rule}." if True in alike else f"{rule}: nowhere in this report."
 
 
 def _figure(figure: FigureValue, places: list[dict[str, Any]], files: bool) -> dict[str, Any]:
