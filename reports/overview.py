@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from .report import Section
 
 KINDS = {
-    "statement": "statements of the paper",
-    "rows": "comparisons of rows",
-    "effect": "effects of factors",
+    "statement": ("statement of the paper", "statements of the paper"),
+    "rows": ("comparison of rows", "comparisons of rows"),
+    "effect": ("effect of a factor", "effects of factors"),
 }
-"""By kind of comparison, its name in a summary."""
+"""By kind of comparison, what one and what several are called."""
+_ORDER = list(KINDS)
 FACTS = {"commit": "Commits", "packages": "Versions", "host": "Hosts", "cpu": "Processors", "gpus": "GPUs"}
 """By key of a machine in `provenance.describe`, the heading."""
 COMMIT = 12
@@ -50,11 +51,12 @@ class Tally:
 
 @dataclass(frozen=True)
 class Notable:
-    """A statement of the paper that the runs decide, or would decide as the only comparison."""
+    """A comparison that the runs decide, or would decide as the only one."""
 
     study: str
     verdict: str
-    leans: str
+    rest: str
+    """Where it leans, and whether a premise fails."""
     text: str
     rows: str
     effect: str
@@ -65,12 +67,12 @@ class Notable:
 def tallies(judgements: Sequence[Judgement]) -> list[Tally]:
     """One tally per kind of comparison that there is."""
     found = []
-    for kind, name in KINDS.items():
+    for kind, names in KINDS.items():
         own = [one for one in judgements if one.compared.kind == kind]
         counts = Counter(one.verdict for one in own)
         unmet = sum(UNMET in verdict_text(one) for one in own)
         if own:
-            found.append(Tally(name, _in_order(counts), sum(bool(one.leans) for one in own), unmet))
+            found.append(Tally(names[len(own) > 1], _in_order(counts), sum(bool(one.leans) for one in own), unmet))
     return found
 
 
@@ -79,22 +81,23 @@ def _in_order(counts: Counter[str]) -> tuple[tuple[str, int], ...]:
 
 
 def notable(sections: Iterable[Section]) -> list[Notable]:
-    """The statements that are decided, then those that lean; of each, in the order of the sections."""
+    """The comparisons that are decided, then those that lean; of each, statements first, in the sections' order."""
     found = [
+        (section.table.study, one) for section in sections for one in section.judgements if one.decided or one.leans
+    ]
+    found.sort(key=lambda item: (VERDICTS.index(item[1].verdict), item[1].leans, _ORDER.index(item[1].compared.kind)))
+    return [
         Notable(
-            section.table.study,
+            study,
             one.verdict,
-            one.leans,
-            one.compared.name,
-            one.compared.rows,
+            verdict_text(one).removeprefix(one.verdict),
+            one.compared.name or one.compared.rows,
+            one.compared.rows if one.compared.name else "",
             *effect_texts(one),
             f"{one.compared.column}, {one.compared.dataset}",
         )
-        for section in sections
-        for one in section.judgements
-        if (one.decided or one.leans) and one.compared.kind == "statement"
+        for study, one in found
     ]
-    return sorted(found, key=lambda one: (VERDICTS.index(one.verdict), one.leans))
 
 
 def facts(sections: Sequence[Section], store: str, described: Mapping[str, Any]) -> list[tuple[str, str]]:

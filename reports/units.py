@@ -53,7 +53,5 @@ def _fitting(column: ValueColumn, usual: float) -> tuple[str, float, int]:
 def _scaled(value: Value, factor: float, digits: int) -> Value:
     if value.quotation:
         return value
-    measured = tuple(
-        one if one.value is None else replace(one, value=one.value * factor) for one in value.measurements
-    )
+    measured = tuple(one if one.value is None else replace(one, value=one.value * factor) for one in value.measurements)
     return replace(value, measurements=measured, digits=digits)

@@ -44,7 +44,7 @@ FOLDER = Path(__file__).with_name("page")
 LONG = 32
 """Columns of a grid with more characters than this are broken into lines."""
 NOTABLE = 6
-"""How many statements the head of the page lists."""
+"""How many comparisons the head of the page lists."""
 ICONS = dict(zip(VERDICTS, "✓✗=?–", strict=True))
 ALONE = (LinePanel, PointPanel, BarPanel)
 """Panels that are drawn one by one, so that they wrap in a narrow window."""
@@ -61,16 +61,20 @@ def page(sections: Sequence[Section], store: Store, files: bool = False) -> str:
     described = describe((run for run in runs.values() if run.id in mentioned), store)
     presets = dict.fromkeys(section.table.preset for section in ordered)
     found = notable(ordered)
-    return _environment().get_template("page.html.j2").render(
-        parts=[(name, list(own)) for name, own in groupby(shown, lambda one: one["part"])],
-        preset=", ".join(presets),
-        facts=facts(ordered, store.name, described),
-        tallies=tallies([one for section in ordered for one in section.judgements]),
-        notable=found[:NOTABLE],
-        more=len(found[NOTABLE:]),
-        missing=sum(len(section.missing) for section in ordered),
-        unlike=_unlike(tables),
-        data=_json({"places": places, **described}),
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            parts=[(name, list(own)) for name, own in groupby(shown, lambda one: one["part"])],
+            preset=", ".join(presets),
+            facts=facts(ordered, store.name, described),
+            tallies=tallies([one for section in ordered for one in section.judgements]),
+            notable=found[:NOTABLE],
+            more=len(found[NOTABLE:]),
+            missing=sum(len(section.table.missing) for section in ordered),
+            unlike=_unlike(tables),
+            data=_json({"places": places, **described}),
+        )
     )
 
 
@@ -114,7 +118,7 @@ def _section(section: Section, table: PageTable, places: list[dict[str, Any]], f
     return {
         "name": study.name,
         "part": part(study),
-        "missing": len(section.missing),
+        "missing": len(section.table.missing),
         "table": shown,
         "dots": dots(table.table, main.metric, fmean(neutral) if neutral else None) if main else [],
         "figures": [_figure(figure, places, files) for figure in own],

@@ -149,9 +149,7 @@ def _heads(made: PageTable) -> list[list[dict[str, Any]]]:
         column = table.columns[place]
         order = {"order": FIRST[column.best], "hint": "nearest to its neutral value first" * (column.best == NEAREST)}
         if len(members) == 1:
-            rows[table.several].append(
-                _head(column.label, down=1 + grouped, sort=members[0][0], kind="number") | order
-            )
+            rows[table.several].append(_head(column.label, down=1 + grouped, sort=members[0][0], kind="number") | order)
             continue
         rows[table.several].append(_head(column.label, across=len(members), kind="over"))
         for number, leaf in members:
@@ -171,7 +169,7 @@ def _head(text: str, across: int = 1, down: int = 1, sort: int | None = None, ki
 def _paper_scale(made: PageTable) -> str:
     """Which data set the paper's values are of, if it is one for all and not ours."""
     known = {made.theirs.get(place, "") for _, place in made.paper}
-    return f"The paper's values are those on {known.pop()}." if len(known) == 1 and any(known) else ""
+    return f"The paper: {known.pop()}." if len(known) == 1 and any(known) else ""
 
 
 def _paper_heading(made: PageTable, place: int) -> str:

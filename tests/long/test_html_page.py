@@ -114,7 +114,7 @@ def show(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert {url for url in asked if not url.startswith("data:")} == expected
 
 
-@pytest.fixture(params=WIDTHS.values(), ids=WIDTHS.keys())
+@pytest.fixture(params=list(WIDTHS.values()), ids=list(WIDTHS))
 def page(request: pytest.FixtureRequest, show: Callable[..., Page], written: Path) -> Page:
     """The small page at both sizes."""
     return show(written, request.param)
