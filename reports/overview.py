@@ -85,7 +85,7 @@ def notable(sections: Iterable[Section]) -> list[Notable]:
     found = [
         (section.table.study, one) for section in sections for one in section.judgements if one.decided or one.leans
     ]
-    found.sort(key=lambda item: (VERDICTS.index(item[1].verdict), item[1].leans, _ORDER.index(item[1].compared.kind)))
+    found.sort(key=lambda item: (VERDICTS.index(item[1].verdict), _ORDER.index(item[1].compared.kind), item[1].leans))
     return [
         Notable(
             study,

@@ -48,7 +48,6 @@ def beside_the_paper(study: Study, table: Table) -> Grid:
             f"The paper has no {', '.join(foreign)}: its {theirs} values stand beside, and the difference is "
             "between two data sets."
         )
-    notes += [f"{one.name}: {one.remark}" for one in tables() if one.study == study.name and one.remark]
     return Grid(
         name=f"{study.name}-paper",
         title=f"{table.title}: this store beside the paper",
@@ -56,8 +55,13 @@ def beside_the_paper(study: Study, table: Table) -> Grid:
         headings=(*table.labels, "Data set", "Metric", "Ours", "Seeds", heading, "Difference"),
         rows=tuple(rows),
         numeric=(*(False for _ in table.labels), False, False, True, True, True, True),
-        notes=(*notes, *(note for note in table.notes if not note.startswith(TIED))),
+        notes=(*notes, *table_remarks(study), *(note for note in table.notes if not note.startswith(TIED))),
     )
+
+
+def table_remarks(study: Study) -> list[str]:
+    """What a reader of the paper's tables must know of them."""
+    return [f"{one.name}: {one.remark}" for one in tables() if one.study == study.name and one.remark]
 
 
 def printed(study: Study, row: TableRow, column: ValueColumn) -> Number | None:

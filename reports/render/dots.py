@@ -15,7 +15,7 @@ from ..values import Table, TableRow, Value, ValueColumn, label_text
 
 WIDTH, PITCH, TOP, BOTTOM, RIGHT = 430, 17, 8, 22, 14
 """Units of the drawing: its width, a line's height, and room around the plot."""
-LETTER, LONGEST = 5.7, 34
+LETTER, LONGEST = 6.1, 32
 """The width of a letter, and the number of letters of a label."""
 TICKS = 4
 MOST = 16

@@ -29,7 +29,7 @@ from ..values import Table
 from ..verdicts import VERDICTS
 from .dots import dots
 from .drawing import draw
-from .html_table import ASCENDING, DESCENDING, PageTable, page_table, plain_tables, shown_table
+from .html_table import ASCENDING, DESCENDING, PageTable, page_table, shown_table
 from .intervals import intervals
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def page(sections: Sequence[Section], store: Store, files: bool = False) -> str:
 
 def render_tables(tables: Sequence[Table]) -> str:
     """The tables alone, as a part of a page."""
-    return "\n".join(_part("table", shown_table(table, [])) for table in plain_tables(tables))
+    return "\n".join(_part("table", shown_table(PageTable(table), [])) for table in tables)
 
 
 def render_grids(grids: Sequence[Grid]) -> str:
@@ -122,7 +122,7 @@ def _section(section: Section, table: PageTable, places: list[dict[str, Any]], f
         "table": shown,
         "dots": dots(table.table, main.metric, fmean(neutral) if neutral else None) if main else [],
         "figures": [_figure(figure, places, files) for figure in own],
-        "opened": rebuilds_figures(study),
+        "opened": rebuilds_figures(study) and any(figure.runs for figure in own),
         "forests": [figure.file for figure in section.figures if figure.name == FOREST and files],
         "grids": _verdicts(section),
         "tallies": tallies(section.judgements),
@@ -218,7 +218,7 @@ def _entry(heading: str, text: str, kind: str, drawing: dict[str, Any] | None) -
         "text": rest,
         "verdict": verdict,
         "drawing": drawing if heading == INTERVAL else None,
-        "kind": kind,
+        "kind": "verdicts" if verdict else kind,
         "sort": f"{VERDICTS.index(verdict)} {rest}" if verdict else text,
     }
 

@@ -3,16 +3,17 @@ something."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ..paper.comparison import is_alike, printed
-from ..paper.numbers import beside
+from ..paper.comparison import is_alike, printed, table_remarks
+from ..paper.numbers import Number, beside
 from ..tables import neutral_values
 from ..units import fitted, unit
-from ..values import MARK, Table, TableRow, Value, label_text, shown, signed
+from ..values import MARK, Quotation, Table, TableRow, Value, label_text, shown, signed
 
 if TYPE_CHECKING:
     from ..report import Section
@@ -37,14 +38,6 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Printed:
-    """A value of the paper as text, and as a number for sorting and subtracting."""
-
-    mean: str
-    deviation: str
-
-
-@dataclass(frozen=True)
 class PageTable:
     """A table with what the page adds to it."""
 
@@ -54,7 +47,7 @@ class PageTable:
     """By column, the unit of the paper where it is another."""
     factors: tuple[float, ...] = ()
     """By column, how many of our units make one of the paper's."""
-    paper: Mapping[tuple[int, int], Printed] = field(default_factory=dict)
+    paper: Mapping[tuple[int, int], Quotation | Number] = field(default_factory=dict)
     """The paper's values, by index of row and column; empty unless they were asked for."""
     theirs: Mapping[int, str] = field(default_factory=dict)
     """By column, the paper's data set where it is another."""
@@ -62,6 +55,8 @@ class PageTable:
     """The columns in which ours and the paper's are of one data set and one scale."""
     neutral: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """By row of the study and column, the value that "nearest" compares with."""
+    remarks: tuple[str, ...] = ()
+    """What a reader of the paper's values must know of them."""
 
     @property
     def rows(self) -> list[TableRow]:
@@ -85,13 +80,13 @@ def page_table(section: Section) -> PageTable:
     """The section's table in fitting units; with the paper's values if the report is to compare."""
     study, findings, table = section.findings.study, section.findings, section.table
     fitting = fitted(table)
-    paper: dict[tuple[int, int], Printed] = {}
+    paper: dict[tuple[int, int], Quotation | Number] = {}
     for number, row in enumerate(row for block in table.blocks for row in block):
         if not section.beside or row.name is not None:
             continue
         for place, (column, value) in enumerate(zip(table.columns, row.values, strict=True)):
             if found := value.quotation or printed(study, row, column):
-                paper[number, place] = Printed(found.mean, found.deviation or "")
+                paper[number, place] = found
     theirs = {place: beside(column.dataset, study.name) for place, column in enumerate(table.columns)}
     units = [(unit(before.label), unit(now.label)) for before, now in zip(table.columns, fitting.columns, strict=True)]
     return PageTable(
@@ -102,6 +97,7 @@ def page_table(section: Section) -> PageTable:
         {place: name for place, name in theirs.items() if name != table.columns[place].dataset},
         frozenset(place for place, column in enumerate(table.columns) if is_alike(findings, column)),
         neutral_values(findings.counted, table.columns),
+        tuple(table_remarks(study)) if paper else (),
     )
 
 
@@ -119,7 +115,10 @@ def shown_table(made: PageTable, places: list[dict[str, Any]]) -> dict[str, Any]
         ],
         "tall": len(made.rows) > TALL,
         "warnings": table.warnings,
-        "notes": [note for note in table.notes if note not in table.warnings and _is_needed(note, made)],
+        "notes": [
+            *made.remarks,
+            *(note for note in table.notes if note not in table.warnings and _is_needed(note, made)),
+        ],
     }
 
 
@@ -135,10 +134,9 @@ def _heads(made: PageTable) -> list[list[dict[str, Any]]]:
     depth = 1 + table.several + grouped
     labels = [
         _head(text, down=depth, sort=place, kind=f"{_kind(table, place)}{' first' if not place else ''}")
+        | {"order": ASCENDING if table.has_text(place) else DESCENDING}  # what has a tick first
         for place, text in enumerate(table.labels)
     ]
-    for label, place in zip(labels, range(len(labels)), strict=True):
-        label["order"] = ASCENDING if table.has_text(place) else DESCENDING  # what has a tick first
     rows: list[list[dict[str, Any]]] = [[] for _ in range(depth)]
     rows[0] += labels
     if table.several:
@@ -216,10 +214,10 @@ def _cell(
     if theirs is None:
         return _plain("", leaf.kind)
     if leaf.kind == PAPER:
-        return _plain(theirs.mean, leaf.kind) | {"deviation": theirs.deviation}
+        return _plain(theirs.mean, leaf.kind) | {"deviation": theirs.deviation or ""}
     if value.quotation or not value.numbers:
         return _plain("", leaf.kind)
-    difference = sum(value.numbers) / len(value.numbers) - float(theirs.mean) * made.factors[leaf.place]
+    difference = fmean(value.numbers) - float(theirs.mean) * made.factors[leaf.place]
     return _plain(signed(shown(difference, value.digits)), leaf.kind)
 
 
@@ -255,8 +253,3 @@ def _value(
         where = f"{column.label}, {column.dataset}"
         places.append({"title": made.table.title, "where": where, "row": name, "measured": measured})
     return cell
-
-
-def plain_tables(tables: Sequence[Table]) -> list[PageTable]:
-    """Tables that stand alone, as they are."""
-    return [PageTable(table) for table in tables]

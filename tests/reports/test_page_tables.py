@@ -88,7 +88,13 @@ def test_quoted_rows_stand_in_the_papers_column() -> None:
     row = values.TableRow(("DARTS", False), (quoted, values.Value((), 2)), 0, source="paper")
     table = replace(one.table, blocks=((*one.table.blocks[0], row),), notes=("† Quoted from the paper.",))
     found = shown(replace(one, table=table))
-    assert cells(found)[2][:2] == ["", "86.23"] and found["notes"] == []
+    assert cells(found)[2][:2] == ["", "86.23"] and not any(note.startswith("†") for note in found["notes"])
+
+
+def test_remarks_on_the_papers_tables_are_notes() -> None:
+    remark = component("reports.paper.comparison").table_remarks(find_studies("nb201_main")[0])
+    one = section(replace(get_preset("tiny"), name="paper"), "cifar10")
+    assert remark and shown(one)["notes"] == remark and shown(replace(one, beside=()))["notes"] == []
 
 
 def test_the_best_comes_first() -> None:
