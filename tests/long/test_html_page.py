@@ -187,7 +187,7 @@ def test_comparisons_and_notes_are_folded_until_one_opens_them(page: Page) -> No
     assert not rests.is_visible()
     grid.locator("tbody summary").first.click()
     assert rests.is_visible()
-    page.locator("summary", has_text="Notes").click()
+    page.locator(".folds > details > summary", has_text="Notes").click()
     assert note.is_visible()
 
 
