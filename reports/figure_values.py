@@ -39,6 +39,8 @@ class Bar:
     member: str
     value: float | None
     deviation: float = 0.0
+    seeds: Numbers = ()
+    """The values of the seeds, drawn as points."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SPREADS: dict[type, str] = {
     layout.Curves: "Lines are means over the seeds, bands span them.",
     layout.Scatter: "Mean ± sample standard deviation over the seeds.",
-    layout.Bars: "Mean ± sample standard deviation over the seeds.",
+    layout.Bars: "Mean ± sample standard deviation over the seeds, which are points.",
 }
 """The text on how each kind of panel shows several seeds; other kinds have no seeds."""
 PLAIN = "baseline"
@@ -161,7 +161,8 @@ class _Making:
                 rest = {name: label for name, label in labels.items() if name != group}
                 block = legend_name({group: labels[group]}) if group else legend_name(labels)
                 member = (legend_name(rest) or PLAIN) if group else ""
-                bars.append(Bar(block + value.mark, member, _mean(value), _deviation(value)))
+                seeds = () if value.quotation else tuple(value.numbers)
+                bars.append(Bar(block + value.mark, member, _mean(value), _deviation(value), seeds))
             panels.append(BarPanel(self.on(panel.title, column.dataset), group or "", column.label, tuple(bars)))
         return panels
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
 _MISSING = object()
+_PACKAGES = ("nas-harness", "torch")
+"""The packages whose versions are shown."""
 
 
 def describe(runs: Iterable[StoredRun], store: Store) -> dict[str, Any]:
@@ -64,6 +66,7 @@ def _machine(run: StoredRun, store: Store) -> dict[str, Any]:
     host, experiment = record.get("host") or {}, record.get("experiment") or {}
     repositories = experiment.get("repositories") or [{}]
     commit, dirty, version = (repositories[0].get(key) for key in ("commit", "dirty", "version"))
+    packages = [one.split("==") for one in experiment.get("dependencies") or ()]
     gpus = (host.get("gpus") or {}).get("gpus") or []
     found = {
         "commit": f"{commit} (with changes)" if commit and dirty else commit,
@@ -71,6 +74,7 @@ def _machine(run: StoredRun, store: Store) -> dict[str, Any]:
         "host": host.get("hostname"),
         "system": (host.get("os") or [None])[-1],
         "python": host.get("python_version"),
+        "packages": ", ".join(" ".join(one) for one in packages if one[0] in _PACKAGES),
         "cpu": host.get("cpu"),
         "gpus": ", ".join(str(one.get("model")) if isinstance(one, dict) else str(one) for one in gpus),
     }

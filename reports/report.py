@@ -53,10 +53,17 @@ class Section:
 
     table: Table
     figures: tuple[FigureValue, ...]
-    grids: tuple[Grid, ...]
     findings: Findings
+    beside: tuple[Grid, ...] = ()
+    """The table's values beside those of the paper, line by line."""
+    verdicts: tuple[Grid, ...] = ()
     compared: tuple[Compared, ...] = ()
     judgements: tuple[Judgement, ...] = ()
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """All grids of text, for formats that show them one below the other."""
+        return (*self.beside, *self.verdicts)
 
     @property
     def missing(self) -> list[str]:
@@ -71,14 +78,14 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
     table = lay_out(findings, store if asked.references else None)
     figures = tuple(build_figures(findings, store)) if asked.figures else ()
     if not asked.compare:
-        return Section(table, figures, (), findings)
+        return Section(table, figures, findings)
     from .comparison import compare
     from .paper.comparison import beside_the_paper, is_in_the_paper
     from .paper.premises import with_premises
 
-    grids = (beside_the_paper(study, table),) if is_in_the_paper(study) else ()
+    beside = (beside_the_paper(study, table),) if is_in_the_paper(study) else ()
     compared = compare(study, asked.preset, findings.counted, asked.margins)
-    return Section(table, figures, grids, findings, with_premises(findings, store, compared))
+    return Section(table, figures, findings, beside, compared=with_premises(findings, store, compared))
 
 
 def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:
@@ -94,9 +101,9 @@ def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:
     found = []
     for one in sections:
         own = tuple(islice(judgements, len(one.compared)))
-        grids = (*one.grids, *verdict_grids(one.findings, one.table, own))
+        verdicts = tuple(verdict_grids(one.findings, one.table, own))
         drawn = (*one.figures, *(forest(one.findings, one.table, own) if figures else ()))
-        found.append(replace(one, grids=grids, judgements=own, figures=drawn))
+        found.append(replace(one, verdicts=verdicts, judgements=own, figures=drawn))
     return found
 
 

@@ -68,7 +68,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
     ]
     labels = tuple(study.rows[0].labels)
     group = labels.index(study.group) if study.group is not None else None
-    marked = emboldened(rows, columns, group, _neutral(counted, columns), preset.seeds)
+    marked = emboldened(rows, columns, group, neutral_values(counted, columns), preset.seeds)
     blocks = [tuple(members) for _, members in groupby(marked, lambda row: _ruled(row, group))]
     lacking = None
     if referred is not None:
@@ -155,7 +155,7 @@ def _ruled(row: TableRow, group: int | None) -> tuple[str, Label]:
     return row.source, block(row, group) if row.source == "runs" else None
 
 
-def _neutral(found: Sequence[Evidence], columns: Sequence[ValueColumn]) -> dict[tuple[int, int], float]:
+def neutral_values(found: Sequence[Evidence], columns: Sequence[ValueColumn]) -> dict[tuple[int, int], float]:
     """The reference value by row and column index."""
     neutral: dict[tuple[int, int], float] = {}
     for place, column in enumerate(columns):

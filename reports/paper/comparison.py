@@ -11,12 +11,16 @@ from collections.abc import Sequence
 from harness.study.study import Study
 
 from ..compared import Compared, column_of
+from ..evidence import Findings
 from ..grid import Grid
 from ..values import TIED, Table, TableRow, Value, ValueColumn, label_text, shown, signed
 from ..words import DASH
 from .numbers import Number, beside, quoted, tables
 from .premises import premise_notes
 from .statements import Statement, statements
+
+SCALES = ("paper", "official")
+"""The presets whose numbers may be subtracted from the paper's: its own scale, and that of its released code."""
 
 
 def is_in_the_paper(study: Study) -> bool:
@@ -29,8 +33,7 @@ def beside_the_paper(study: Study, table: Table) -> Grid:
     rows = []
     for row in (row for block in table.blocks for row in block if row.name is None):
         for column, value in zip(table.columns, row.values, strict=True):
-            theirs = beside(column.dataset, study.name)
-            number = quoted(study.name, study.rows[row.number].labels, column.metric, theirs)
+            number = printed(study, row, column)
             if number is not None or value.measurements:
                 labels = [label_text(label) for label in row.labels]
                 rows.append((*labels, column.dataset, column.label, *_beside(row, column, value, number)))
@@ -45,7 +48,6 @@ def beside_the_paper(study: Study, table: Table) -> Grid:
             f"The paper has no {', '.join(foreign)}: its {theirs} values stand beside, and the difference is "
             "between two data sets."
         )
-    notes += [f"{one.name}: {one.remark}" for one in tables() if one.study == study.name and one.remark]
     return Grid(
         name=f"{study.name}-paper",
         title=f"{table.title}: this store beside the paper",
@@ -53,8 +55,24 @@ def beside_the_paper(study: Study, table: Table) -> Grid:
         headings=(*table.labels, "Data set", "Metric", "Ours", "Seeds", heading, "Difference"),
         rows=tuple(rows),
         numeric=(*(False for _ in table.labels), False, False, True, True, True, True),
-        notes=(*notes, *(note for note in table.notes if not note.startswith(TIED))),
+        notes=(*notes, *table_remarks(study), *(note for note in table.notes if not note.startswith(TIED))),
     )
+
+
+def table_remarks(study: Study) -> list[str]:
+    """What a reader of the paper's tables must know of them."""
+    return [f"{one.name}: {one.remark}" for one in tables() if one.study == study.name and one.remark]
+
+
+def printed(study: Study, row: TableRow, column: ValueColumn) -> Number | None:
+    """The paper's number for a value of the study's table; of another data set where it does not have the column's."""
+    return quoted(study.name, study.rows[row.number].labels, column.metric, beside(column.dataset, study.name))
+
+
+def is_alike(findings: Findings, column: ValueColumn) -> bool:
+    """Whether our values of the column and the paper's are of one data set and one scale."""
+    own_scale = findings.preset.name in SCALES and not findings.overrides
+    return own_scale and beside(column.dataset, findings.study.name) == column.dataset
 
 
 def statement_notes(study: Study, judged: Sequence[Compared]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.components.space import Chain, Wiring
 
 from ..figure_values import (
+    Bar,
     BarPanel,
     FigureValue,
     ForestPanel,
@@ -238,8 +239,9 @@ def _draw_bars(axes: Axes, panel: BarPanel) -> bool:
     width = 0.8 / max(1, len(members))
     for number, member in enumerate(members):
         own = [bar for bar in panel.bars if bar.member == member and bar.value is not None]
+        places = [groups.index(bar.group) + (number - (len(members) - 1) / 2) * width for bar in own]
         axes.bar(
-            [groups.index(bar.group) + (number - (len(members) - 1) / 2) * width for bar in own],
+            places,
             [bar.value or 0.0 for bar in own],
             width,
             yerr=[bar.deviation for bar in own] if any(bar.deviation for bar in own) else None,
@@ -249,8 +251,23 @@ def _draw_bars(axes: Axes, panel: BarPanel) -> bool:
             error_kw={"ecolor": "#333333", "capsize": 2, "linewidth": 1},
             label=member or "_",
         )
+        axes.plot(
+            [place for place, bar in zip(places, own, strict=True) for _ in _several(bar)],
+            [one for bar in own for one in _several(bar)],
+            linestyle="none",
+            marker="o",
+            markersize=3,
+            markerfacecolor="white",
+            markeredgecolor="#333333",
+            label="_",
+        )
     axes.set_xticks(range(len(groups)), groups, rotation=30 if sum(map(len, groups)) > 36 else 0)
     for text in axes.get_xticklabels():
         text.set_horizontalalignment("right" if text.get_rotation() else "center")
     axes.grid(visible=False, axis="x")
     return not any(bar.value is not None for bar in panel.bars)
+
+
+def _several(bar: Bar) -> tuple[float, ...]:
+    """The seeds' values, if there are several: one alone is the bar's end."""
+    return bar.seeds if len(bar.seeds) > 1 else ()

@@ -9,16 +9,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ..figure_values import FigureValue
+from harness.study.comparisons import main_column
+
+from ..comparison import INTERVAL, KINDS, VERDICT
+from ..figure_values import BarPanel, FigureValue, LinePanel, PointPanel
+from ..forest import NAME as FOREST
 from ..grid import Grid
+from ..overview import facts, notable, tallies
+from ..paper.order import part, place, rebuilds_figures
 from ..provenance import describe
-from ..values import Table, TableRow, Value, ValueColumn, label_text
+from ..values import Table
+from ..verdicts import VERDICTS
+from .dots import dots
 from .drawing import draw
+from .html_table import ASCENDING, DESCENDING, PageTable, page_table, shown_table
+from .intervals import intervals
 
 if TYPE_CHECKING:
     import jinja2
@@ -29,35 +41,46 @@ if TYPE_CHECKING:
 
 SUFFIX = "html"
 FOLDER = Path(__file__).with_name("page")
-MISSING = "—"
 LONG = 32
 """Columns of a grid with more characters than this are broken into lines."""
+NOTABLE = 6
+"""How many comparisons the head of the page lists."""
+ICONS = dict(zip(VERDICTS, "✓✗=?–", strict=True))
+ALONE = (LinePanel, PointPanel, BarPanel)
+"""Panels that are drawn one by one, so that they wrap in a narrow window."""
 
 
 def page(sections: Sequence[Section], store: Store, files: bool = False) -> str:
-    """The whole page. `files` says that every figure is also stored next to it, as SVG and PDF."""
+    """The whole page, in the order of the paper. `files` says that every figure is also stored next to it."""
+    ordered = sorted(sections, key=lambda section: place(section.findings.study))
     places: list[dict[str, Any]] = []
-    shown = [
-        {
-            "name": section.table.study,
-            "missing": len(section.missing),
-            "table": _table(section.table, places),
-            "figures": [_figure(figure, places, files) for figure in section.figures],
-            "grids": [_grid(grid) for grid in section.grids],
-        }
-        for section in sections
-    ]
-    runs = {one.run.id: one.run for section in sections for one in section.findings.found if one.run}
+    tables = [page_table(section) for section in ordered]
+    shown = [_section(section, table, places, files) for section, table in zip(ordered, tables, strict=True)]
+    runs = {one.run.id: one.run for section in ordered for one in section.findings.found if one.run}
     mentioned = {run_id for place in places for *_, run_id in place["measured"]}
-    data = {"places": places, **describe((run for run in runs.values() if run.id in mentioned), store)}
-    template = _environment().get_template("page.html.j2")
-    presets = dict.fromkeys(section.table.preset for section in sections)
-    return template.render(sections=shown, preset=", ".join(presets), data=_json(data))
+    described = describe((run for run in runs.values() if run.id in mentioned), store)
+    presets = dict.fromkeys(section.table.preset for section in ordered)
+    found = notable(ordered)
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            parts=[(name, list(own)) for name, own in groupby(shown, lambda one: one["part"])],
+            preset=", ".join(presets),
+            facts=facts(ordered, store.name, described),
+            tallies=tallies([one for section in ordered for one in section.judgements]),
+            notable=found[:NOTABLE],
+            more=len(found[NOTABLE:]),
+            missing=sum(len(section.table.missing) for section in ordered),
+            unlike=_unlike(tables),
+            data=_json({"places": places, **described}),
+        )
+    )
 
 
 def render_tables(tables: Sequence[Table]) -> str:
     """The tables alone, as a part of a page."""
-    return "\n".join(_part("table", _table(table, [])) for table in tables)
+    return "\n".join(_part("table", shown_table(PageTable(table), [])) for table in tables)
 
 
 def render_grids(grids: Sequence[Grid]) -> str:
@@ -69,7 +92,7 @@ def render_grids(grids: Sequence[Grid]) -> str:
 def _environment() -> jinja2.Environment:
     import jinja2
 
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,
         trim_blocks=True,
@@ -77,6 +100,8 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
+    made.globals["icons"] = ICONS
+    return made
 
 
 def _part(macro: str, shown: dict[str, Any]) -> str:
@@ -84,62 +109,37 @@ def _part(macro: str, shown: dict[str, Any]) -> str:
     return str(getattr(parts, macro)(shown))
 
 
-def _table(table: Table, places: list[dict[str, Any]]) -> dict[str, Any]:
-    """A table as the template expects it; adds its places to those of the page."""
-    above = []
-    if table.several:
-        for (dataset, once), columns in groupby(table.columns, lambda column: (column.dataset, column.once)):
-            above.append({"text": "" if once else dataset, "width": len(list(columns))})
+def _section(section: Section, table: PageTable, places: list[dict[str, Any]], files: bool) -> dict[str, Any]:
+    study = section.findings.study
+    main = main_column(study)
+    neutral = [value for (_, column), value in table.neutral.items() if _is_main(table, column, main)]
+    shown = shown_table(table, places)
+    own = [figure for figure in section.figures if figure.name != FOREST]
     return {
-        "name": table.study,
-        "title": table.title,
-        "scale": table.scale,
-        "above": above,
-        "labels": [{"text": text, "words": table.has_text(place)} for place, text in enumerate(table.labels)],
-        "columns": [column.label for column in table.columns],
-        "blocks": [
-            [_row(table, row, row is not block[0] and table.spanned(block), places) for row in block]
-            for block in table.blocks
-        ],
-        "notes": table.notes,
+        "name": study.name,
+        "part": part(study),
+        "missing": len(section.table.missing),
+        "table": shown,
+        "dots": dots(table.table, main.metric, fmean(neutral) if neutral else None) if main else [],
+        "figures": [_figure(figure, places, files) for figure in own],
+        "opened": rebuilds_figures(study) and any(figure.runs for figure in own),
+        "forests": [figure.file for figure in section.figures if figure.name == FOREST and files],
+        "grids": _verdicts(section),
+        "tallies": tallies(section.judgements),
     }
 
 
-def _row(table: Table, row: TableRow, again: bool, places: list[dict[str, Any]]) -> dict[str, Any]:
-    name = ", ".join(
-        f"{heading}: {label_text(label)}"
-        for heading, label in zip(table.labels, row.labels, strict=True)
-        if label not in (None, "")
-    )
-    return {
-        "shaded": row.shaded,
-        "source": row.source,
-        "labels": [
-            {"text": label_text(label), "again": again and place == table.group, "words": table.has_text(place)}
-            for place, label in enumerate(row.labels)
-        ],
-        "values": [
-            _value(table, name, column, value, places) for column, value in zip(table.columns, row.values, strict=True)
-        ],
-    }
+def _is_main(table: PageTable, place: int, main: Any) -> bool:
+    return main is not None and table.table.columns[place].metric == main.metric
 
 
-def _value(table: Table, row: str, column: ValueColumn, value: Value, places: list[dict[str, Any]]) -> dict[str, Any]:
-    shown = {
-        "mean": value.mean or MISSING,
-        "deviation": value.deviation,
-        "mark": value.mark,
-        "count": value.count,
-        "best": value.best,
-        "sort": value.mean,
-        "place": None,
-    }
-    if value.measurements:
-        shown["place"] = len(places)
-        where = f"{column.label}, {column.dataset}"
-        measured = [[one.seed, one.value, one.state, one.run_id] for one in value.measurements]
-        places.append({"title": f"{table.title}", "where": where, "row": row, "measured": measured})
-    return shown
+def _unlike(tables: Sequence[PageTable]) -> str:
+    """Why values of the paper have no difference beside them; empty if all have, or there are none."""
+    alike = {place in table.alike for table in tables for _, place in table.paper}
+    if False not in alike:
+        return ""
+    rule = "The difference to a value of the paper is shown where data set and preset are the paper's"
+    return f"{rule}." if True in alike else f"{rule}: nowhere in this report."
 
 
 def _figure(figure: FigureValue, places: list[dict[str, Any]], files: bool) -> dict[str, Any]:
@@ -152,7 +152,10 @@ def _figure(figure: FigureValue, places: list[dict[str, Any]], files: bool) -> d
         "name": figure.file,
         "title": figure.title,
         "scale": figure.scale,
-        "svg": _inline(draw(figure, "svg").decode(), figure),
+        "drawn": [
+            _inline(draw(piece, "svg").decode(), figure, f"{figure.file}-{number}")
+            for number, piece in enumerate(_pieces(figure))
+        ],
         "notes": figure.notes,
         "runs": len(figure.runs),
         "place": place,
@@ -160,10 +163,24 @@ def _figure(figure: FigureValue, places: list[dict[str, Any]], files: bool) -> d
     }
 
 
-def _grid(grid: Grid) -> dict[str, Any]:
+def _pieces(figure: FigureValue) -> list[FigureValue]:
+    """The figure's panels one by one, if each can stand alone."""
+    if all(isinstance(panel, ALONE) for panel in figure.panels):
+        return [replace(figure, panels=(panel,)) for panel in figure.panels]
+    return [figure]
+
+
+def _verdicts(section: Section) -> list[dict[str, Any]]:
+    """The grids of verdicts, with a drawing of each interval."""
+    by_kind = [[one for one in section.judgements if one.compared.kind == kind] for kind in KINDS]
+    own = [judgements for judgements in by_kind if judgements]
+    return [_grid(grid, intervals(judgements)) for grid, judgements in zip(section.verdicts, own, strict=True)]
+
+
+def _grid(grid: Grid, drawings: Sequence[dict[str, Any] | None] = ()) -> dict[str, Any]:
     """A grid as the template expects it. A first entry that is repeated in the next row is shown once.
 
-    Columns of details become a list in the second cell, which the reader opens.
+    Columns of details become a list in the second cell, which the reader opens. `drawings` are those of intervals.
     """
     whole, grid = grid, grid.shown
     kinds = [
@@ -175,27 +192,45 @@ def _grid(grid: Grid) -> dict[str, Any]:
         "name": grid.name,
         "title": grid.title,
         "scale": grid.scale,
-        "headings": list(zip(grid.headings, kinds, strict=True)),
+        "headings": [
+            (text, kind, DESCENDING if kind == "number" else ASCENDING)
+            for text, kind in zip(grid.headings, kinds, strict=True)
+        ],
         "rows": [
             {
-                "cells": list(zip(row, kinds, strict=True)),
+                "cells": [_entry(*entry, drawing) for entry in zip(grid.headings, row, kinds, strict=True)],
                 "again": row[0] == before,
                 "details": list(zip(whole.headings, full, strict=True))[len(row) :],
             }
-            for before, row, full in zip(firsts, grid.rows, whole.rows, strict=False)
+            for before, row, full, drawing in zip(
+                firsts, grid.rows, whole.rows, drawings or [None] * len(grid.rows), strict=False
+            )
         ],
         "notes": grid.notes,
     }
 
 
-def _inline(svg: str, figure: FigureValue) -> Any:
+def _entry(heading: str, text: str, kind: str, drawing: dict[str, Any] | None) -> dict[str, Any]:
+    """A cell of a grid. A verdict is coloured, and sorts by what it is worth; an interval is drawn."""
+    verdict = next((one for one in VERDICTS if heading == VERDICT and text.startswith(one)), "")
+    rest = text[len(verdict) :]
+    return {
+        "text": rest,
+        "verdict": verdict,
+        "drawing": drawing if heading == INTERVAL else None,
+        "kind": "verdicts" if verdict else kind,
+        "sort": f"{VERDICTS.index(verdict)} {rest}" if verdict else text,
+    }
+
+
+def _inline(svg: str, figure: FigureValue, name: str) -> Any:
     """An SVG file as an element of the page: its ids must not clash with those of other figures."""
     from markupsafe import Markup, escape
 
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'\bid="', f'id="{figure.file}-', svg)
-    svg = re.sub(r'href="#', f'href="#{figure.file}-', svg)
-    svg = re.sub(r"url\(#", f"url(#{figure.file}-", svg)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
     return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(figure.title)}"', 1))
 
 

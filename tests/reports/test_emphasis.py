@@ -111,7 +111,8 @@ def test_all_comparisons_stand_in_one_figure(tmp_path: Path, preset: Preset) -> 
 def test_the_page_shows_the_verdict_and_opens_what_it_rests_on(tmp_path: Path, preset: Preset) -> None:
     (judged,) = report.judged([made(tmp_path, preset, compare=True)])
     html = component("reports.render.html").render_grids(judged.grids)
-    assert "<details><summary>contradicted</summary><dl><dt>Where</dt>" in html
+    coloured = '<span class="verdict contradicted"><span aria-hidden="true">✗</span> contradicted</span>'
+    assert f"<details><summary>{coloured}</summary><dl><dt>Where</dt>" in html
     assert "<dt>Sign-flip p</dt><dd>0.250</dd>" in html
     assert "Sign-flip p" not in component("reports.render.markdown").render_grids(judged.grids).replace("sign-flip", "")
     assert ",Sign-flip p," in component("reports.render.csv").render_grids(judged.grids)

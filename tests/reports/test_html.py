@@ -53,10 +53,11 @@ def store(tmp_path: Path, preset: Preset) -> Path:
     return tmp_path
 
 
-def page(store: Path, preset: Preset, **options: Any) -> str:
+def page(store: Path, preset: Preset, compare: bool = False, **options: Any) -> str:
     opened, report = DirectoryStore(store), component("reports.report")
-    section = report.section(STUDY, opened, report.Asked(preset, figures=True))
-    return str(component("reports.render.html").page([section], opened, **options))
+    sections = [report.section(STUDY, opened, report.Asked(preset, figures=True, compare=compare))]
+    sections = report.judged(sections, True) if compare else sections
+    return str(component("reports.render.html").page(sections, opened, **options))
 
 
 class Tags(HTMLParser):
@@ -136,6 +137,42 @@ def test_every_value_leads_to_its_runs(store: Path, preset: Preset) -> None:
             assert machine["version"] == "1.2" and "gpus" not in machine and "commit" not in machine
     # What all have in common is there once.
     assert "seed" not in data["common"] and data["common"]["train.batch_size"] == 512
+
+
+def test_the_head_says_what_was_run_and_what_it_shows(store: Path, preset: Preset) -> None:
+    text = page(store, preset, compare=True)
+    head = re.sub(r"<[^>]+>|\s+", " ", text[text.index("<header") : text.index("</header>")])
+    head = re.sub(" +", " ", head)
+    for told in (
+        *("Seeds 0, 1, 2", "Runs 5 behind 1 study", "When 2026-01-01 10:00 to 10:00 UTC", "Hosts node7"),
+        *("Commits 0123abc (with changes)", "Data sets digits", "1 comparison of rows ? 1 undecided"),
+        *("Versions torch 2.14.0", "2 values missing or incomplete", f"Store {DirectoryStore(store).name}"),
+    ):
+        assert told in head
+    assert "--compare" not in head and "adds them" in page(store, preset)
+    # The comparisons are there, folded, and each has its interval drawn.
+    folded = text[text.index('<details class="fold comparisons">') :]
+    assert '<span class="verdict undecided">' in folded and '<svg class="interval undecided"' in folded
+    assert "page-comparisons.svg" in page(store, preset, compare=True, files=True)
+
+
+def test_every_seed_is_a_point_of_the_main_column(store: Path, preset: Preset) -> None:
+    drawn = re.search(r'<figure class="dots">.*?</figure>', page(store, preset), re.DOTALL)
+    assert drawn is not None
+    assert re.findall("<title>(.*?)</title>", drawn[0]) == [
+        *("seed 0: 0.500", "seed 1: 0.600", "seed 2: 0.700", "seed 0: 0.500", "seed 1: 0.600")
+    ]
+    places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', drawn[0])]
+    assert places[:2] == places[3:] and places[0] < places[1] < places[2]
+
+
+def test_long_tables_have_their_points_in_several_drawings(tmp_path: Path, preset: Preset) -> None:
+    dots = component("reports.render.dots")
+    lines = [dots.Line(f"{number}", ((0, 1.0),), "", number % 4 == 0 and number > 0) for number in range(36)]
+    assert [len(part) for part in dots._parts(lines)] == [12, 12, 12]
+    assert [len(part) for part in dots._parts(lines[:17])] == [8, 9]
+    assert [len(part) for part in dots._parts(lines[:16])] == [16]
+    assert sum((list(part) for part in dots._parts(lines[1:])), []) == lines[1:]
 
 
 def test_a_page_of_what_was_never_run(tmp_path: Path, preset: Preset) -> None:

@@ -4,7 +4,7 @@
   const dialog = document.getElementById("provenance");
   const body = document.getElementById("provenance-body");
 
-  // Sorting: upwards, downwards, and back to the order of the report. What has no value stands last.
+  // Sorting: the best first, then the other way, then back to the order of the report. What has no value stands last.
   const key = (row, column) => row.cells[column].dataset.sort;
   const number = (text) => {
     const found = String(text).replace("−", "-").match(/[-+]?\d+(\.\d+)?(e[-+]?\d+)?/i);
@@ -18,7 +18,9 @@
     const table = button.closest("table");
     const rows = [...table.tBodies[0].rows];
     rows.forEach((row, place) => { row.dataset.order ??= place; });
-    const next = { none: "ascending", ascending: "descending", descending: "none" }[heading.getAttribute("aria-sort")];
+    const first = button.dataset.first;
+    const second = first === "ascending" ? "descending" : "ascending";
+    const next = { none: first, [first]: second, [second]: "none" }[heading.getAttribute("aria-sort")];
     table.querySelectorAll("th[aria-sort]").forEach((one) => one.setAttribute("aria-sort", "none"));
     heading.setAttribute("aria-sort", next);
     table.classList.toggle("sorted", next !== "none");
@@ -87,6 +89,22 @@
     dialog.showModal();
     dialog.scrollTop = 0;
   }
+
+  // Contents: open beside the page; in a narrow window a bar above it, which a link closes.
+  const contents = document.getElementById("contents");
+  const wide = matchMedia("(min-width: 60.01rem)");
+  const fit = () => { contents.open = wide.matches; };
+  wide.addEventListener("change", fit);
+  fit();
+  contents.addEventListener("click", (event) => { if (event.target.closest("a")) fit(); });
+  const links = new Map([...contents.querySelectorAll("a")].map((link) => [link.hash.slice(1), link]));
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries.filter((one) => one.isIntersecting)) {
+      links.forEach((link) => link.removeAttribute("aria-current"));
+      links.get(entry.target.id)?.setAttribute("aria-current", "true");
+    }
+  }, { rootMargin: "0px 0px -75% 0px" });
+  document.querySelectorAll("section, header").forEach((one) => near.observe(one));
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
