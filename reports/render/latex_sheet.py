@@ -157,8 +157,7 @@ class Tabular:
         group = self.sheet.group
         if group is None or not _is_shared(block, group):
             return False
-        rows = sum(self._lines_beside_group(row) for row in block)
-        return block[0][group].lines(self.widths[group]) <= rows
+        return block[0][group].lines(self.widths[group]) <= sum(map(self._lines_beside_group, block))
 
     def _lines_beside_group(self, row: Sequence[Cell]) -> int:
         others = [place for place in self.places if place != self.sheet.group]
@@ -174,8 +173,10 @@ class Tabular:
             return cell.render(room)
         # Not coloured: a later row's colour would cover the text that spans the rows.
         text = replace(cell, before="").render(room)
-        align = "" if cell.lines(room) == 1 else "[t]"  # the height of rows of several lines is not known to LaTeX
-        return f"\\multirow{align}{{{len(block)}}}{{{'=' if self._is_broken(place) else '*'}}}{{{text}}}"
+        rows = f"{{{len(block)}}}"
+        if cell.lines(room) > 1:  # LaTeX takes every row for one line
+            rows = f"[t]{{{sum(map(self._lines_beside_group, block))}}}"
+        return f"\\multirow{rows}{{{'=' if self._is_broken(place) else '*'}}}{{{text}}}"
 
 
 @dataclass(frozen=True)
