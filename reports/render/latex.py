@@ -54,16 +54,16 @@ def label(kind: str, name: str) -> str:
 
 def notes(lines: Sequence[str], wide: bool) -> list[str]:
     """Notes below a float, as wide as the float; what does not fit on a page is left out, and that is said."""
-    room, kept, used = PAGE if wide else COLUMN, list[str](), 0.0
+    across, kept, used = PAGE if wide else COLUMN, list[str](), 0.0
     for number, line in enumerate(lines):
-        used += _notes_height([line], room)
+        used += _notes_height([line], across)
         if used > HEIGHT / 3 and number:
             kept.append(f"… and {len(lines) - number} more: the other formats list them all.")
             break
         kept.append(line)
     return [
         "  \\par\\smallskip",
-        f"  \\begin{{minipage}}{{\\harnesswidth{{{room:.0f}pt}}}}\\harnessnotes",
+        f"  \\begin{{minipage}}{{\\harnesswidth{{{across:.0f}pt}}}}\\harnessnotes",
         *(f"    {running(line)}\\par" for line in kept),
         "  \\end{minipage}",
     ]
@@ -73,15 +73,21 @@ def caption(title: str) -> str:
     return f"  \\caption{{{running(title)}.}}"
 
 
-def _notes_height(lines: Sequence[str], room: float) -> float:
-    return NOTE_LINE * sum(len(wrapped(line, room / SMALLER)) for line in lines)
+def room(title: str, lines: Sequence[str], wide: bool) -> float:
+    """Points that caption and notes leave on a page."""
+    across = PAGE if wide else COLUMN
+    around = CAPTION_LINE * (2 + len(wrapped(title, across / LARGER)))
+    return HEIGHT - around - min(_notes_height(lines, across), HEIGHT / 3)
+
+
+def _notes_height(lines: Sequence[str], across: float) -> float:
+    return NOTE_LINE * sum(len(wrapped(line, across / SMALLER)) for line in lines)
 
 
 def _floats(name: str, title: str, sheet: Sheet, lines: Sequence[str]) -> str:
     """A sheet as floats: a long one is several. The scale, which is the first note, stands under each."""
-    # Whether the float is wide is not known yet: the smaller width gives the greater height.
-    around = CAPTION_LINE * (2 + len(wrapped(title, COLUMN / LARGER)))
-    parts = lay_out(sheet, HEIGHT - around - min(_notes_height(lines, COLUMN), HEIGHT / 3))
+    # Whether the float is wide is not known yet: notes are higher in one that is not.
+    parts = lay_out(sheet, room(title, lines, wide=False))
     found = []
     for number, part in enumerate(parts):
         environment = "table*" if part.wide else "table"

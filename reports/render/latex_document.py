@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..figure_values import FigureValue, ForestLine, ForestPanel
 from . import forests
 from .drawing import plan
-from .latex import HEAD, HEIGHT, caption, label, labels, notes, render, render_grids
+from .latex import HEAD, HEIGHT, caption, label, labels, notes, render, render_grids, room
 from .latex_sheet import COLUMN, PAGE
 from .latex_widths import running
 
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 INCH = 72.27
 """Points."""
-FIGURE = 0.8 * HEIGHT
-"""Points that a drawing may be high, beside its caption and notes."""
-HIGHEST = FIGURE * forests.WIDTH / PAGE
-"""Inches that a forest plot may be high to fill the width of a page."""
+HIGHEST = 0.8 * HEIGHT * forests.WIDTH / PAGE
+"""Inches that a forest plot may be high to fill the width of a page, above its caption and notes."""
 SCALE = 0.88
 """Of figures: a panel then fills a column, and its letters are of the size of those of tables."""
 PREAMBLE = r"""% Made by `harness report`; do not edit. Run pdflatex twice.
@@ -109,18 +107,19 @@ def _figure(figure: FigureValue) -> str:
     across, high = (SCALE * INCH * inches for inches in plan(figure).size)
     wide = across > COLUMN + 1
     # What is wider or higher than a page is made smaller: a drawing cannot be broken.
-    points = across * min(1, (PAGE if wide else COLUMN) / across, FIGURE / high)
+    lines = [figure.scale, *figure.notes]
+    points = across * min(1, (PAGE if wide else COLUMN) / across, room(figure.title, lines, wide) / high)
     environment = "figure*" if wide else "figure"
-    lines = [
+    said = [
         f"\\begin{{{environment}}}",
         "  \\centering\\sloppy",
         f"  \\includegraphics[width=\\harnesswidth{{{points:.0f}pt}}]{{{_file_name(figure.file)}.pdf}}",
         caption(figure.title),
         f"  \\label{{{label('fig', figure.file)}}}",
-        *notes([figure.scale, *figure.notes], wide),
+        *notes(lines, wide),
         f"\\end{{{environment}}}",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(said) + "\n"
 
 
 def _fitting(figure: FigureValue) -> Iterator[FigureValue]:

@@ -126,28 +126,24 @@ class Tabular:
     def _lines(self, place: int) -> list[str]:
         return wrapped(self.sheet.headings[place].text, self.widths[place])
 
-    def _heading(self, place: int, align: str = "b") -> str:
-        return _stacked(self._lines(place), self.sheet.headings[place].kind, align)
-
     def _header(self) -> list[str]:
         headings = self.sheet.headings
+        own = _line([_stacked(self._lines(place), headings[place].kind) for place in self.places])
         if not any(headings[place].over for place in self.places):
-            return [_line([self._heading(place) for place in self.places])]
+            return [own]
         above: list[str] = []
-        below: list[str] = []
         rules: list[str] = []
+        start = 1
         for over, those in groupby(self.places, lambda place: headings[place].over):
-            own = list(those)
+            widths = [self.widths[place] for place in those]
             if over:
-                room = sum(self.widths[place] for place in own) + GAP * (len(own) - 1)
-                above.append(f"\\multicolumn{{{len(own)}}}{{c}}{{{_stacked(wrapped(over, room), 'c')}}}")
-                start = len(below) + 1
-                rules.append(f"\\cmidrule(lr){{{start}-{start + len(own) - 1}}}")
-                below += [self._heading(place) for place in own]
+                lines = wrapped(over, sum(widths) + GAP * (len(widths) - 1))
+                above.append(f"\\multicolumn{{{len(widths)}}}{{c}}{{{_stacked(lines, 'c')}}}")
+                rules.append(f"\\cmidrule(lr){{{start}-{start + len(widths) - 1}}}")
             else:
-                above += [f"\\multirow{{2}}{{*}}{{{self._heading(place, 'c')}}}" for place in own]
-                below += [""] * len(own)
-        return [_line(above), f"    {' '.join(rules)}", _line(below)]
+                above += [""] * len(widths)
+            start += len(widths)
+        return [_line(above), f"    {' '.join(rules)}", own]
 
     def _row(self, block: Block, number: int) -> str:
         return _line([self._cell(block, number, place) for place in self.places])
@@ -293,10 +289,10 @@ def _capped(widths: dict[int, float], room: float) -> dict[int, float]:
     return left
 
 
-def _stacked(lines: Sequence[str], kind: str, align: str = "b") -> str:
+def _stacked(lines: Sequence[str], kind: str) -> str:
     """Lines one below the other in a cell."""
     text = "\\\\".join(_after_a_line(flowing(line, PAGE)) for line in lines)
-    return text if len(lines) == 1 else f"\\begin{{tabular}}[{align}]{{@{{}}{kind}@{{}}}}{text}\\end{{tabular}}"
+    return text if len(lines) == 1 else f"\\begin{{tabular}}[b]{{@{{}}{kind}@{{}}}}{text}\\end{{tabular}}"
 
 
 def _after_a_line(text: str) -> str:

@@ -86,6 +86,30 @@ def test_too_many_columns_stand_below_each_other_under_the_same_first_column() -
     assert text.count("first &") == 3 and sum(map(len, kinds)) == 20 + 3
 
 
+def test_the_papers_widest_table_fits_a_page() -> None:
+    """Three data sets with a mean and a deviation each for two metrics, memory and hours: Table 2."""
+    values = component("reports.values")
+    columns = [
+        values.ValueColumn(name, "m", dataset, 3, "max")
+        for dataset in ("cifar10", "cifar100", "imagenet16-120")
+        for name in ("Kendall's τ", "Top-1 acc. (%)")
+    ]
+    columns += [values.ValueColumn(name, "m", "cifar10", 2, "min", once=True) for name in ("Peak memory (MB)", "Hours")]
+    numbers = [(0.751, 0.76), (93.12, 93.5)] * 3 + [(1875, 1876), (16.04, 16.12)]
+    digits = [3, 2] * 3 + [0, 2]
+    shown = tuple(
+        values.Value(
+            tuple(values.Measurement(seed, one, "", "done") for seed, one in enumerate(those)), count, best=True
+        )
+        for those, count in zip(numbers, digits, strict=True)
+    )
+    rows = tuple(values.TableRow(("FairNAS", ours), shown, number) for number, ours in enumerate((False, True)))
+    table = values.Table("t", "paper", "T", "S.", ("Method", "Ours"), 0, tuple(columns), (rows,), ())
+    text = latex.render([table])
+    assert tabulars(text) == ["lccccccccc"] and text.count("\\multicolumn{2}{c}") == 3
+    assert "\\multirow{2}{*}{FairNAS} & -- &" in text
+
+
 def test_a_word_that_is_wider_than_its_column_may_be_broken() -> None:
     assert list(widths.pieces("short", 60.0)) == ["short"]
     parts = list(widths.pieces("aaaaaaaaa/" * 5, 60.0))
