@@ -58,9 +58,9 @@ def command(
 ) -> None:
     """Print the tables of the studies, or write them to a folder.
 
-    With --out there is one file per study, with html one page for all. STUDY is a name or a file; by default all
-    studies that the store has runs of. After `with`, give the overrides that the runs were made with; without them,
-    only runs without overrides count. Figures are written as SVG and PDF.
+    With --out there is one file per study; latex adds main.tex, which shows them all, and html has one page for all.
+    STUDY is a name or a file; by default all studies that the store has runs of. After `with`, give the overrides that
+    the runs were made with; without them, only runs without overrides count. Figures are written as SVG and PDF.
     """
     from harness.components.discovery import component
     from harness.components.preset import get_preset
@@ -144,6 +144,9 @@ def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> I
     """Names and contents of the files to write; each content is made when its turn comes."""
     from harness.components.discovery import component
 
+    if form == "latex":
+        document = component("reports.render.latex_document")
+        sections = document.fitting(sections)
     if form == "html":
         yield "index.html", renderer.page(sections, store, files=True).encode()
     else:
@@ -154,6 +157,8 @@ def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> I
                 # Grids are text for readers: the typed table is the other file.
                 texts = component(FORMATS["csv"]) if form == "parquet" else renderer
                 yield f"{section.table.study}-compared.{texts.SUFFIX}", texts.render_grids(section.grids).encode()
+    if form == "latex":
+        yield from ((name, text.encode()) for name, text in document.files(sections))
     drawing = component("reports.render.drawing")
     for figure in (figure for section in sections for figure in section.figures):
         for kind in drawing.FORMATS:

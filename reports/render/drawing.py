@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.components.space import Chain, Wiring
@@ -83,22 +84,40 @@ def _style(salt: str) -> Iterator[None]:
         yield
 
 
-def _compose(figure: FigureValue) -> Figure:
-    from matplotlib.figure import Figure
+@dataclass(frozen=True)
+class Plan:
+    """How the panels of a figure are arranged."""
 
+    columns: int
+    ratios: tuple[float, ...]
+    """Heights of the rows beside each other."""
+    size: tuple[float, float]
+    """Inches: width and height."""
+
+
+def plan(figure: FigureValue) -> Plan:
+    """The arrangement of a figure's panels."""
     count = max(1, len(figure.panels))
+    if trees := [panel for panel in figure.panels if isinstance(panel, ForestPanel)]:  # one below the other
+        ratios = tuple(forests.height(panel) for panel in trees)
+        return Plan(1, ratios, (forests.WIDTH, sum(ratios) + 0.4))
     chains = sum(map(_is_chain, figure.panels))
     columns = 1 if chains else 2 if count == 4 else min(MOST_COLUMNS, count)
     width, height = CHAIN if chains == count else (CHAIN[0], PANEL[1]) if chains else PANEL
     rows = -(-count // columns)
+    return Plan(columns, (1.0,) * rows, (width * columns, height * rows + 0.4))
+
+
+def _compose(figure: FigureValue) -> Figure:
+    from matplotlib.figure import Figure
+
+    count, planned = max(1, len(figure.panels)), plan(figure)
+    columns, ratios = planned.columns, planned.ratios
     # A legend that all panels share is drawn once.
-    shared = count > 1 and len({tuple(_labels(panel)) for panel in figure.panels}) == 1
-    size, ratios = (width * columns, height * rows + 0.4), [1.0] * rows
-    if trees := [panel for panel in figure.panels if isinstance(panel, ForestPanel)]:  # one below the other
-        columns, rows, ratios = 1, count, [forests.height(panel) for panel in trees]
-        size, shared = (forests.WIDTH, sum(ratios) + 0.4), False
-    canvas = Figure(figsize=size, layout="constrained")
-    places = canvas.subplots(rows, columns, squeeze=False, height_ratios=ratios).flat
+    trees = any(isinstance(panel, ForestPanel) for panel in figure.panels)
+    shared = count > 1 and not trees and len({tuple(_labels(panel)) for panel in figure.panels}) == 1
+    canvas = Figure(figsize=planned.size, layout="constrained")
+    places = canvas.subplots(len(ratios), columns, squeeze=False, height_ratios=ratios).flat
     for place in places[count:]:
         place.set_axis_off()
     # One colour per operation and one scale in all drawings of the figure.
@@ -116,7 +135,18 @@ def _compose(figure: FigureValue) -> Figure:
         handles, labels = places[0].get_legend_handles_labels()
         if labels:
             canvas.legend(handles, labels, loc="outside lower center", ncols=_ncols(labels, columns))
+    _take_literally(canvas)
     return canvas
+
+
+def _take_literally(canvas: Figure) -> None:
+    """Names are not formulae, even with dollar signs in them. Powers of ten at a logarithmic axis are."""
+    from matplotlib.text import Text
+
+    powers = {text for axes in canvas.axes if axes.get_xscale() == "log" for text in axes.get_xticklabels(which="both")}
+    for text in canvas.findobj(Text):
+        if isinstance(text, Text) and text not in powers:
+            text.set_parse_math(False)
 
 
 def _is_chain(panel: Panel) -> bool:

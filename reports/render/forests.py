@@ -17,15 +17,15 @@ LOOKS = {
     "undecided": ("#555555", "o", False),
 }
 """By verdict: colour, marker, and whether it is filled."""
-WIDTH, LINE, ROOM = 8.0, 0.24, 1.0
-"""Inches: of the figure, of a line, and of a panel's title and axis."""
+WIDTH, LINE, ROOM, LEAST = 8.0, 0.24, 1.0, 1.6
+"""Inches: of the figure, of a line, of a panel's title and axis, and the least of a whole panel."""
 LETTERS = 60
 """Characters of a line of a label."""
 
 
 def height(panel: ForestPanel) -> float:
-    """Inches of a panel."""
-    return ROOM + LINE * sum(len(_wrapped(line.label)) for line in panel.lines)
+    """Inches of a panel; its legend needs some, even below a single line."""
+    return max(LEAST, ROOM + LINE * sum(len(_wrapped(line.label)) for line in panel.lines))
 
 
 def draw_forest(axes: Axes, panel: ForestPanel) -> bool:

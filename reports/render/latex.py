@@ -1,4 +1,7 @@
-"""Tables as LaTeX, close to the paper's: booktabs, methods over several rows, ✓ columns, the best in bold."""
+"""Tables as LaTeX, close to the paper's: booktabs, methods over several rows, ✓ columns, the best in bold.
+
+A short caption stands above a table. Below it, in smaller print, stand its scale and its notes.
+"""
 
 from __future__ import annotations
 
@@ -8,214 +11,180 @@ from itertools import groupby
 
 from ..grid import Grid
 from ..values import Label, Table, TableRow, Value, label_text
+from .latex_sheet import COLUMN, PAGE, Cell, Heading, Sheet, lay_out
 from .latex_text import escape
+from .latex_widths import BOLD, LARGER, SMALLER, running, width, wrapped
 
 SUFFIX = "tex"
 
-HEAD = (
-    "% Needs \\usepackage{booktabs,multirow,amssymb,graphicx} and \\usepackage[table]{xcolor}.\n"
-    "% Made by `harness report`; do not edit.\n"
-)
+HEAD = r"""% Needs \usepackage{booktabs,multirow,amssymb,graphicx} and \usepackage[table]{xcolor}.
+% Made by `harness report`; do not edit. For other sizes, define these commands before.
+\providecommand{\harnesstable}{\footnotesize\setlength{\tabcolsep}{3pt}}
+\providecommand{\harnessnotes}{\scriptsize\raggedright}
+\providecommand{\harnesswidth}[1]{\ifdim#1>\linewidth\linewidth\else#1\fi}
+"""
 SHADE = "\\cellcolor{gray!20}"
-COLUMN = 56
-"""Characters that fit into one column of a two-column article; wider tables span both."""
-PART = 38
-"""Lines of a grid that fit on a page, with its caption and notes."""
-NOTES = 16
-"""Maximum number of notes under a float."""
-PARAGRAPH = 32
-"""Columns of a grid with more characters than this are broken into lines."""
+HEIGHT = 600.0
+"""Points that a float may be high: a page's text, less some room for differences between styles."""
+NOTE_LINE, CAPTION_LINE = 8.2, 11.5
+"""Points: height of a line."""
+COUNTED = "In parentheses: how many of the requested seeds have a value."
 
 
 def render(tables: Sequence[Table]) -> str:
     """All tables as floats, to be input into a document."""
-    return HEAD + "\n".join(_table(table) for table in tables)
+    return HEAD + "\n".join(_floats(table.study, table.title, _table(table), _table_notes(table)) for table in tables)
 
 
 def render_grids(grids: Sequence[Grid]) -> str:
-    """All grids as floats; long grids are split into several."""
-    return HEAD + "\n".join(
-        _grid(grid, part, number, last=number == len(parts) - 1)
-        for grid in (one.shown for one in grids)
-        for parts in [_parts(grid)]
-        for number, part in enumerate(parts)
-    )
+    """All grids as floats."""
+    shown = [grid.shown for grid in grids]
+    return HEAD + "\n".join(_floats(one.name, one.title, _grid(one), (one.scale, *one.notes)) for one in shown)
 
 
-def _table(table: Table) -> str:
-    kinds = ["l" if table.has_text(place) else "c" for place in range(len(table.labels))]
-    body = "\n    \\midrule\n".join(
-        "\n".join(_row(table, block, number) for number in range(len(block))) for block in table.blocks if block
-    )
-    return _float(
-        escape(table.caption),
-        table.study,
-        "".join(kinds) + "c" * len(table.columns),
-        _header(table),
-        [body] if body else [],
-        table.notes,
-        wide=_letters(table) > COLUMN,
-    )
+def labels(name: str, text: str) -> list[str]:
+    """The labels of a table or grid of this name in a rendered text: one for each of its parts."""
+    return re.findall(rf"\\label\{{({re.escape(label('tab', name))}(?:\.\d+)?)\}}", text)
 
 
-def _parts(grid: Grid) -> list[list[tuple[str, ...]]]:
-    """The grid's rows by page. Within a part, a first entry that is repeated in the next row is shown once."""
-    parts: list[list[tuple[str, ...]]] = [[]]
-    lines, before = 0, None
-    for row in grid.rows:
-        shown = ("" if row[0] == before else row[0], *row[1:])
-        if lines + _lines(shown) > PART and parts[-1]:
-            parts.append([])
-            lines, shown = 0, row
-        before = row[0]
-        parts[-1].append(shown)
-        lines += _lines(shown)
-    return parts
+def label(kind: str, name: str) -> str:
+    """A label: letters that mean something to LaTeX are written as numbers."""
+    return f"{kind}:" + re.sub(r"[^\w+-]", lambda found: f".{ord(found[0]):x}.", name, flags=re.ASCII)
 
 
-def _lines(row: Sequence[str]) -> int:
-    """How many lines a row of a grid takes."""
-    return max(1, *(-(-len(cell) // PARAGRAPH) for cell in row))
-
-
-def _grid(grid: Grid, rows: Sequence[tuple[str, ...]], number: int, last: bool) -> str:
-    lengths = [
-        max([len(heading), *(len(row[place]) for row in grid.rows)]) for place, heading in enumerate(grid.headings)
+def notes(lines: Sequence[str], wide: bool) -> list[str]:
+    """Notes below a float, as wide as the float; what does not fit on a page is left out, and that is said."""
+    across, kept, used = PAGE if wide else COLUMN, list[str](), 0.0
+    for number, line in enumerate(lines):
+        used += _notes_height([line], across)
+        if used > HEIGHT / 3 and number:
+            kept.append(f"… and {len(lines) - number} more: the other formats list them all.")
+            break
+        kept.append(line)
+    return [
+        "  \\par\\smallskip",
+        f"  \\begin{{minipage}}{{\\harnesswidth{{{across:.0f}pt}}}}\\harnessnotes",
+        *(f"    {running(line)}\\par" for line in kept),
+        "  \\end{minipage}",
     ]
-    kinds = [
-        "r" if numeric else f">{{\\raggedright\\arraybackslash}}p{{{PARAGRAPH // 2}em}}" if length > PARAGRAPH else "l"
-        for numeric, length in zip(grid.numeric, lengths, strict=True)
+
+
+def caption(title: str) -> str:
+    return f"  \\caption{{{running(title)}.}}"
+
+
+def room(title: str, lines: Sequence[str], wide: bool) -> float:
+    """Points that caption and notes leave on a page."""
+    across = PAGE if wide else COLUMN
+    around = CAPTION_LINE * (2 + len(wrapped(title, across / LARGER)))
+    return HEIGHT - around - min(_notes_height(lines, across), HEIGHT / 3)
+
+
+def _notes_height(lines: Sequence[str], across: float) -> float:
+    return NOTE_LINE * sum(len(wrapped(line, across / SMALLER)) for line in lines)
+
+
+def _floats(name: str, title: str, sheet: Sheet, lines: Sequence[str]) -> str:
+    """A sheet as floats: a long one is several. The scale, which is the first note, stands under each."""
+    # Whether the float is wide is not known yet: notes are higher in one that is not.
+    parts = lay_out(sheet, room(title, lines, wide=False))
+    found = []
+    for number, part in enumerate(parts):
+        environment = "table*" if part.wide else "table"
+        said = [
+            f"\\begin{{{environment}}}",
+            "  \\centering\\sloppy",
+            caption(title + (" (continued)" if number else "")),
+            f"  \\label{{{label('tab', name)}{f'.{number + 1}' if number else ''}}}",
+            "  \\smallskip\\harnesstable",
+            "\n  \\par\\medskip\n".join(part.tabulars),
+            *notes(lines if number == len(parts) - 1 else lines[:1], part.wide),
+            f"\\end{{{environment}}}",
+        ]
+        found.append("\n".join(said) + "\n")
+    return "\n".join(found)
+
+
+def _table(table: Table) -> Sheet:
+    names = [
+        Heading(name, "l" if table.has_text(place) else "c", flexible=True) for place, name in enumerate(table.labels)
     ]
-    return _float(
-        escape(grid.caption) + (" (continued)" if number else ""),
-        grid.name + (f"-{number + 1}" if number else ""),
-        "".join(kinds),
-        [_line([escape(heading) for heading in grid.headings])],
-        [_line([escape(_with_minus(cell)) for cell in row]) for row in rows],
-        grid.notes if last else (),
-        wide=sum(min(length, PARAGRAPH) + 2 for length in lengths) > COLUMN,
+    values = [
+        Heading(one.label, "c", flexible=False, over=one.dataset if table.several and not one.once else "")
+        for one in table.columns
+    ]
+    blocks = [block for block in table.blocks if block]
+    return Sheet(
+        [*names, *values],
+        [[_row(row) for row in block] for block in blocks],
+        _ruled([(len(block), block[0].name is not None) for block in blocks]),
+        repeated=len(names),
+        group=table.group,
     )
+
+
+def _grid(grid: Grid) -> Sheet:
+    """A grid's rows that begin with the same entry belong together."""
+    blocks = [list(rows) for _, rows in groupby(grid.rows, lambda row: row[0])]
+    return Sheet(
+        [
+            Heading(text, "r" if numeric else "l", flexible=not numeric)
+            for text, numeric in zip(grid.headings, grid.numeric, strict=True)
+        ],
+        [[[Cell(_with_minus(text)) for text in row] for row in rows] for rows in blocks],
+        _ruled([(len(rows), False) for rows in blocks]),
+        repeated=1,
+        group=0,
+    )
+
+
+def _ruled(blocks: Sequence[tuple[int, bool]]) -> list[bool]:
+    """Rules separate blocks; but rows that are alone in their blocks look like one block.
+
+    A block is given by its number of rows, and whether its rows are references or imported.
+    """
+    alone = [(count == 1, added) for count, added in blocks]
+    return [number == 0 or one != alone[number - 1] or not one[0] for number, one in enumerate(alone)]
+
+
+def _row(row: TableRow) -> list[Cell]:
+    before = SHADE if row.shaded else ""
+    return [*(_label(label, before) for label in row.labels), *(_value(value, before) for value in row.values)]
+
+
+def _label(label: Label, before: str) -> Cell:
+    text = label_text(label)
+    return Cell(text, "\\checkmark", width(text), before) if label is True else Cell(text, before=before)
+
+
+def _value(value: Value, before: str) -> Cell:
+    """A value; the space around ± is thin, so that the paper's widest table fits a page."""
+    count = f" ({escape(_count(value))})" if value.count else ""
+    if not value.mean:
+        return Cell("", f"---{count}", width(f"—{count}"), before)
+    mean = escape(_with_minus(value.mean))
+    deviation = f"\\,$\\pm$\\,{value.deviation}" if value.deviation else ""
+    points = width(_with_minus(value.mean)) * (BOLD if value.best else 1) + width(value.mark + count)
+    points += width(f"± {value.deviation}") if value.deviation else 0
+    mark = "$^{\\approx}$" if value.tied else escape(value.mark)
+    latex = (f"\\textbf{{{mean}}}" if value.best else mean) + deviation + mark + count
+    return Cell("", latex, points, before)
+
+
+def _count(value: Value) -> str:
+    """How many seeds are behind a value, in short; see `COUNTED`."""
+    return f"{len(value.numbers)}/{len(value.measurements)}" if _is_counted(value) else value.count
+
+
+def _is_counted(value: Value) -> bool:
+    return bool(value.count) and any(one.seed is not None for one in value.measurements)
+
+
+def _table_notes(table: Table) -> list[str]:
+    values = (value for block in table.blocks for row in block for value in row.values)
+    return [table.scale, *([COUNTED] if any(map(_is_counted, values)) else []), *table.notes]
 
 
 def _with_minus(text: str) -> str:
     """Negative numbers with a minus sign instead of a hyphen."""
     return re.sub(r"(?<!\S)-(?=[\d.])", "−", text)
-
-
-def _float(
-    caption: str,
-    name: str,
-    kinds: str,
-    header: Sequence[str],
-    body: Sequence[str],
-    notes: Sequence[str],
-    wide: bool,
-) -> str:
-    environment = "table*" if wide else "table"
-    lines = [
-        f"\\begin{{{environment}}}[t]",
-        "  \\centering",
-        f"  \\caption{{{caption}}}\\smallskip",
-        f"  \\label{{tab:{name}}}",
-        # Shrunk to the line width if it is wider, never stretched.
-        "  \\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
-        f"  \\begin{{tabular}}{{{kinds}}}",
-        "    \\toprule",
-        *header,
-        "    \\midrule",
-        *body,
-        "    \\bottomrule",
-        "  \\end{tabular}}",
-        *_notes(notes),
-        f"\\end{{{environment}}}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _header(table: Table) -> list[str]:
-    names = [escape(text) for text in (*table.labels, *(column.label for column in table.columns))]
-    if not table.several:
-        return [_line(names)]
-    above = [f"\\multirow{{2}}{{*}}{{{name}}}" for name in names[: len(table.labels)]]
-    below = ["" for _ in table.labels]
-    rules = []
-    place = len(table.labels) + 1
-    for (dataset, once), columns in groupby(table.columns, lambda column: (column.dataset, column.once)):
-        own = names[place - 1 : place - 1 + len(list(columns))]
-        if once:
-            above += [f"\\multirow{{2}}{{*}}{{{name}}}" for name in own]
-            below += ["" for _ in own]
-        else:
-            above.append(f"\\multicolumn{{{len(own)}}}{{c}}{{{escape(dataset)}}}")
-            below += own
-            rules.append(f"\\cmidrule(lr){{{place}-{place + len(own) - 1}}}")
-        place += len(own)
-    return [_line(above), f"    {' '.join(rules)}", _line(below)]
-
-
-def _row(table: Table, block: Sequence[TableRow], number: int) -> str:
-    row = block[number]
-    cells = []
-    for place, label in enumerate(row.labels):
-        if place != table.group or not table.spanned(block):
-            cells.append(_shaded(row, _label(label)))
-        else:
-            # Not shaded: a later row's colour would cover the text that spans the rows.
-            cells.append(f"\\multirow{{{len(block)}}}{{*}}{{{_label(label)}}}" if number == 0 else "")
-    return _line([*cells, *(_shaded(row, _value(value)) for value in row.values)])
-
-
-def _shaded(row: TableRow, text: str) -> str:
-    return f"{SHADE}{text}" if row.shaded else text
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"    {' & '.join(cells)} \\\\".replace("     &", "    &")
-
-
-def _label(label: Label) -> str:
-    return "\\checkmark" if label is True else escape(label_text(label))
-
-
-def _value(value: Value) -> str:
-    count = f" ({escape(value.count)})" if value.count else ""
-    if not value.mean:
-        return f"---{count}"
-    mean = f"$-${value.mean[1:]}" if value.mean.startswith("-") else value.mean
-    mean = f"\\textbf{{{mean}}}" if value.best else mean
-    return mean + (f" $\\pm$ {value.deviation}" if value.deviation else "") + _mark(value) + count
-
-
-def _mark(value: Value) -> str:
-    return "$^{\\approx}$" if value.tied else escape(value.mark)
-
-
-def _letters(table: Table) -> int:
-    """The total number of characters of the widest cells of all columns."""
-    rows = [row for block in table.blocks for row in block]
-    labels = [
-        max([len(name), *(len(label_text(row.labels[place])) for row in rows)])
-        for place, name in enumerate(table.labels)
-    ]
-    values = [
-        max([len(column.label), *(_width(row.values[place]) for row in rows)])
-        for place, column in enumerate(table.columns)
-    ]
-    return sum(width + 2 for width in (*labels, *values))
-
-
-def _width(value: Value) -> int:
-    return sum(len(text) + 3 for text in (value.mean, value.deviation, value.count) if text) - 3
-
-
-def _notes(notes: Sequence[str]) -> list[str]:
-    if not notes:
-        return []
-    if len(notes) > NOTES:  # a float must fit on a page
-        notes = [*notes[: NOTES - 1], f"… and {len(notes) - NOTES + 1} more: the other formats list them all."]
-    return [
-        "  \\par\\smallskip",
-        "  \\begin{minipage}{\\linewidth}\\footnotesize\\raggedright",
-        *(f"    {escape(note)}\\par" for note in notes),
-        "  \\end{minipage}",
-    ]

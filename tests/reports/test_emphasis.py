@@ -67,7 +67,7 @@ def test_every_format_shows_the_mark(tmp_path: Path, preset: Preset) -> None:
         return str((renderer.render_tables if name == "html" else renderer.render)([found.table]))
 
     assert "0.650 ± 0.050≈ |" in rendered("markdown")
-    assert "0.650 $\\pm$ 0.050$^{\\approx}$ &" in rendered("latex")
+    assert "0.650\\,$\\pm$\\,0.050$^{\\approx}$ &" in rendered("latex")
     assert "<sup>≈</sup>" in rendered("html")
     standing = [line.split(",")[-1] for line in rendered("csv").splitlines() if ",τ," in line]
     assert standing == ["not distinguishable from the best"] * 3 + ["best"] * 3 + [""] * 3

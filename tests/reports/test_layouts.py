@@ -117,16 +117,6 @@ def test_renders_grids(renderer: str, suffix: str, golden: Callable[[str, str], 
     golden(f"grids.{suffix}", component(f"reports.render.{renderer}").render_grids(grids))
 
 
-def test_a_long_grid_is_several_floats_in_latex() -> None:
-    latex = component("reports.render.latex")
-    rows = tuple((str(number),) for number in range(latex.PART + 1))
-    text = latex.render_grids([component("reports.grid").Grid("g", "G", "S", ("N",), rows, (True,), ("Note.",))])
-    assert text.count("\\begin{table}") == 2 and text.count("Note.") == 1
-    many = latex.render_grids([component("reports.grid").Grid("g", "G", "S", ("N",), (), (True,), ("x",) * 99)])
-    assert "\\dots{} and 84 more: the other formats list them all." in many
-    assert "\\label{tab:g}" in text and "\\label{tab:g-2}" in text and "(continued)" in text
-
-
 def test_sources_scales_substitutes_and_dotted_metrics(both: Preset, store: Path) -> None:
     table = build(STUDY, both, store)
     assert [(column.label, column.dataset) for column in table.columns] == [

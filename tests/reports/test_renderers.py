@@ -88,8 +88,10 @@ def test_latex_escapes_every_special_character() -> None:
         r"\textbackslash{}a\{b\}\$c\&d\#e\textasciicircum{}f\_g\%h\textasciitilde{}i"
     )
     assert escape("γ′ ± τ\nC³ –") == r"$\gamma'$ $\pm$ $\tau$ C$^{3}$ --"
-    assert escape("2²⁰ x²′") == r"2$^{2}{}^{0}$ x$^{2}{}'$"
-    assert escape("eˣ A₁ $γ 中é") == r"e$^{x}$ A$_{1}$ \$$\gamma$ [U+4E2D]é"
+    assert escape("2²⁰ 10⁻³ x²′ A₁² ²₁²") == r"2$^{20}$ 10$^{-3}$ x$^{2\prime}$ A$_{1}{}^{2}$ $^{2}{}_{1}{}^{2}$"
+    assert escape("eˣ A₁ $γ 中é") == r"e$^{x}$ A$_{1}$ \$$\gamma$ [U+4E2D]\'{e}"
+    assert escape("--seeds – ---") == "-{}-seeds -- -{}-{}-"
+    assert escape("ế ß ơ `") == r"\'{\^{e}} \ss{} [U+01A1] \`{}"  # the last letter is in few fonts
 
 
 def test_links_and_formulas_in_names_stay_text(study: Study, preset: Preset, tmp_path: Path) -> None:
