@@ -106,8 +106,8 @@ def _list_again(database: Database[Document], names: Mapping[str, Naming]) -> in
     with translated():
         where = {"harness.run_id": {"$in": list(names)}, "harness.revision": {"$gt": 0}}
         for one in database["runs"].find(where, {"harness.run_id": 1, "harness.shown": 1}, batch_size=BATCH):
-            own = one.get("harness") or {}
-            known, run_id = own.get("shown"), own.get("run_id")
+            own: dict[str, Any] = one.get("harness") or {}
+            known, run_id = own.get("shown"), str(own.get("run_id"))
             if run_id not in names:  # a damaged reply
                 continue
             wanted = listing.merged(listing.read_shown(known), names[run_id])
@@ -119,7 +119,8 @@ def _list_again(database: Database[Document], names: Mapping[str, Naming]) -> in
 def _list_run(database: Database[Document], run_id: str, naming: Naming) -> bool:
     """One of them. False if it is damaged, or was changed meanwhile: then its entry stays as it is."""
     found = database["runs"].find_one({"harness.run_id": run_id}, _LISTED)
-    if found is None or problem(Projected, own := found.get("harness")) is not None or not is_sealed(own):
+    own: Any = found.get("harness") if found else None
+    if found is None or problem(Projected, own) is not None or not is_sealed(own):
         return False
     try:
         summary = parsed(own["summary"], Summary)
