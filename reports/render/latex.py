@@ -42,11 +42,6 @@ def render_grids(grids: Sequence[Grid]) -> str:
     return HEAD + "\n".join(_floats(one.name, one.title, _grid(one), (one.scale, *one.notes)) for one in shown)
 
 
-def labels(name: str, text: str) -> list[str]:
-    """The labels of a table or grid of this name in a rendered text: one for each of its parts."""
-    return re.findall(rf"\\label\{{({re.escape(label('tab', name))}(?:\.\d+)?)\}}", text)
-
-
 def label(kind: str, name: str) -> str:
     """A label: letters that mean something to LaTeX are written as numbers."""
     return f"{kind}:" + re.sub(r"[^\w+-]", lambda found: f".{ord(found[0]):x}.", name, flags=re.ASCII)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..figure_values import FigureValue, ForestLine, ForestPanel
 from . import forests
 from .drawing import plan
-from .latex import HEAD, HEIGHT, caption, label, labels, notes, render, render_grids, room
+from .latex import HEAD, HEIGHT, caption, label, notes, room
 from .latex_sheet import COLUMN, PAGE
 from .latex_widths import running
 
@@ -84,10 +84,9 @@ def document(sections: Sequence[Section]) -> str:
 
 def _section(section: Section) -> Iterator[str]:
     table, grids, figures = section.table, section.grids, section.figures
-    compared = render_grids(grids) if grids else ""
     shown = {
-        "Table": labels(table.study, render([table])),
-        "Comparison": [one for grid in grids for one in labels(grid.name, compared)],
+        "Table": [label("tab", table.study)],
+        "Comparison": [label("tab", grid.name) for grid in grids],
         "Figure": [label("fig", figure.file) for figure in figures],
     }
     yield f"\n\\section{{{running(table.title)}}}"

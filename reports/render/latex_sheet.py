@@ -62,6 +62,8 @@ Block = Sequence[Sequence[Cell]]
 
 @dataclass(frozen=True)
 class Sheet:
+    """What is laid out."""
+
     headings: Sequence[Heading]
     blocks: Sequence[Block]
     ruled: Sequence[bool]
@@ -92,16 +94,18 @@ class Tabular:
         lines = max(len(self._lines(place)) for place in self.places)
         return LINE * (lines + two) + RULE * (3 + two)
 
-    def height(self, block: Block, number: int) -> float:
-        """Height of a row of a block."""
-        group, lines = self.sheet.group, self._lines_beside_group(block[number])
-        if group is None or self.spans(block) or (number and _is_shared(block, group)):
-            return LINE * lines
-        return LINE * max(lines, block[number][group].lines(self.widths[group]))
+    def heights(self, block: Block) -> list[float]:
+        """Heights of the rows of a block."""
+        group = self.sheet.group
+        lines = [self._lines_beside_group(row) for row in block]
+        if group is not None and not self.spans(block):
+            for number, row in enumerate(block[:1] if _is_shared(block, group) else block):
+                lines[number] = max(lines[number], row[group].lines(self.widths[group]))
+        return [LINE * count for count in lines]
 
     def above(self, block: Block, ruled: bool) -> float:
         """Height of what stands between a block and the one before."""
-        return RULE if ruled else SPACE if self.height(block, 0) > LINE else 0.0
+        return RULE if ruled else SPACE if self.heights(block[:1])[0] > LINE else 0.0
 
     def render(self, blocks: Sequence[Block], ruled: Sequence[bool]) -> str:
         body: list[str] = []
@@ -187,8 +191,10 @@ def lay_out(sheet: Sheet, room: float) -> list[Part]:
     """The sheet in parts that are at most `room` high, and of about equal length."""
     tabulars = _tabulars(sheet)
     wide = max(one.width for one in tabulars) > COLUMN
-    room -= sum(one.head for one in tabulars)
-    heights = [[sum(one.height(block, row) for one in tabulars) for row in range(len(block))] for block in sheet.blocks]
+    room = max(LINE, room - sum(one.head for one in tabulars))
+    heights = [
+        [sum(row) for row in zip(*(one.heights(block) for one in tabulars), strict=True)] for block in sheet.blocks
+    ]
     above = [sum(one.above(*block) for one in tabulars) for block in zip(sheet.blocks, sheet.ruled, strict=True)]
     total = sum(above) + sum(map(sum, heights))
     equal = total / max(1, -(-total // room))
@@ -255,7 +261,7 @@ def _length(one: Tabular) -> tuple[int, float]:
     """For how many blocks the entry of the group is too long; and the height of all rows."""
     blocks, group = one.sheet.blocks, one.sheet.group
     beyond = sum(group is not None and _is_shared(block, group) and not one.spans(block) for block in blocks)
-    return beyond, sum(one.height(block, row) for block in blocks for row in range(len(block)))
+    return beyond, sum(sum(one.heights(block)) for block in blocks)
 
 
 def _natural(sheet: Sheet, place: int) -> float:

@@ -148,7 +148,8 @@ def test_a_document_shows_everything_and_every_label_stands_once(tmp_path: Path)
     assert arguments("input", document)[:3] == ["main", "main-figures", "main-compared"]
     assert len(arguments("input", document)) == len(parts)
     labels = arguments("label", "".join(texts.values()))
-    assert sorted(labels) == sorted(arguments("ref", document)) == sorted(set(labels))
+    assert len(set(labels)) == len(labels)
+    assert sorted(label for label in labels if not re.search(r"\.\d$", label)) == sorted(arguments("ref", document))
     assert all(re.fullmatch(r"(tab|fig):[\w.+-]+", label) for label in labels)
     for text in texts.values():
         assert not any(len(caption) > 150 or "Preset" in caption for caption in arguments("caption", text))
