@@ -45,7 +45,8 @@ for _one in (check, clean, recompute, export_command, import_command):
 def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
     """Bring the database up to date with the local runs and references.
 
-    Idempotent; several machines may do it at once. Runs that are already in the database stay as they are.
+    Idempotent; several machines may do it at once. Runs that are already in the database stay as they are, but lists in
+    other tools show them by the names that the known studies have for them now.
     With --watch, the sync continues after outages of the server. Exits 1 if a run could not be copied.
     """
     from harness.stores.opened import Opened

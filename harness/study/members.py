@@ -24,7 +24,8 @@ def members(study: Study, chosen: Sequence[StoredRun], *, searches: bool = False
     made with. Other runs are matched under their own overrides. With `searches`, also the runs that others start from.
     """
     plain = _matches(study, [(run, {}) for run in chosen], searches)
-    return plain | _matches(study, [(run, run.overrides) for run in chosen if run.id not in plain], searches)
+    changed = [(run, run.overrides) for run in chosen if run.overrides and run.id not in plain]
+    return plain | _matches(study, changed, searches)
 
 
 def _matches(

@@ -5,10 +5,12 @@ A run belongs to no study. Its name is that of the first row that asks for it; t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from harness.components.preset import Preset, presets_of
+from harness.errors import DataError
 from harness.stores.trial_text import Naming
 from harness.study.layout import Row
 from harness.study.members import members
@@ -43,8 +45,11 @@ def row_name(row: Row, request: Request, preset: Preset, kind: str = "") -> str:
 
 def naming(study: Study, named: Request, rows: Mapping[str, str]) -> Naming:
     """The naming of a trial after this request of the study; `rows` are the names of all rows that ask for it."""
+    ranking = None
+    with contextlib.suppress(DataError):  # without its truth, it is the run's own
+        ranking = named.trial.ranking_key
     metrics = [column.metric for column in study.columns_of(named.row)]
-    return {"rows": dict(rows), "metrics": metrics, "ranking": named.trial.ranking_key}
+    return {"rows": dict(rows), "metrics": metrics, "ranking": ranking}
 
 
 def namings(studies: Iterable[Study], runs: Sequence[StoredRun]) -> dict[str, Naming]:
