@@ -30,7 +30,13 @@ PAUSE = 10.0
 """A pause is so many times as long as the look before it: however many processes wait, they load a store little."""
 
 MANY = 8
-"""Trials that others have, one after the other, before all stored runs are read at once; then twice as many."""
+"""Trials that others have, one after the other, before the runs of some are read together."""
+
+SOME = 32
+"""The number of those, drawn at random; the next time twice as many. All at once would keep a large store busy."""
+
+ALL = 2000
+"""Of so many trials the runs are read by reading all runs."""
 
 
 @dataclass
@@ -61,7 +67,8 @@ class Agenda:
     def __post_init__(self) -> None:
         self._pending = list(range(len(self.todo)))
         self._taken = 0  # trials that others were found to have or to have done, one after the other
-        self._many = MANY
+        self._many, self._some = MANY, SOME
+        self._open: list[int] = []  # trials that were not done when they were read
         self._rng = random.Random()
         counted = {} if self.retry in ("lost", "all") else {n: work.losses for n, work in enumerate(self.todo)}
         self._losses = Counter(counted)
@@ -126,7 +133,7 @@ class Agenda:
         if status == Answered.ELSEWHERE:
             self._taken += 1
         else:
-            self._taken, self._many = 0, MANY
+            self._taken, self._many, self._some = 0, MANY, SOME
         if status in (Answered.ELSEWHERE, Answered.UNREACHABLE):
             self._pending.append(number)
             self._not_before[number] = time.monotonic() + POLL
@@ -140,26 +147,44 @@ class Agenda:
     def _choose(self, looked: Collection[int]) -> int | None:
         """The trial to look at next, of those that were not looked at; None if there is none.
 
-        It is the first, unless others have those: then one of the first two, four, eight and so on, at random.
+        It is the first, unless others have those: then one of the first two, four, eight and so on, at random, or one
+        that was not done when some were read.
         """
         fresh = [number for number in self._pending if number not in looked]
+        if self._open:
+            known = {*fresh}
+            self._open = [number for number in self._open if number in known]
+        if self._open:
+            return self._rng.choice(self._open)
         return fresh[self._rng.randrange(min(len(fresh), 2 ** min(self._taken, 32)))] if fresh else None
 
     def _drop_done(self) -> None:
-        """Where others have one trial after the other: read all runs at once, and leave out what is done."""
+        """Where others have one trial after the other: read the runs of some, until one of these is not done."""
         if self._taken < self._many:
             return
-        self._many = 2 * self._taken
+        self._many = self._taken + MANY
+        self._open = []
+        while self._pending and not self._open:
+            some = self._rng.sample(self._pending, min(self._some, len(self._pending)))
+            self._some *= 2
+            done = self._done(some)
+            for number in done:
+                self.elsewhere(self.todo[number])
+            self._pending = [number for number in self._pending if number not in done]
+            self._open = [number for number in some if number not in done]
+
+    def _done(self, numbers: Collection[int]) -> set[int]:
+        """Which of these trials are done."""
+        wanted = {number: self.todo[number].trial for number in numbers}
+        read = None if len(wanted) > ALL else {trial.key[:16] for trial in wanted.values()}
         runs = defaultdict(list)
-        for run in supersede(self.store.load(None, []), []):
+        for run in supersede(self.store.load(read, []), []):
             runs[run.key].append(run)
-        done = set()
-        for number in self._pending:
-            work = self.todo[number]
-            if (own := runs.get(work.trial.key)) and state_of(work.trial, own) is State.DONE:
-                done.add(number)
-                self.elsewhere(work)
-        self._pending = [number for number in self._pending if number not in done]
+        return {
+            number
+            for number, trial in wanted.items()
+            if (own := runs.get(trial.key)) and state_of(trial, own) is State.DONE
+        }
 
     def _next(self, number: int) -> Job | None | bool:
         """The job of that work; None when it must wait, False when there is nothing left to do."""

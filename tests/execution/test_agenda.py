@@ -243,6 +243,16 @@ def test_what_many_others_have_done_is_left_out_at_once(tmp_path: Path) -> None:
     assert store.reads < 20
 
 
+def test_a_trial_that_is_left_among_many_done_ones_is_found_without_reading_all(tmp_path: Path) -> None:
+    claims = DirectoryClaims(tmp_path / "claims")
+    one, store = many(tmp_path, claims, seeds=100)
+    for work in one.todo[:160]:
+        store_run(tmp_path, work.requests[0], 0.5)
+    job = next(one.jobs())
+    assert isinstance(job, Job) and job.number >= 160
+    assert store.reads < 20  # 8 trials one by one, then 32 together
+
+
 def test_what_is_not_admitted_is_left_to_others(tmp_path: Path) -> None:
     one, _ = agenda(tmp_path, admits=lambda work: "fairnas" in work.label)
     (job,) = [one for one in _few(one) if isinstance(one, Job)]

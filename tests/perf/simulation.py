@@ -166,6 +166,8 @@ class Reading:
     """The share of it that is the reader's own processor time."""
     files_one: int = 0
     files_each: float = 0.0
+    parts: int = 0
+    """Into how many parts the store is divided that are read as a whole; 0 where each run is read by itself."""
 
     @classmethod
     def of(cls, store: Store, files: Files) -> Reading:
@@ -180,7 +182,9 @@ class Reading:
         everything, own = min(_read_all(store) for _ in range(3))
         grows = listing if isinstance(store, DirectoryStore) else 0.0
         each = (files.count - before) / 3 / len(ids)
-        return cls(max(0.0, one - grows), grows / len(ids), everything / len(ids), own / everything, files_one, each)
+        parts = 256 if isinstance(store, DirectoryStore) else 0
+        per_run, share = everything / len(ids), own / everything
+        return cls(max(0.0, one - grows), grows / len(ids), per_run, share, files_one, each, parts)
 
 
 def _read_all(store: Store) -> tuple[float, float]:
@@ -206,7 +210,8 @@ class Runs(Store):
             seconds = number * reading.all_each
             self.server.spend(seconds, seconds * reading.own, number * reading.files_each * trip)
             return [run for own in self.by_key.values() for run in own]
-        seconds = reading.one + number * reading.each
+        with_each = max(1.0, number / reading.parts) if reading.parts else 1.0
+        seconds = reading.one + number * reading.each + min(number, (len(trials) - 1) * with_each) * reading.all_each
         self.server.spend(seconds, seconds * reading.own, reading.files_one * trip)
         return [run for key in trials for run in self.by_key.get(key, ())]
 
