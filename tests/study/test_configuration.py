@@ -232,7 +232,7 @@ documents = some(
             },
         ),
         "rank": some({}, optional={"images": st.none() | st.integers(1, 500)}),
-        "seed": st.integers(),
+        "seed": st.integers(-(2**63), 2**63 - 1),
     },
 )
 
