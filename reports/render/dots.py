@@ -34,11 +34,11 @@ class Line:
 
 
 def dots(table: Table, metric: str, neutral: float | None = None) -> list[dict[str, Any]]:
-    """Drawings of the column with that metric, on each data set; none where fewer than two rows have a value."""
+    """Drawings of the column with that metric, on each data set; none where there are fewer than two values."""
     found = []
     for place, column in enumerate(table.columns):
         lines = _lines(table, place) if column.metric == metric else []
-        if len(lines) > 1:
+        if sum(len(line.values) for line in lines) > 1:
             frame = _frame(lines, neutral if column.best == "nearest" else None)
             found += [_drawing(table, column, part, frame) for part in _parts(lines)]
     return found

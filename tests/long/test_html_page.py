@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+PATIENCE = 60_000.0
+"""Milliseconds until an element is taken for absent."""
 WIDTHS = {"desktop": 1400, "phone": 390}
 TALLEST = 12_000
 """Pixels of the page of every study at 1400 pixels, with comparisons folded."""
@@ -99,6 +101,7 @@ def show(browser: Browser) -> Iterator[Callable[..., Page]]:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
