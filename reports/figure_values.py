@@ -141,6 +141,8 @@ class FigureValue:
     """The ids of the runs behind the figure."""
     missing: tuple[str, ...] = ()
     """What the figure should show but cannot, one line each."""
+    beside: int = 3
+    """Maximum number of panels side by side."""
 
     @property
     def file(self) -> str:

@@ -38,7 +38,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 HATCHES = ("", "//", "..", "xx", "\\\\", "--")
-MOST_COLUMNS = 3
 PANEL = (3.7, 2.7)
 """Inches."""
 CHAIN = (11.0, 1.5)
@@ -102,7 +101,7 @@ def plan(figure: FigureValue) -> Plan:
         ratios = tuple(forests.height(panel) for panel in trees)
         return Plan(1, ratios, (forests.WIDTH, sum(ratios) + 0.4))
     chains = sum(map(_is_chain, figure.panels))
-    columns = 1 if chains else 2 if count == 4 else min(MOST_COLUMNS, count)
+    columns = 1 if chains else 2 if count == 4 else min(figure.beside, count)
     width, height = CHAIN if chains == count else (CHAIN[0], PANEL[1]) if chains else PANEL
     rows = -(-count // columns)
     return Plan(columns, (1.0,) * rows, (width * columns, height * rows + 0.4))

@@ -42,9 +42,11 @@ LETTERS = dict(zip("%#&$~^{}", ("percent", "hash", "and", "dollar", "tilde", "ca
 
 
 def fitting(sections: Sequence[Section]) -> list[Section]:
-    """The same sections with figures that fit on a page."""
+    """The same sections with figures that fit on a page, two panels side by side."""
     return [
-        replace(section, figures=tuple(part for figure in section.figures for part in _fitting(figure)))
+        replace(
+            section, figures=tuple(replace(part, beside=2) for figure in section.figures for part in _fitting(figure))
+        )
         for section in sections
     ]
 
