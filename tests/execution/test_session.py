@@ -13,6 +13,7 @@ import pytest
 
 from harness.components.preset import get_preset
 from harness.errors import UnknownName, UserError
+from harness.execution.agenda import Agenda
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import EXECUTORS, Answered, Event, Job, Later, Stopping, make
 from harness.execution.executors.slots import Slots
@@ -146,7 +147,8 @@ def test_the_store_must_be_writable() -> None:
 
 
 def test_trials_wait_for_the_database_as_long_as_was_asked_for(toy_project: Path, tmp_path: Path) -> None:
-    assert session(tmp_path, Inline(Slots.cpu(1)), [], outage_wait=5.0).agenda([]).outage_wait == 5.0
+    agenda = session(tmp_path, Inline(Slots.cpu(1)), [], outage_wait=5.0).agenda([])
+    assert isinstance(agenda, Agenda) and agenda.outage_wait == 5.0
 
 
 def test_a_stop_ends_the_loop(toy_project: Path, tmp_path: Path) -> None:
