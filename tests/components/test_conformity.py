@@ -184,6 +184,10 @@ class Together(Two):
 class Deep(Two):
     def paths(self, training):
         return [training.source.draw(training.rng) for _ in training.network.parameters()]
+
+@METHODS.register("own")
+class Own(Two):
+    def train_step(self, training, *batch): ...
 """
 
 
@@ -216,8 +220,8 @@ def test_paths_of_several_clusters_are_refused_before_anything_runs(
     assert planned(folder, ["two"], "clusters.name=operation") == 2
     error = capsys.readouterr().err
     assert f"{file}:{line}: the 2 paths of one step are in 2 clusters" in error and "training.draw(2)" in error
-    # Paths that can be drawn only in training are left to the first step.
-    assert planned(folder, ["together", "deep"], "clusters.name=operation") == 0
+    # Paths that can be drawn only in training are left to the first step, and all to a step of the method's own.
+    assert planned(folder, ["together", "deep", "own"], "clusters.name=operation") == 0
 
 
 def test_an_error_of_a_component_in_planning_is_one_line_with_its_place(

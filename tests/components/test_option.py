@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.components.described import shown
 from harness.components.method import Method
 from harness.components.option import added, document
 from harness.components.registries import METHODS
@@ -59,6 +60,10 @@ def test_a_text_without_the_option_is_read_back_with_its_default(methods: None, 
     assert again == config and again.canonical() == config.canonical()
     built: After = again.method.build(METHODS, "method")
     assert (built.later, built.more) == (options.get("later", 0.5), tuple(options.get("more", (1, 2))))
+
+
+def test_a_value_is_shown_as_it_is_typed() -> None:
+    assert [shown(value) for value in ("τ", {"Größe": 1}, None)] == ["τ", '{"Größe": 1}', "null"]
 
 
 def test_sections_follow_the_same_rule() -> None:

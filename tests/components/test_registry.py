@@ -51,6 +51,7 @@ def test_an_entry_knows_its_place_and_its_first_docstring_line() -> None:
     schedules.register("halving")(halving)
     schedules.register("constant", summary="Always one")(constant)
     entries = dict(schedules.items())
+    assert list(entries) == ["constant", "halving"]  # as `list` shows them
     assert entries["halving"].summary == "Half as large each step."
     assert entries["constant"].summary == "Always one"
     assert entries["halving"].origin == f"{__file__}:{line}"

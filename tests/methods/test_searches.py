@@ -153,6 +153,7 @@ class Finder(Method):
 
 def test_a_method_says_itself_what_it_has_found_and_that_is_retrained(tmp_path: Path) -> None:
     from harness.execution.job import run_job
+    from harness.stores.directory.store import DirectoryStore
 
     rows = [Row({"": "row"}, {"method": "finder", "rank.top1": False, "retrain.epochs": 1})]
     with user_folder(tmp_path, {"methods/finder.py": FINDER}):
@@ -162,6 +163,7 @@ def test_a_method_says_itself_what_it_has_found_and_that_is_retrained(tmp_path: 
         rows = [Row({"": "row"}, {**rows[0].settings, "retrain.which": 1})]
         second = make_plan([Study("mine", "Mine", rows, [])], "tiny", [], seeds=1).work[1]
         refused = run_job({**asked, "trial": second.trial.json()}, lambda r: None)
+        assert sorted(run.status for run in DirectoryStore(Path("runs")).runs()) == ["done", "done", "failed"]
     assert "the search has found 1 architectures; retrain.which is 1" in refused["error"]
     (found,) = supernet["result"]["found"]
     assert found["score"] is None and found["architecture"][1:] == [1] * 5

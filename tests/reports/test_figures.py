@@ -130,6 +130,7 @@ def test_points_levels_and_bars(preset: Preset, store: Path) -> None:
 def test_computed_lines_and_drawings_need_no_runs(preset: Preset, tmp_path: Path) -> None:
     made = figures(preset, tmp_path)
     (panel,) = made["computed"].panels
+    assert (panel.title, panel.x, panel.y) == ("", "t/T", "η")
     assert panel.curves[0].y == pytest.approx((0.1, 0.05, 0.0))
     assert [panel.title for panel in made["cells"].panels] == ["A₀"]
     assert made["cells"].notes == ("A₀: 1-2", "B:  (drawn has no drawing)")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from harness import results
 from harness.cli import main
 from harness.components.discovery import component
 from harness.components.preset import Preset, get_preset
+from harness.components.registries import BENCHMARKS
 from harness.environment import PROJECT
-from harness.errors import InvalidConfiguration, UnknownName
+from harness.errors import DataError, InvalidConfiguration, UnknownName
 from harness.execution.job import run_job
 from harness.execution.references import missing_references
 from harness.stores.directory.store import DirectoryStore
@@ -28,7 +30,7 @@ from harness.stores.mongo.store import MongoStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
-from harness.study.references import references_of
+from harness.study.references import references_of, stored_result
 from harness.study.study import Study
 from tests.stored_runs import store_run
 
@@ -144,6 +146,17 @@ def test_rows_that_differ_in_their_networks_have_references_of_their_own(toy_pro
         results.pairs(study, "kendall_tau", against="untrained", store=tmp_path, preset="toy")
     # An override leaves out the rows that it contradicts, and their references with them.
     assert {one.trial.config.network.width for one in references_of(study, TOY, list, 1, {"network.width": 4})} == {4}
+
+
+def test_without_the_table_and_a_stored_result_the_reason_is_told(
+    toy_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> None:
+        raise DataError("the table is not there")
+
+    monkeypatch.setitem(BENCHMARKS.entries, "toy", replace(dict(BENCHMARKS.items())["toy"], thing=gone))
+    with pytest.raises(DataError, match="the table is not there"):
+        stored_result(DirectoryStore(tmp_path), references_of(STUDY, TOY, list, 1)[0])
 
 
 def test_a_database_and_a_directory_both_get_them(

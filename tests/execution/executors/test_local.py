@@ -87,6 +87,7 @@ def act(job, progress):
 def targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "targets.py").write_text(TARGETS)
     (tmp_path / "broken.py").write_text("import no_such_module_at_all\n")
+    (tmp_path / "ended.py").write_text("import os\nos._exit(3)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
@@ -303,6 +304,8 @@ def test_stopping_the_server_as_a_terminal_does_stops_its_jobs_until_it_continue
 def test_a_target_that_does_not_import_is_reported_with_its_reason() -> None:
     with pytest.raises(ServerFailed, match="ModuleNotFoundError: No module named 'no_such_module_at_all'"):
         list(execute([Job(0, {})], 1, target="broken:act"))
+    with pytest.raises(ServerFailed, match="trial processes cannot start: "):
+        list(execute([Job(0, {})], 1, target="ended:act"))
 
 
 def killed(tmp_path: Path, *jobs: dict[str, str], target: str = "targets:act") -> set[int]:

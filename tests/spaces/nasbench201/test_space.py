@@ -250,6 +250,11 @@ def test_more_changes_than_decisions_are_refused(changes: int) -> None:
         list(SPACE.neighbours((0,) * 6, changes))
 
 
+def test_what_is_not_an_architecture_has_no_neighbours() -> None:
+    with pytest.raises(InvalidConfiguration):
+        list(SPACE.neighbours((9, 0, 0, 0, 0, 0), 1))
+
+
 # --- which edges and which architectures are the same ---------------------------------------------
 
 
