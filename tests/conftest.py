@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pymongo
 import pytest
@@ -19,6 +20,10 @@ from harness.components.registries import DATASETS
 from harness.truth.table import Table
 from tests.mongod import Mongod
 from tests.toy import user_folder
+
+# No test may fail because the machine is busy.
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
 
 TOY = '''
 """A space of 12 architectures (9 different networks), a few of the digits, and a table beside them."""

@@ -195,7 +195,7 @@ def test_a_place_beyond_the_end_is_refused_before_memory_is_reserved(tmp_path: P
     assert "beyond its end" in refused(file)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(position=st.integers(0, 400), value=st.integers(0, 255))
 def test_damaged_bytes_end_in_a_message_or_in_data(tmp_path: Path, position: int, value: int) -> None:
     content = bytearray(python2_pickle(DOCUMENT))

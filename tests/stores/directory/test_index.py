@@ -112,7 +112,7 @@ operations = st.one_of(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(operations, min_size=4, max_size=12))
 def test_reading_with_the_index_is_reading_without(stock: list[Path], plan: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory(dir=stock[0].parent.parent) as folder:
