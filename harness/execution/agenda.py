@@ -68,7 +68,8 @@ class Agenda:
         self._pending = list(range(len(self.todo)))
         self._taken = 0  # trials that others were found to have or to have done, one after the other
         self._many, self._some = MANY, SOME
-        self._open: list[int] = []  # trials that were not done when they were read
+        self._shared = False  # whether others are known to work here: then one trial that they have suffices
+        self._open: list[int] = []  # trials that nobody had done or claimed when some were read
         self._rng = random.Random()
         counted = {} if self.retry in ("lost", "all") else {n: work.losses for n, work in enumerate(self.todo)}
         self._losses = Counter(counted)
@@ -92,7 +93,7 @@ class Agenda:
                 yield Later(POLL)
                 continue
             try:
-                self._drop_done()
+                looked |= self._look_at_some()
                 number = self._choose(looked)
                 job = None if number is None else self._next(number)
             except Unreachable as error:
@@ -133,7 +134,8 @@ class Agenda:
         if status == Answered.ELSEWHERE:
             self._taken += 1
         else:
-            self._taken, self._many, self._some = 0, MANY, SOME
+            self._taken, self._some = 0, SOME
+            self._many = 1 if self._shared else MANY
         if status in (Answered.ELSEWHERE, Answered.UNREACHABLE):
             self._pending.append(number)
             self._not_before[number] = time.monotonic() + POLL
@@ -148,7 +150,7 @@ class Agenda:
         """The trial to look at next, of those that were not looked at; None if there is none.
 
         It is the first, unless others have those: then one of the first two, four, eight and so on, at random, or one
-        that was not done when some were read.
+        that was free when some were read.
         """
         fresh = [number for number in self._pending if number not in looked]
         if self._open:
@@ -158,20 +160,28 @@ class Agenda:
             return self._rng.choice(self._open)
         return fresh[self._rng.randrange(min(len(fresh), 2 ** min(self._taken, 32)))] if fresh else None
 
-    def _drop_done(self) -> None:
-        """Where others have one trial after the other: read the runs of some, until one of these is not done."""
+    def _look_at_some(self) -> set[int]:
+        """Where others have one trial after the other: read the runs and claims of some, until one of these is free.
+
+        Leaves out what is done, and gives what others have claimed.
+        """
         if self._taken < self._many:
-            return
-        self._many = self._taken + MANY
+            return set()
         self._open = []
-        while self._pending and not self._open:
-            some = self._rng.sample(self._pending, min(self._some, len(self._pending)))
+        taken: set[int] = set()
+        while not self._open and (left := [number for number in self._pending if number not in taken]):
+            some = self._rng.sample(left, min(self._some, len(left)))
             self._some *= 2
             done = self._done(some)
             for number in done:
                 self.elsewhere(self.todo[number])
             self._pending = [number for number in self._pending if number not in done]
-            self._open = [number for number in some if number not in done]
+            keys = {number: claim_key(self.todo[number].trial, Kind.TRAIN) for number in some if number not in done}
+            held = self.claims.held(keys.values())
+            taken |= {number for number, key in keys.items() if key in held}
+            self._open = [number for number in keys if number not in taken]
+        self._shared, self._many = True, self._taken + 1
+        return taken
 
     def _done(self, numbers: Collection[int]) -> set[int]:
         """Which of these trials are done."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import random
 import statistics
 import sys
 import tempfile
@@ -61,6 +62,9 @@ FILLED = 500
 STARTING = 0.2
 """Seconds from the choice of a trial to its claim: the fork of its process, and what is read before."""
 
+
+VARIES = 0.1
+"""By how much trials are shorter or longer: as no two machines are equally fast."""
 
 DAY = 86400.0
 """Length of the real leases: simulated hours take real minutes, and nothing renews them meanwhile."""
@@ -138,6 +142,10 @@ class TimedClaims(Claims):
     def holder(self, key: str) -> Any:
         with self.server.measured("holder"):
             return self.real.holder(key)
+
+    def held(self, keys: Collection[str]) -> set[str]:
+        with self.server.measured(f"held {len(keys).bit_length()}"):
+            return self.real.held(keys)
 
     def records(self) -> list[Any]:
         raise NotImplementedError
@@ -263,6 +271,7 @@ class Simulation:
     lost: float = 0.0
     busy: float = 0.0
     collisions: int = 0
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     def run(self, workers: int) -> Outcome:
         # Every trial that has a run is done: what a run says need not be compared with what is asked for.
@@ -311,8 +320,9 @@ class Simulation:
             self.ask(agenda, jobs)
             return
         self.held.add(key)
-        self.busy += self.seconds + STARTING
-        self.at(self.clock.now + self.seconds, lambda: self.end(agenda, jobs, job, claim))
+        seconds = self.seconds * self.rng.uniform(1 - VARIES, 1 + VARIES)
+        self.busy += seconds + STARTING
+        self.at(self.clock.now + seconds, lambda: self.end(agenda, jobs, job, claim))
 
     def end(self, agenda: Agenda, jobs: Iterator[Any], job: Job, claim: Claim) -> None:
         begin, server = self.clock.now, self.claims.server

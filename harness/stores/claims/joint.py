@@ -6,7 +6,7 @@ without the database (`run --offline`): they must not mistake a running trial fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from harness.errors import Unreachable
@@ -70,6 +70,10 @@ class JointClaims(Claims):
 
     def holder(self, key: str) -> ClaimRecord | None:
         return self._there.holder(key) or self._here.holder(key)
+
+    def held(self, keys: Collection[str]) -> set[str]:
+        there = self._there.held(keys)
+        return there | self._here.held({*keys} - there)
 
     def records(self) -> list[ClaimRecord]:
         return [*self._here.records(), *self._there.records()]

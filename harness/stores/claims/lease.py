@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -154,6 +154,10 @@ class Claims(ABC):
     @abstractmethod
     def holder(self, key: str) -> ClaimRecord | None:
         """The live owner, if there is one."""
+
+    def held(self, keys: Collection[str]) -> set[str]:
+        """Those of these trials that have a live owner."""
+        return {key for key in keys if self.holder(key) is not None}
 
     @abstractmethod
     def records(self) -> list[ClaimRecord]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pymongo
@@ -83,6 +83,12 @@ class MongoClaims(Claims):
             document = self._read(key)
             record = None if document is None else self._seen(document)
         return record if record is not None and record.alive else None
+
+    def held(self, keys: Collection[str]) -> set[str]:
+        with self._answering():
+            found = list(self._collection.aggregate([{"$match": {"_id": {"$in": [*keys]}, "held": True}}, _AGE]))
+            seen = [self._seen(document) for document in found]
+        return {record.key for record in seen if record.alive}
 
     def records(self) -> list[ClaimRecord]:
         with self._answering():
