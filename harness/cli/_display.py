@@ -132,6 +132,8 @@ class Display:
         self.tally.progress(number, report)
 
     def finished(self, number: int, answer: Mapping[str, Any]) -> None:
+        if number not in self.tally.running:  # its process died before it could say that it had begun
+            self.tally.start(number, self._items[number])
         job, status = self.tally.running[number], answer["status"]
         took = duration(time.monotonic() - job.began)
         ended = self.tally.finish(number, answer)

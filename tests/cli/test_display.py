@@ -113,6 +113,14 @@ def test_plain_lines_when_nobody_watches() -> None:
     ]
 
 
+def test_a_job_that_died_before_it_began_is_shown_as_lost() -> None:
+    console = on_paper()
+    with Display(console=console) as display, display.round(ITEMS):
+        display.finished(0, {"status": "lost", "error": "killed", "again": True})
+    (line,) = printed(console)
+    assert line.startswith("first/SPOS seed 0: lost after") and line.endswith("killed; tried again")
+
+
 def test_quiet_prints_failures_alone() -> None:
     for console in (on_paper(), on_terminal(80)):
         with follow(console, quiet=True) as display:
