@@ -32,7 +32,7 @@ PAUSE = 10.0
 MANY = 8
 """Trials that others have, one after the other, before the runs of some are read together."""
 
-SOME = 32
+SOME = 8
 """The number of those, drawn at random; the next time twice as many. All at once would keep a large store busy."""
 
 ALL = 2000

@@ -250,7 +250,7 @@ def test_a_trial_that_is_left_among_many_done_ones_is_found_without_reading_all(
         store_run(tmp_path, work.requests[0], 0.5)
     job = next(one.jobs())
     assert isinstance(job, Job) and job.number >= 160
-    assert store.reads < 20  # 8 trials one by one, then 32 together
+    assert store.reads < 20  # 8 trials one by one, then 8, 16 and so on together
 
 
 def test_what_is_not_admitted_is_left_to_others(tmp_path: Path) -> None:

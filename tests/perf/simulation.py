@@ -296,8 +296,10 @@ class Simulation:
         heapq.heappush(self.events, (when, next(NUMBERS), act))
 
     def ask(self, agenda: Agenda, jobs: Iterator[Any]) -> None:
-        begin, job = self.clock.now, next(jobs, None)
-        self.lost += self.clock.now - begin
+        begin, free = self.clock.now, len(self.done) + len(self.held) < len(self.work)
+        job = next(jobs, None)
+        if free:  # else there is nothing that the worker could do instead
+            self.lost += self.clock.now - begin
         if isinstance(job, Job):
             self.at(self.clock.now + STARTING, lambda: self.start(agenda, jobs, job))
         elif job is not None:
