@@ -293,6 +293,16 @@ def test_a_lease_that_is_over_goes_on_if_nobody_has_taken_it(place: Place, use: 
     await_that(is_alive_again)  # at once, but for a machine that is slower than the lease
 
 
+def test_of_several_trials_those_with_a_live_owner_are_told(place: Place) -> None:
+    claims = place.open(LONG)
+    acquired(claims, "alive")
+    acquired(claims, "unasked")
+    acquired(claims, "free").release()
+    acquired(place.open(SHORT), "orphan")
+    await_that(lambda: claims.holder("orphan") is None)
+    assert claims.held({"alive", "free", "orphan", "unclaimed"}) == {"alive"}
+
+
 def test_a_claim_is_dropped_only_if_it_is_orphaned_and_unchanged(place: Place) -> None:
     claims = place.open(SHORT)
     claim = acquired(claims, "orphan")

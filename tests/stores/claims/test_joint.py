@@ -37,6 +37,13 @@ def test_held_wherever_one_looks_and_free_after_release(places: Places) -> None:
     assert alone is not None and alone.attempt == 6 and both.acquire(KEY) is None
 
 
+def test_of_several_trials_those_held_in_either_place_are_told(places: Places) -> None:
+    here, there, both = places
+    for claims, key in ((here, "here"), (there, "there"), (both, "both")):
+        assert claims.acquire(key) is not None
+    assert both.held({"here", "there", "both", "free"}) == {"here", "there", "both"}
+
+
 def test_what_cannot_be_had_in_the_database_is_not_kept_in_the_directory(places: Places) -> None:
     here, there, both = places
     assert there.acquire(KEY, at_least=7) is not None
