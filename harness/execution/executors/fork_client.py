@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from harness.execution.executors.executor import RUN_JOB, Job
 from harness.execution.executors.fork_server import BOOT
+from harness.interruption import PATIENCE
 
 
 class ForkServer:
@@ -104,10 +105,10 @@ class ForkServer:
         return "\n".join(text.decode(errors="replace").splitlines()[-15:])
 
     def close(self) -> int:
-        """End the server, by force after 5 s; return its exit code. Idempotent."""
+        """End the server, by force when it has had time to kill its jobs; return its exit code. Idempotent."""
         self.control.close()
         try:
-            return self._process.wait(5)
+            return self._process.wait(PATIENCE + 5)
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()

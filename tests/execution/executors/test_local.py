@@ -75,6 +75,11 @@ def act(job, progress):
             time.sleep(60)
         while job["end"] == "wait" and not os.path.exists(job["for"]):
             time.sleep(0.01)
+    if job["act"] == "stuck":  # in code that holds the interpreter lock: no thread of this process runs
+        import ctypes
+
+        begun({"stuck": True})
+        ctypes.PyDLL(None).sleep(600)
     if job["act"] == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         begun({"deaf": True})
@@ -227,6 +232,14 @@ def test_closing_the_iterator_ends_all_processes() -> None:
     reports = [event.data for event in (next(events) for _ in range(4)) if "pid" in event.data]
     events.close()  # type: ignore[attr-defined]
     assert all(gone(report["pid"]) and gone(report["server"]) for report in reports)
+
+
+def test_closing_the_iterator_ends_a_job_whose_threads_cannot_run() -> None:
+    events = run(["stuck"])
+    process = next(event.data["begun"] for event in events if "begun" in event.data)
+    time.sleep(0.5)  # a slow machine is not there yet, and the job ends more easily
+    events.close()  # type: ignore[attr-defined]
+    assert gone(process)
 
 
 def test_the_death_of_the_server_loses_neither_the_running_nor_the_waiting(tmp_path: Path) -> None:
