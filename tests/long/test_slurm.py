@@ -18,7 +18,7 @@ from tests.processes import await_that
 from tests.slurm import Cluster, cluster
 
 STUDY = ("ablation_calr_ms", "--preset", "tiny", "--seeds", "1")
-CHANGES = ("with", "train.epochs=8")
+CHANGES = ("with", "train.epochs=60")
 TASKS, PREEMPTIONS = 4, 6
 
 
@@ -61,8 +61,8 @@ def test_cut_short_preempted_and_requeued(
     uri = request.getfixturevalue("mongod").replace("/?", "/slurm?") if kind == "mongodb" else None
     (folder := tmp_path / "project").mkdir()
     rng = random.Random(2)
-    # Time to start, for a part of a trial, and to save: most are cut short.
-    limit = f"time=0:{int(15 + 2 * alone.start + 0.7 * alone.trial)} signal=B:USR2@12"
+    # Time for all tasks to start side by side, for a part of a trial, and to save: many are cut short.
+    limit = f"time=0:{int(15 + 4 * alone.start + 0.7 * alone.trial)} signal=B:USR2@12"
     with cluster(tmp_path, grace=30.0) as slurm:
         how = ("--slurm", limit, "--workers", str(TASKS), "--checkpoint-every", "1", "--lease", "20")
         submitted = start(folder, "submit", *STUDY, *how, *CHANGES, mongo=uri, path=slurm.path)
