@@ -35,9 +35,9 @@ def trial(**rank: Any) -> Trial:
     return Trial(toy_config(train={"epochs": 1, "batch_size": 20}, rank=RANK | rank))
 
 
-def do(one: Trial, store: Path, kind: str, **more: Any) -> dict[str, Any]:
+def do(one: Trial, store: Path, kind: str, told: list[dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
     job = {"kind": kind, "trial": one.json(), "store": str(store), "preset": "tiny", "overrides": {}, "threads": 1}
-    return run_job(job | more, lambda report: None)
+    return run_job(job | more, (lambda report: None) if told is None else told.append)
 
 
 def only_run(store: Path) -> StoredRun:
@@ -76,6 +76,13 @@ def test_a_metric_whose_computation_changed_is_computed_anew_only_when_asked(sto
     after = only_run(store)
     assert after.rankings == before.rankings and after.own_ranking == before.own_ranking
     assert do(trial(), store, "rank", again=True)["already"] is True
+
+
+def test_a_ranking_of_stored_weights_tells_how_far_it_is(store: Path) -> None:
+    told: list[dict[str, Any]] = []
+    assert do(trial(candidates=12), store, "rank", told)["status"] == "done"
+    (*_, last) = [report for report in told if report.get("event") == "rank"]
+    assert last["step"] == last["steps"] > 0
 
 
 def test_predictions_are_enough_where_all_are_stored(store: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from harness.components.discovery import component
 from harness.components.preset import Preset
-from harness.components.space import Wiring
+from harness.components.space import Block, Chain, Wiring
 from harness.errors import InvalidConfiguration
 from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
@@ -178,6 +178,34 @@ def test_drawings_say_in_svg_what_the_figure_holds(preset: Preset, store: Path) 
     assert {"A₀", "in", "out", "conv", "skip 1"} <= set(said["cells"])
     for name, colours in {"curves": ("#0072b2", "#d55e00"), "bars": ("#0072b2", "#d55e00")}.items():
         assert all(colour in made[name] for colour in colours)
+
+
+def test_a_drawing_of_what_was_found_is_of_the_search_or_else_of_the_ranking() -> None:
+    best_found = component("reports.figures").best_found
+    assert best_found({"found": [{"architecture": [1, 2]}, {"architecture": [0, 0]}], "top1": [3, 3]}) == (1, 2)
+    assert best_found({"found": [], "top1": [3, 3]}) == best_found({"top1": [3, 3]}) == (3, 3)
+    assert best_found({"top1": None}) is None and best_found({}) is None
+
+
+def test_a_legend_lies_below_the_axis_and_names_below_their_bars(preset: Preset, store: Path) -> None:
+    canvas = component("reports.render.drawing")._compose(figures(preset, store)["bars"])
+    canvas.draw_without_rendering()
+    (axes,) = canvas.axes
+    names = [text for text in axes.get_xticklabels() if text.get_text()]
+    assert names and all(text.get_horizontalalignment() == "center" for text in names)
+    top = axes.get_legend().get_window_extent().y1
+    assert all(top <= text.get_window_extent().y0 for text in names)
+
+
+def test_blocks_have_one_size_unless_they_say_another() -> None:
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.patches import Rectangle
+
+    axes = Canvas().subplots()
+    blocks = (Block("a"), Block("b", size=1.0), Block("c", size=3.0))
+    component("reports.render.chains").draw_chain(axes, Chain(blocks), {}, 3)
+    heights = [patch.get_height() for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert heights[0] == heights[1] < heights[2]
 
 
 def test_the_settings_of_the_reader_change_nothing(preset: Preset, store: Path) -> None:

@@ -63,8 +63,10 @@ REPORT = ["report", "mine.py", "--preset", "tiny", "--seeds", "2", "--references
 def make(store: Path, preset: Preset = TOY, study: Study = STUDY) -> int:
     """Make the missing references as their jobs do; return how many there were."""
     missing = missing_references([study], preset, DirectoryStore(store))
-    answers = [run_job(dict(job.document), lambda report: None) for job in missing.jobs(store, None)]
+    told: list[dict[str, Any]] = []
+    answers = [run_job(dict(job.document), told.append) for job in missing.jobs(store, None)]
     assert all(answer["status"] == "done" for answer in answers) and missing.left() == 0
+    assert len([report for report in told if "event" in report]) == len(missing.references)
     return len(missing.references)
 
 
@@ -157,6 +159,14 @@ def test_without_the_table_and_a_stored_result_the_reason_is_told(
     monkeypatch.setitem(BENCHMARKS.entries, "toy", replace(dict(BENCHMARKS.items())["toy"], thing=gone))
     with pytest.raises(DataError, match="the table is not there"):
         stored_result(DirectoryStore(tmp_path), references_of(STUDY, TOY, list, 1)[0])
+
+
+def test_one_that_cannot_be_made_is_a_failure_with_its_reason(toy_project: Path, tmp_path: Path) -> None:
+    job, *_ = missing_references([STUDY], TOY, DirectoryStore(tmp_path)).jobs(tmp_path, None)
+    document = dict(job.document) | {"keys": {"untried": "0" * 32}}
+    answer = run_job(document, lambda report: None)
+    assert answer["status"] == "failed" and "untried" in answer["error"]
+    assert not (tmp_path / "references").exists()
 
 
 def test_a_database_and_a_directory_both_get_them(

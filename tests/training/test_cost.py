@@ -80,6 +80,8 @@ def test_steps_and_their_choices_add_up_and_time_counts_once() -> None:
     assert (counts.passes, counts.images, counts.forward_passes, counts.forward_images) == (2, 16, 4, 32)
     assert (counts.sampling_passes, counts.sampling_images) == (2 * (3 + 1), 2 * 30)
     assert 0.02 <= counts.sampling_seconds < counts.seconds
+    counts.count(Step(torch.ones(1), 1, 8), choosing)  # one that says no more of itself cost no more
+    assert (counts.passes, counts.images, counts.forward_passes, counts.forward_images) == (3, 24, 4, 32)
 
 
 def test_costs_are_plain_json() -> None:

@@ -18,7 +18,7 @@ from harness.errors import UserError
 from harness.execution.plan import Asked
 from harness.execution.remote.parcel import digest_of, pack
 from harness.execution.remote.pulling import Order, identity, pull
-from harness.execution.remote.ray_crew import Wanted
+from harness.execution.remote.ray_crew import RayCrew, Wanted
 from harness.execution.settings import Settings
 from harness.stores.places import Places
 from harness.study.catalogue import find_studies
@@ -97,7 +97,7 @@ def test_a_task_has_the_senders_settings_and_keeps_its_own_environment_beside_th
 def test_what_cannot_be_asked_of_ray_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="Ray's client cannot follow tasks"):
         Wanted("ray://head:10001")
-    with pytest.raises(UserError, match="computes on one GPU per rank"):
+    with pytest.raises(UserError, match="computes on one GPU per rank, and has --ranks 1$"):
         Wanted(gpus=2)
     with pytest.raises(UserError, match="--gpus-per-trial 1 and --device cpu exclude each other"):
         Wanted(gpus=1, device="cpu")
@@ -107,6 +107,15 @@ def test_what_cannot_be_asked_of_ray_is_refused(tmp_path: Path, capsys: pytest.C
         assert "are for --executor ray" in capsys.readouterr().err
         assert main(["run", "mine", "--executor", "ray", "--until", "decided"]) == 2
         assert "--until and --executor ray exclude each other" in capsys.readouterr().err
+
+
+def test_a_crew_begins_without_tasks_of_another(tmp_path: Path) -> None:
+    with user_folder(tmp_path, FILES):
+        sent = order(tmp_path)
+    one, other = (RayCrew(None, sent, 2, 1, "1 CPUs", 1.0, 0.0) for _ in range(2))
+    assert one.tasks == {} and one.tasks is not other.tasks
+    one.drop(0)  # that was never started
+    one.stop()
 
 
 def test_without_ray_the_extra_is_named(tmp_path: Path) -> None:
