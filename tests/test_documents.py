@@ -240,7 +240,7 @@ def link_problems(text: str, document: Path = README) -> list[str]:
         if "://" in target:
             continue
         file = (document.parent / path).resolve() if path else document
-        there = text if file == document else file.read_text() if file.is_file() else ""
+        there = text if file == document else file.read_text() if anchor and file.is_file() else ""
         if not file.exists() or (anchor and anchor not in _anchors(there)):
             problems.append(target)
     return problems
