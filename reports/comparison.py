@@ -80,7 +80,8 @@ def verdict_grids(findings: Findings, table: Table, judgements: Sequence[Judgeme
 def interval_text(judgements: Sequence[Judgement]) -> str:
     """What the intervals of these comparisons are, and what error rate their verdicts have: for a caption."""
     ways = {one.anytime for one in judgements}
-    m = judgements[0].m
+    if not (m := judgements[0].m):
+        return "Interval and verdict: none, for want of seeds."
     words = []
     if False in ways:
         words.append(

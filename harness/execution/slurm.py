@@ -88,6 +88,11 @@ def _output(command: Sequence[str], environment: Mapping[str, str] | None = None
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, env=environment
         )
+    except FileNotFoundError as error:
+        raise SlurmFailed(
+            f"SLURM is not here: {command[0]} is not on the PATH. On a node of the cluster it is; elsewhere, start "
+            "`harness worker` by hand"
+        ) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmFailed(f"{command[0]} could not be run: {error}") from error
     if done.returncode:

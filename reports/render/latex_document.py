@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..figure_values import FigureValue, ForestLine, ForestPanel
+from ..paper.order import place
 from . import forests
 from .drawing import plan
 from .latex import HEAD, HEIGHT, caption, label, notes, room
@@ -68,7 +69,7 @@ def render_figures(figures: Sequence[FigureValue]) -> str:
 
 
 def document(sections: Sequence[Section]) -> str:
-    """A document with a section for each study, in which everything stands where it is input."""
+    """A document with a section for each study, in the order of the paper. Everything stands where it is input."""
     presets = ", ".join(dict.fromkeys(section.table.preset for section in sections))
     many = len(sections) > 1
     lines = [
@@ -79,7 +80,7 @@ def document(sections: Sequence[Section]) -> str:
         "Notes under each table say what it rests on.",
         *(["\\tableofcontents", "\\clearpage"] if many else []),
     ]
-    for section in sections:
+    for section in sorted(sections, key=lambda section: place(section.findings.study)):
         lines += _section(section)
     return "\n".join([*lines, "\\end{document}", ""])
 

@@ -153,7 +153,9 @@ def test_a_machine_without_slurm_is_told(here: Path, capsys: pytest.CaptureFixtu
     for command in slurm.bin.iterdir():
         command.unlink()
     assert main(["submit", *MANY, *SLURM, "--workers", "2"]) == 1
-    assert "scontrol could not be run" in capsys.readouterr().err
+    assert "SLURM is not here: scontrol is not on the PATH" in capsys.readouterr().err
+    assert main(["submit", *MANY, *SLURM, "--workers", "2", "--dry-run"]) == 0  # the script can be had anywhere
+    assert "harness worker" in capsys.readouterr().out
 
 
 def test_a_preempted_worker_saves_and_goes_on_when_slurm_starts_it_again(

@@ -170,6 +170,13 @@ def test_a_report_of_several_studies_counts_all_their_comparisons(preset: Preset
     assert [one.m for section in sections for one in section.judgements] == [3, 3, 3]
 
 
+def test_a_latex_document_has_the_order_of_the_paper(preset: Preset, tmp_path: Path) -> None:
+    asked = report.Asked(preset)
+    sections = [report.section(study, DirectoryStore(tmp_path), asked) for study in (CLUSTERS, ABLATION)]
+    text = component("reports.render.latex_document").document(sections)
+    assert 0 < text.index("\\input{ablation_calr_ms}") < text.index("\\input{num_clusters}")
+
+
 def test_units_remarks_and_what_stands_once(preset: Preset, tmp_path: Path) -> None:
     single = replace(preset, seeds=1)
     fill(tmp_path, CLUSTERS, single, {0: [0.7], 1: [0.8]})
@@ -184,6 +191,8 @@ def test_units_remarks_and_what_stands_once(preset: Preset, tmp_path: Path) -> N
     assert any("Table 6: Kept as printed" in note for note in one["num_clusters-paper"].notes)
     assert column(one["num_clusters-statements"], "Effect") == ["+0.100", "+1"]
     assert set(column(one["num_clusters-statements"], "Verdict")) == {"undecided"}
+    several = build(CLUSTERS, preset, tmp_path)["num_clusters-statements"]
+    assert several.scale.endswith("Interval and verdict: none, for want of seeds.")
     assert column(one["num_clusters-statements"], "Rows")[0] == "SPOS: Clusters = 25 against Clusters = 5"
 
 
