@@ -224,12 +224,12 @@ class Net(nn.Module):
 )
 
 SEARCH = (
-    '''
+    """
 from dataclasses import dataclass
 
 from harness.components.registries import SEARCHES
 from harness.components.search import Search, best_of
-'''
+"""
     + DIE
     + '''
 

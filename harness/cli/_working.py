@@ -60,9 +60,7 @@ def working_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="Seconds to wait for an unreachable database before giving up.",
         ),
-        click.option(
-            "--offline", is_flag=True, help="Do not use the database; `harness store sync` updates it later."
-        ),
+        click.option("--offline", is_flag=True, help="Do not use the database; `harness store sync` updates it later."),
         click.option(
             "--lease",
             type=Duration(),

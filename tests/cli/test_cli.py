@@ -95,9 +95,7 @@ def every_command() -> dict[str, click.Command]:
     return found
 
 
-def test_commands_stand_under_headings_in_the_order_of_work(
-    ending: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_stand_under_headings_in_the_order_of_work(ending: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]

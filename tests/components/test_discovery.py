@@ -134,9 +134,7 @@ def test_a_file_and_a_package_of_one_name_are_refused(write: Write) -> None:
         ("import sys\nsys.exit('bye')\n", 2, "SystemExit: bye"),
     ],
 )
-def test_a_broken_file_is_told_with_its_line_once_and_left_out(
-    write: Write, text: str, line: int, reason: str
-) -> None:
+def test_a_broken_file_is_told_with_its_line_once_and_left_out(write: Write, text: str, line: int, reason: str) -> None:
     file = write("mine/spaces/broken.py", text)
     write("mine/methods/fine.py", METHOD.format(name="fine"))
     with pytest.warns(ComponentWarning) as told:

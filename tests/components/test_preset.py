@@ -48,9 +48,7 @@ def test_a_users_preset_is_beside_ours_and_a_scale_of_every_command(
         assert "quick" not in presets_of("nasbench201")
 
 
-def test_a_preset_in_the_folder_presets_is_one_for_any_space(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_preset_in_the_folder_presets_is_one_for_any_space(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "presets").mkdir()
     (folder / "presets" / "slow.py").write_text(OWN.format(space="elsewhere").replace("quick", "slow"))
     (folder / "studies" / "theirs.py").write_text(STUDY.format(name="theirs", space=', space="elsewhere"'))

@@ -32,9 +32,7 @@ SMALL: Architecture = (1, 2, 0, 4, 1, 2)
 LARGE: Architecture = (3, 3, 3, 3, 1, 3)
 
 
-def training(
-    schedule: Any = None, rule: Any = None, optimiser: Any = None, **options: Any
-) -> SupernetTraining:
+def training(schedule: Any = None, rule: Any = None, optimiser: Any = None, **options: Any) -> SupernetTraining:
     """A training in double precision, so that references need not repeat the order of additions."""
     space = SPACES.get("nasbench201")()
     with torch.random.fork_rng(devices=[]):

@@ -273,6 +273,8 @@ def test_a_job_of_a_dead_server_finishes_beside_the_jobs_of_the_next(tmp_path: P
                 if len(answers) == 3:
                     flag.touch()
     assert list(answers)[-1] == 0 and answers[0] == answers[3] == "done"
+
+
 @pytest.mark.parametrize(("end", "status"), [("answer", "done"), ("die", "lost"), ("hang", None)])
 def test_what_a_job_has_started_ends_with_it(end: str, status: str | None) -> None:
     events, ended = execute([Job(0, {"act": "parent", "end": end})], 1), None
