@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from harness.documents import canonical
@@ -18,6 +19,7 @@ from harness.errors import Unreachable
 from harness.execution.agreement import Agreement
 from harness.execution.deadline import Deadline
 from harness.execution.executors.executor import Answered, Executor, Stopping
+from harness.execution.fruitless import TIMES, fruitless
 from harness.execution.plan import Asked, Plan, require_inputs, require_ranks
 from harness.execution.session import Session, Show, working
 from harness.execution.settings import Settings
@@ -86,7 +88,7 @@ def work(
     if new_files:
         agreement.tell()
     agreement.check()
-    gate = _Gate(agreement, settings.checkpoint_every, deadline)
+    gate = _Gate(agreement, settings.checkpoint_every, deadline, settings.work or place.directory.path / "work")
     session = working(
         place,
         asked,
@@ -120,15 +122,20 @@ class _Gate:
     agreement: Agreement
     checkpoint_every: float
     deadline: Deadline | None
+    work: Path
+    """The folder of checkpoints."""
     too_long: str | None = None
     """Why a trial cannot be run by any worker with as much time, if there is such a trial."""
     took: dict[str, float] = field(default_factory=dict)
     """Seconds that done trials took, by what they share with those of other seeds."""
+    stuck: set[str] = field(default_factory=set)
+    """Keys of trials that other tasks of this job could not bring further."""
 
     def planned(self, runs: list[StoredRun]) -> Plan:
         """The plan of what is asked for; remembers how long stored runs took."""
         if self.deadline is not None:
             self.took = {_alike(run.trial["config"]): run.cost["wall_seconds"] for run in runs if run.cost}
+            self.stuck = fruitless(runs, self.work)
         return self.agreement.asked.plan(runs)
 
     def admits(self, work: Work) -> bool:
@@ -137,6 +144,12 @@ class _Gate:
             self.agreement.check()
         if self.deadline is None:
             return True
+        if work.trial.key in self.stuck:
+            self.too_long = (
+                f"{work.label} was interrupted {TIMES} times in a row by its job's end, and came no further: "
+                "submit it with more time, because training goes on from what was saved, but a ranking begins anew"
+            )
+            return False
         needed = min(self.checkpoint_every, self.took.get(_alike(work.trial.config.json()), self.checkpoint_every))
         if self.deadline.allows(needed):
             return True
