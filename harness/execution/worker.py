@@ -88,7 +88,7 @@ def work(
     if new_files:
         agreement.tell()
     agreement.check()
-    gate = _Gate(agreement, settings.checkpoint_every, deadline, settings.work or place.directory.path / "work")
+    gate = _Gate(agreement, settings.checkpoint_every, deadline, settings.work or place.directory.work)
     session = working(
         place,
         asked,
