@@ -29,18 +29,28 @@ REPORT = re.compile(r"(```\n(harness report [^\n]+)\n```\n\n)(.*?)(<!-- end of t
 """The command with its block, what it printed, and the end."""
 
 
-def fill(store: Path) -> None:
-    """Import all archives. Raises `HarnessError`."""
-    for archive in sorted(FOLDER.glob("*.tar.gz")):
-        _run(["store", "import", str(archive), "--store", str(store)])
+def fill(stores: Path) -> None:
+    """Import all archives: those beside this file into the store `runs`, those of a folder into one of its name.
+
+    Raises `HarnessError`.
+    """
+    for archive in sorted(FOLDER.rglob("*.tar.gz")):
+        name = "runs" if archive.parent == FOLDER else archive.parent.name
+        _run(["store", "import", str(archive), "--store", str(stores / name)])
 
 
-def printed(command: str, store: Path) -> str:
-    """What the command prints about the store, without any table of truth at hand. Raises `HarnessError`."""
+def printed(command: str, stores: Path) -> str:
+    """What the command prints about its store, without any table of truth at hand. Raises `HarnessError`."""
+    words = shlex.split(command)[1:]
+    if "--store" in words:
+        place = words.index("--store") + 1
+        words[place] = str(stores / words[place])
+    else:
+        words += ["--store", str(stores / "runs")]
     before = os.environ.get("HARNESS_BENCHMARKS")
-    os.environ["HARNESS_BENCHMARKS"] = str(store / "none")
+    os.environ["HARNESS_BENCHMARKS"] = str(stores / "none")
     try:
-        return _run([*shlex.split(command)[1:], "--store", str(store)])
+        return _run(words)
     finally:
         os.environ.pop("HARNESS_BENCHMARKS") if before is None else os.environ.update(HARNESS_BENCHMARKS=before)
 
@@ -54,18 +64,18 @@ def _run(words: list[str]) -> str:
     return output.getvalue()
 
 
-def made(text: str, store: Path) -> str:
+def made(text: str, stores: Path) -> str:
     """The page's text with every report as it is printed now."""
-    return REPORT.sub(lambda found: f"{found[1]}{printed(found[2], store)}\n{found[4]}", text)
+    return REPORT.sub(lambda found: f"{found[1]}{printed(found[2], stores)}\n{found[4]}", text)
 
 
 def write() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        store = Path(folder) / "runs"
-        fill(store)
-        PAGE.write_text(made(PAGE.read_text(), store))
-        out = Path(folder) / "figures"
-        printed(f"harness report ablation_calr_ms --preset small --compare --out {out} --format markdown", store)
+        stores = Path(folder)
+        fill(stores)
+        PAGE.write_text(made(PAGE.read_text(), stores))
+        out = stores / "figures"
+        printed(f"harness report ablation_calr_ms --preset small --compare --out {out} --format markdown", stores)
         shutil.copyfile(out / FIGURE, DOCS / FIGURE)
 
 

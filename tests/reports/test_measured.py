@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from harness.stores.directory.store import DirectoryStore
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -39,12 +41,40 @@ def test_the_archives_print_the_page(
             name = f"{study}-small.tar.gz"
             (tmp_path / name).symlink_to(page.FOLDER / name)
         monkeypatch.setattr(page, "FOLDER", tmp_path)
-    page.fill(tmp_path / "runs")
+    page.fill(tmp_path)
     found = page.REPORT.findall((ROOT / "docs" / "measured.md").read_text())
-    assert len(found) == 10
+    assert len(found) == 12
     for _, command, text, _ in found:
         if not studies or f" {studies[0]} " in command:
-            assert page.printed(command, tmp_path / "runs") + "\n" == text
+            assert page.printed(command, tmp_path) + "\n" == text
+
+
+def test_what_was_measured_twice_is_what_both_stores_say(page: ModuleType, tmp_path: Path) -> None:
+    """The page's table of trials that were made once more."""
+    (tmp_path / "repeated").mkdir()
+    for name in ("ablation_calr_ms", "repeated/unfairness", "repeated/clustering"):
+        (tmp_path / f"{name}-small.tar.gz").symlink_to(page.FOLDER / f"{name}-small.tar.gz")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        patch.setattr(page, "FOLDER", tmp_path)
+        page.fill(tmp_path / "stores")
+    first, again = (_taus(tmp_path / "stores" / name) for name in ("runs", "repeated"))
+    rows = re.findall(r"\| (.) \| (.) \| (\d) \| ([\d.]+) \| ([\d.]+) \| ([+-][\d.]+) \|", page.PAGE.read_text())
+    assert {(calr == "✓", ms == "✓", int(seed)) for calr, ms, seed, *_ in rows} == set(first) & set(again)
+    for calr, ms, seed, *shown in rows:
+        one, other = (side[calr == "✓", ms == "✓", int(seed)] for side in (first, again))
+        assert shown == [f"{one:.3f}", f"{other:.3f}", f"{other - one:+.3f}"]
+
+
+def _taus(store: Path) -> dict[tuple[bool, bool, int], float]:
+    """τ of SPOS by CaLR, MS and seed, as the ablation has them."""
+    found = {}
+    for run in DirectoryStore(store).runs():
+        config = run.trial["config"]
+        schedule, clusters = config["schedule"], config["clusters"]["name"]
+        if config["method"]["name"] == "spos" and schedule.get("function") != "reversed" and clusters != "random":
+            found[schedule["name"] == "calr", clusters == "operation", config["seed"]] = (run.result or {})["kendall_tau"]
+    return found
 
 
 def test_the_readme_shows_the_values_of_the_page() -> None:
