@@ -73,7 +73,8 @@ def _taus(store: Path) -> dict[tuple[bool, bool, int], float]:
         config = run.trial["config"]
         schedule, clusters = config["schedule"], config["clusters"]["name"]
         if config["method"]["name"] == "spos" and schedule.get("function") != "reversed" and clusters != "random":
-            found[schedule["name"] == "calr", clusters == "operation", config["seed"]] = (run.result or {})["kendall_tau"]
+            which = schedule["name"] == "calr", clusters == "operation", config["seed"]
+            found[which] = (run.result or {})["kendall_tau"]
     return found
 
 
