@@ -50,7 +50,8 @@ class Answer:
 def ask(arguments: list[str], place: str, clone: Path | None = None) -> Answer:
     """Run Python with these arguments on the store of that name, with the code of another clone if one is given."""
     environment = {**os.environ, "HARNESS_STORE": place, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
-    environment.pop("HARNESS_MONGO", None)
+    for name in ("HARNESS_MONGO", "PYTHONDONTWRITEBYTECODE"):  # with the second all modules were compiled every time
+        environment.pop(name, None)
     if place.startswith("mongodb://"):
         environment |= {"HARNESS_MONGO": place, "HARNESS_STORE": "/nonexistent"}
     if clone is not None:
