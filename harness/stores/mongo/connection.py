@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 from weakref import WeakKeyDictionary
@@ -63,6 +65,7 @@ def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
     """
     if _ADDRESS.fullmatch(uri) is None:  # the driver would take a part of the password for a host
         raise UserError(f"{shown(uri)} is not a database address: {_mistake(uri)}")
+    _quieten_threads()
     milliseconds = int(timeout * 1000)
     defaults = {
         "serverSelectionTimeoutMS": milliseconds,
@@ -147,6 +150,18 @@ def translated() -> Iterator[None]:
 
 
 _FOREIGN = "the database does not answer as a database does"
+
+
+@cache
+def _quieten_threads() -> None:
+    """Show no traceback of a thread of the driver that a reply has ended: whatever is asked next says what is wrong."""
+    before = threading.excepthook
+
+    def show(thread: threading.ExceptHookArgs) -> None:
+        if thread.exc_value is None or not _is_drivers(thread.exc_value):
+            before(thread)
+
+    threading.excepthook = show
 
 
 def _is_drivers(error: BaseException) -> bool:
