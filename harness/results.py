@@ -21,6 +21,7 @@ from harness.stores import collector
 from harness.stores.places import places
 from harness.stores.stored import Problem
 from harness.study.columns import describe
+from harness.study.configuration import unnamed
 from harness.study.frames import columns_of as columns_of
 from harness.study.frames import dtype, misfits
 from harness.study.frames import frame as frame
@@ -72,8 +73,9 @@ def runs(
     opened = open_store(store)
     chosen = [run for run in opened.runs() if all or run.counts]
     chosen = [run for run in chosen if preset is None or run.preset == preset]
+    names = unnamed()
     if study is None:
-        table = _fitting(opened, [record(run) for run in chosen])
+        table = _fitting(opened, [record(run, names=names) for run in chosen])
     else:
         asked = study if isinstance(study, Study) else _one_study(study)
         requested = members(asked, chosen)
@@ -84,7 +86,7 @@ def runs(
         table = _fitting(
             opened,
             [
-                _as_asked(run, request) | {"study": asked.name, "row": request.row} | labels[request.row]
+                _as_asked(run, request, names) | {"study": asked.name, "row": request.row} | labels[request.row]
                 for request, run in answered
             ],
             {"study": str, "row": int} | {name: _kind(values) for name, values in by_label.items()},
@@ -288,12 +290,12 @@ def _fitting(
     return table
 
 
-def _as_asked(run: StoredRun, request: Request) -> dict[str, Any]:
+def _as_asked(run: StoredRun, request: Request, names: Mapping[str, str]) -> dict[str, Any]:
     """The run's columns, with the ranking that the request asks for in place of the run's own."""
     config = request.trial.config
     searched = {"search": config.json()["search"]} if config.search else {}
     measured = columns_of({"rank": vars(config.rank), "benchmark": config.benchmark, **searched})
-    return record(run, request.trial.ranking_key) | measured | {"overridden": request.overridden}
+    return record(run, request.trial.ranking_key, names) | measured | {"overridden": request.overridden}
 
 
 def _store_of(runs: Runs, store: Store) -> stores.Store:

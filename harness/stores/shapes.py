@@ -6,10 +6,9 @@ A document is checked as it is read: ten thousand runs are read at once, so the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
-from operator import contains
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -137,9 +136,10 @@ def left_out(rank: Any) -> tuple[str, ...]:
     return tuple(key for key, _ in _keys(Result) if key in absent)
 
 
-def numbers() -> list[str]:
+@lru_cache(maxsize=1)
+def numbers() -> tuple[str, ...]:
     """The keys of result and cost that hold one number, as a study's columns name them: dots between nested keys."""
-    return [key for kind in (Result, Cost) for key in _numbers(kind)]
+    return tuple(key for kind in (Result, Cost) for key in _numbers(kind))
 
 
 def few_numbers() -> list[str]:
@@ -229,7 +229,7 @@ def _fits(hint: Any) -> Callable[[Any], bool]:
     if is_typeddict(hint):
         return _fits_keys(hint)
     if (kinds := _scalars(hint)) is not None:
-        return lambda value: type(value) in kinds
+        return lambda value: type(value) in kinds or _is_among(type(value), kinds)
     if len(choices := _choices(hint)) > 1:
         inner = [_fits(one) for one in choices if one is not NoneType]
         optional = NoneType in choices
@@ -269,7 +269,7 @@ def _fits_keys(kind: Any) -> Callable[[Any], bool]:
         # Documents of one kind have few combinations of types: most were met before.
         types = tuple(map(type, map(get, scalars, repeat(MISSING))))
         if types not in met:
-            if not all(map(contains, allowed, types)):
+            if not all(map(_is_among, types, allowed)):
                 return False
             if len(met) < MOST_MET:
                 met.add(types)
@@ -280,6 +280,11 @@ def _fits_keys(kind: Any) -> Callable[[Any], bool]:
         return True
 
     return fits
+
+
+def _is_among(kind: type, allowed: Container[type]) -> bool:
+    """Whether values of that type are allowed. The database has a class of its own for large whole numbers."""
+    return kind in allowed or (kind.__base__ in allowed and kind is not bool)
 
 
 def _scalars(hint: Any) -> frozenset[type] | None:
@@ -314,10 +319,7 @@ def _check(hint: Any) -> Check:
     allowed = (float, int) if hint is float else (hint,)
 
     def check(value: Any) -> Sequence[tuple[str, str]]:
-        # The database has a class of its own for large whole numbers.
-        if type(value) not in allowed and (type(value).__base__ not in allowed or type(value) is bool):
-            return [_is_not(value, hint)]
-        return ()
+        return () if _is_among(type(value), allowed) else [_is_not(value, hint)]
 
     return check
 

@@ -333,9 +333,18 @@ def _completed(space: str, value: Any, network: Any) -> Any:
     return as_network(space, {**vars(network), **own}, "retrain.network")
 
 
-def with_names(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The text of a configuration with the names of components that it leaves out (`UNNAMED`), for readers."""
-    return {**config, **{key: {"name": default_name(f"{key}.name"), **config[key]} for key in UNNAMED}}
+def unnamed() -> dict[str, str]:
+    """The names of components that the text of a configuration leaves out (`UNNAMED`)."""
+    return {key: default_name(f"{key}.name") for key in UNNAMED}
+
+
+def with_names(config: Mapping[str, Any], names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The text of a configuration with the names that it leaves out, for readers.
+
+    A reader of many asks for them (`unnamed`) once: each look at a registry costs a look at the user's folders.
+    """
+    found = unnamed() if names is None else names
+    return {**config, **{key: {"name": name, **config[key]} for key, name in found.items()}}
 
 
 def _flat(component: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
 
-def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
-    """One run as flat columns, with the metrics of the given ranking, or of the run's own."""
+def record(run: StoredRun, ranking_key: str | None = None, names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """One run as flat columns, with the metrics of the given ranking, or of the run's own; `names` as `with_names`."""
     result = run.result or {}
     if ranking_key is not None:
         trained = {key: result[key] for key in ("diverged", OBSERVED) if key in result}
@@ -33,7 +33,7 @@ def record(run: StoredRun, ranking_key: str | None = None) -> dict[str, Any]:
         "preset": run.preset,
         "overridden": bool(run.overrides),
     }
-    _add_columns(columns, with_names(run.trial["config"]))
+    _add_columns(columns, with_names(run.trial["config"], names))
     _add_columns(columns, shapes.flat(Result, {"diverged": None, **result}))
     _add_columns(columns, run.cost or {})
     return columns

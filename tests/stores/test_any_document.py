@@ -12,6 +12,7 @@ from typing import Any
 
 import pymongo
 import pytest
+from bson import Int64
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pymongo.database import Database
@@ -277,6 +278,13 @@ TYPES: list[Any] = [
 def test_the_quick_check_and_the_one_that_names_agree(stored: Stored, data: st.DataObject) -> None:
     files = ("trial of a done run", "record of a done run", "result", "completion", "predictions", "ranking", "curves")
     document = json.loads(stored.names[data.draw(st.sampled_from(files))].read_text())
-    after = changed(document, data, JSON | HUGE)
+    after = changed(document, data, JSON | HUGE | INT64.map(Int64))
     for kind in TYPES:
         assert shapes._fits(kind)(after) == (not shapes._check(kind)(after))
+
+
+def test_the_quick_check_takes_the_whole_numbers_of_the_database() -> None:
+    state = {"run_id": "0123456789abcdef-1-00000000", "revision": Int64(2**62), "added": []}
+    assert shapes._fits(records.MirroredState)(state) and shapes.problem(list[int], [Int64(1)]) is None
+    assert shapes.problem(records.MirroredState, {**state, "revision": True}) == "revision is True, not a whole number"
+    assert shapes.problem(list[int], [True]) == "0 is True, not a whole number"

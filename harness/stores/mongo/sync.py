@@ -7,7 +7,7 @@ of processes may do this at the same time.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -70,11 +70,11 @@ def sync(
     `names` is what studies call runs, by run; lists in other tools show these runs as `listing` says, older ones, too.
     Raises `UserError` if the database refuses, `Unreachable` if it does not answer; runs projected before stay.
     """
-    found = _mirrored(database)
-    done = Synced()
+    here = sorted(store.ids())
+    found = _mirrored(database, here)
+    done = Synced(len(here))
     behind = []
-    for name in sorted(store.ids()):
-        done.runs += 1
+    for name in here:
         try:
             mirrored = found.get(name)
             if mirrored and INVALID in mirrored.added and not (store.path / name / INVALID).exists():
@@ -163,9 +163,10 @@ def _copy_references(store: DirectoryStore, mirror: MongoStore, failed: dict[str
 
 def unsynced(store: DirectoryStore, database: Database[Document]) -> list[str]:
     """The runs of the directory that the database lacks, or has older; those that cannot be read are left out."""
-    found = _mirrored(database)
+    here = sorted(store.ids())
+    found = _mirrored(database, here)
     behind = []
-    for name in sorted(store.ids()):
+    for name in here:
         try:
             if _is_behind(found.get(name), store.path / name):
                 behind.append(name)
@@ -174,13 +175,18 @@ def unsynced(store: DirectoryStore, database: Database[Document]) -> list[str]:
     return behind
 
 
-def _mirrored(database: Database[Document]) -> dict[str, State]:
-    """How new each run of the database is."""
+def _mirrored(database: Database[Document], names: Sequence[str]) -> dict[str, State]:
+    """How new those of the named runs are that the database has. A shared one may have many more."""
     with translated():
-        found = database["runs"].find({"harness.revision": {"$gt": 0}}, {"_id": 0, **_STATE}, batch_size=BATCH)
-        own: Iterator[Any] = (document.get("harness") for document in found)
-        usable = (one for one in own if problem(MirroredState, one) is None)
-        return {one["run_id"]: State(one["revision"], tuple(one.get("added", ()))) for one in usable}
+        usable = [one for one in _states(database, names) if problem(MirroredState, one) is None]
+    return {one["run_id"]: State(one["revision"], tuple(one.get("added", ()))) for one in usable}
+
+
+def _states(database: Database[Document], names: Sequence[str]) -> Iterator[Any]:
+    for start in range(0, len(names), BATCH):
+        where = {"harness.run_id": {"$in": names[start : start + BATCH]}, "harness.revision": {"$gt": 0}}
+        for document in database["runs"].find(where, {"_id": 0, **_STATE}, batch_size=BATCH):
+            yield document.get("harness")
 
 
 def _is_behind(mirrored: State | None, path: Path) -> bool:

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pymongo import MongoClient
 from pymongo.database import Database
+from pymongo.monitoring import CommandListener, CommandSucceededEvent
 
 from harness.stores.directory.run_directory import TRIAL, declare_invalid, write_ranking
 from harness.stores.directory.store import DirectoryStore
@@ -46,6 +49,46 @@ def test_every_run_is_brought_once(store: DirectoryStore, make_run: Make, mongo_
     assert unsynced(store, mongo_database) == [paths[1].name]
     assert sync(store, mongo_database).projected == 1
     assert MongoStore(mongo_database).runs() == store.runs()
+
+
+class Replies(CommandListener):
+    """The runs in the replies of the database."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+
+    def started(self, event: Any) -> None:
+        pass
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        batch = event.reply.get("cursor", {}).get("firstBatch", [])
+        self.runs += [document["harness"]["run_id"] for document in batch]
+
+    def failed(self, event: Any) -> None:
+        pass
+
+
+def test_only_runs_of_the_directory_are_asked_for(
+    store: DirectoryStore, make_run: Make, tmp_path: Path, mongod: str, mongo_database: Mongo
+) -> None:
+    paths = [make_run(seed) for seed in range(3)]
+    sync(store, mongo_database)
+    mine = DirectoryStore(tmp_path / "elsewhere")
+    replies = Replies()
+    with MongoClient[dict[str, Any]](mongod, event_listeners=[replies]) as client:
+        assert unsynced(mine, client[mongo_database.name]) == [] and replies.runs == []
+        shutil.copytree(paths[1], mine.path / paths[1].name)
+        assert unsynced(mine, client[mongo_database.name]) == [] and replies.runs == [paths[1].name]
+
+
+def test_more_runs_than_are_asked_for_at_once(
+    store: DirectoryStore, make_run: Make, mongo_database: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.stores.mongo.sync.BATCH", 2)
+    for seed in range(5):
+        make_run(seed)
+    assert sync(store, mongo_database).projected == 5
+    assert unsynced(store, mongo_database) == [] and sync(store, mongo_database).projected == 0
 
 
 def test_several_processes_sync_at_once(
