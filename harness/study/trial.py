@@ -60,7 +60,7 @@ class Trial:
         trial = cls(config, known=known)
         if (start := trial.start) is None:
             return trial
-        return replace(trial, parent=f"{start.key}-{start.ranking_key}")
+        return replace(trial, parent=start.search)
 
     @cached_property
     def start(self) -> Trial | None:
@@ -71,16 +71,18 @@ class Trial:
 
     def with_seed(self, seed: int) -> Trial:
         """The same trial with another seed. Fast: everything that does not depend on the seed is shared."""
-        if self.config.retrain is not None:  # another seed, another parent
-            return replace(Trial.of(self.config.with_valid(seed=seed), self.known), given=self.given)
-        twin = Trial(self.config.with_valid(seed=seed), self.parent, self.given, self.known)
-        object.__setattr__(twin, "_like", self._like or self)
+        like = self._like or self
+        start = None if like.start is None else like.start.with_seed(seed)  # another seed, another parent
+        parent = self.parent if start is None else start.search
+        twin = Trial(self.config.with_valid(seed=seed), parent, self.given, self.known)
+        vars(twin).update(_like=like, start=start)
         return twin
 
     def identity(self) -> dict[str, Any]:
         """Everything that determines the trained weights, as plain JSON types."""
         known = self._like._identity if self._like else self._identity
-        return {**known, "configuration": {**known["configuration"], "seed": self.config.seed}}
+        configuration = {**known["configuration"], "seed": self.config.seed}
+        return {**known, "configuration": configuration, "parent": self.parent}
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
@@ -143,16 +145,23 @@ class Trial:
     @cached_property
     def key(self) -> str:
         """The trial's identity as a hexadecimal hash."""
-        before, behind = (self._like or self)._around_the_seed
-        return hashlib.sha256(f"{before}{self.config.seed}{behind}".encode()).hexdigest()
+        before, between, behind = (self._like or self)._around_the_seed
+        parent = "null" if self.parent is None else canonical(self.parent)
+        text = f"{before}{self.config.seed}{between}{parent}{behind}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
-    def _around_the_seed(self) -> tuple[str, str]:
-        """The canonical identity before and after the seed: the text that trials with other seeds share."""
+    def _around_the_seed(self) -> tuple[str, str, str]:
+        """The canonical identity around the seed and the parent: the text that trials with other seeds share."""
         mark = "\0seed\0"  # occurs in no configuration
-        marked = {**self._identity, "configuration": {**self._identity["configuration"], "seed": mark}}
-        before, behind = canonical(marked).split(canonical(mark))
-        return before, behind
+        marked = {"configuration": {**self._identity["configuration"], "seed": mark}, "parent": mark}
+        before, between, behind = canonical({**self._identity, **marked}).split(canonical(mark))
+        return before, between, behind
+
+    @property
+    def search(self) -> str:
+        """What a trial that retrains has as its parent: the keys of this trial and of its ranking."""
+        return f"{self.key}-{self.ranking_key}"
 
     def json(self) -> dict[str, Any]:
         images = {} if self.images is None else {"images": self.images}

@@ -112,6 +112,14 @@ def test_the_same_for_another_seed_is_as_if_made_by_itself() -> None:
     assert first.config.seed == 3 and first.key != first.with_seed(7).key
 
 
+def test_a_retraining_with_another_seed_starts_from_the_search_with_that_seed() -> None:
+    first = Trial.of(RunConfig.from_json({"schedule": "calr", "seed": 3, "retrain": {}}))
+    alone = Trial.of(RunConfig.from_json({**first.config.json(), "seed": 7}))
+    for made in (first.with_seed(7), first.with_seed(5).with_seed(7)):
+        assert made == alone and made.start == alone.start and made.parent != first.parent
+        assert (made.key, made.identity(), made.ranking_key) == (alone.key, alone.identity(), alone.ranking_key)
+
+
 def test_overrides_of_an_option_concern_the_rows_that_have_it() -> None:
     requests = expand(ablation(), DEMO, 1, {"schedule.gamma_prime": 2.0, "train.epochs": 3})
     for request in requests:
