@@ -12,7 +12,9 @@ import io
 import pickle
 import pickletools
 import re
-from collections.abc import Mapping
+import resource
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +23,9 @@ import numpy.typing as npt
 
 from harness.documents import one_line
 from harness.errors import DataError
+
+LEAST, PER_BYTE = 2**30, 100
+"""Bytes of memory that reading a file may take: so many for any file, and so many for each of its bytes."""
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
@@ -52,6 +57,27 @@ def _sound(content: bytes) -> bytes:
         if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and isinstance(place, int) and place > count:
             raise DataError("truncated, damaged or not a pickle (it keeps an object beyond its end)")
     return content
+
+
+@contextmanager
+def in_proportion(path: Path) -> Iterator[None]:
+    """Let what is read from a file take memory in proportion to its size: `MemoryError` beyond that. On Linux only.
+
+    For files that are too large for `_sound`, which looks at every step of a pickle.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        reserved = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError):
+        yield
+        return
+    bounds = [reserved + max(LEAST, PER_BYTE * path.stat().st_size), soft, hard]
+    least = min(bound for bound in bounds if bound != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_AS, (least, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 class _Name:

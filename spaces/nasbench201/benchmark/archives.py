@@ -14,13 +14,14 @@ import importlib
 import pickle
 import re
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness.data.pickles import ForeignName, RestrictedUnpickler, refusal
+from harness.data.pickles import ForeignName, RestrictedUnpickler, in_proportion, refusal
 from harness.errors import DataError
 from harness.truth.imported import Key
 from harness.truth.listing import Listing
@@ -161,12 +162,14 @@ _CONTAINERS = {("collections", "OrderedDict"): collections.OrderedDict, ("builti
 
 def _load_pbz2(path: Path, trust: bool) -> Any:
     try:
-        with bz2.open(path) as file:
+        with bz2.open(path) as file, nullcontext() if trust else in_proportion(path):
             document = (pickle.Unpickler(file) if trust else RestrictedUnpickler(file, also=_CONTAINERS)).load()
             file.read()  # to the end: a truncated file may hold a complete pickle
             return document
     except ForeignName as error:
         raise _untrusted(path, error.name) from error
+    except MemoryError as error:
+        raise DataError(f"{path}: reading it takes far more memory than a file of its size needs") from error
     except Exception as error:  # damaged bytes make pickle raise any exception
         raise _unreadable(path, error) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import pickle
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,16 @@ def test_damaged_files_and_other_things(
     assert "holds no results" in refused()
     save(file, {**whole, "meta_archs": TEXTS[::-1]})
     assert f"architecture 0 ({TEXTS[2]}): its results belong to {TEXTS[0]}" in refused()
+
+
+def test_a_small_file_does_not_take_all_memory(tmp_path: Path) -> None:
+    """It keeps an object at a far place, for which the unpickler would reserve 6 GB."""
+    content = b"\x80\x02}r" + (4 * 10**8).to_bytes(4, "little") + b"."
+    (file := tmp_path / "b.pickle.pbz2").write_bytes(bz2.compress(content))
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(DataError, match=r"b\.pickle\.pbz2: reading it takes far more memory"):
+        read_nats(file)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 def test_results_that_are_incomplete_or_of_another_training(tmp_path: Path) -> None:
