@@ -98,6 +98,7 @@ def _sync(store: Places, weights_max: int, quiet: bool = False, names: bool = Tr
     With `names`, all known studies tell the database what they call its runs.
     """
     from harness.cli._store_check import progress_line
+    from harness.stores.mongo.connection import disconnect
     from harness.stores.mongo.sync import sync
     from harness.stores.opened import Opened
 
@@ -108,7 +109,7 @@ def _sync(store: Places, weights_max: int, quiet: bool = False, names: bool = Tr
             known = _names(opened) if names else {}
             done = sync(opened.directory, database, weights_max=weights_max, report=progress, names=known)
     finally:
-        database.client.close()
+        disconnect(database.client)
     if done.projected or not quiet:
         click.echo(f"{done.projected} of {done.runs} local runs copied to the database; the others were there")
     if done.listed:

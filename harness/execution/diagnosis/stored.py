@@ -55,7 +55,7 @@ def check_database(places: Places) -> Findings:
     if places.mongo is None:
         yield ok("database", f"none ({MONGO} is not set): runs are kept in the directory alone")
         return
-    from harness.stores.mongo.connection import address, connect, translated
+    from harness.stores.mongo.connection import address, connect, disconnect, translated
     from harness.stores.mongo.sync import unsynced
 
     try:
@@ -81,7 +81,7 @@ def check_database(places: Places) -> Findings:
     except HarnessError as error:
         yield problem("database", f"{address(database)}: {error}", "ask for the right to write (role readWrite)")
     finally:
-        database.client.close()
+        disconnect(database.client)
 
 
 def _check_clock(folder: Path) -> Findings:

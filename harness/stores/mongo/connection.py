@@ -54,6 +54,12 @@ NOT_SHOWN = "the reason is not shown because it might contain a password"
 
 _DISK_FULL, _TIME_EXPIRED = 14031, 50
 
+_NONSENSE = (LookupError, TypeError, ValueError, AttributeError)
+"""What the driver raises when it believes a damaged reply, besides its own errors."""
+
+PARTS = 3
+"""Steps in which the driver closes a connection."""
+
 _shown: WeakKeyDictionary[MongoClient[Document], str] = WeakKeyDictionary()
 
 
@@ -87,7 +93,7 @@ def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
         return database
     except (PyMongoError, bson.errors.BSONError, LookupError, ValueError, TypeError, OSError) as error:
         if client is not None:
-            client.close()
+            disconnect(client)
         text = hide(_line(error), uri)
         if isinstance(error, bson.errors.BSONError | LookupError):
             problem: Exception = Unreachable(f"{shown(uri)} does not answer as a database does: {text}")
@@ -100,6 +106,15 @@ def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
         else:
             problem = Unreachable(f"{shown(uri)} does not answer: {text}")
     raise problem  # outside of the handler, so that the driver's own error and its text are not chained to it
+
+
+def disconnect(client: MongoClient[Document]) -> None:
+    """Close a connection, whatever the server says to it."""
+    for _ in range(PARTS):
+        # The driver ends sessions, then cursors, then the connection; it stops where a reply is damaged.
+        with contextlib.suppress(PyMongoError, bson.errors.BSONError, *_NONSENSE, OSError):
+            client.close()
+            return
 
 
 def address(database: Database[Document]) -> str:
@@ -142,7 +157,7 @@ def translated() -> Iterator[None]:
         return
     except (PyMongoError, bson.errors.BSONError, gridfs.errors.GridFSError, OverflowError) as error:
         problem = _translate(error)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except _NONSENSE as error:
         if not _is_drivers(error):
             raise
         problem = DataError(f"{_FOREIGN}: {type(error).__name__}: {_line(error)}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pymongo
 
 from harness.errors import HarnessError, Unreachable
-from harness.stores.mongo.connection import connect, hide
+from harness.stores.mongo.connection import connect, disconnect, hide
 from harness.stores.mongo.projection import project
 from harness.stores.mongo.snapshot import WEIGHTS_MAX, look
 from harness.stores.sacred import RunObserver
@@ -127,8 +127,7 @@ class Mirror(RunObserver):
 
     def _disconnect(self) -> None:
         if self._database is not None:
-            with contextlib.suppress(Exception):
-                self._database.client.close()
+            disconnect(self._database.client)
         self._database = None
 
     def _failed(self, error: HarnessError) -> None:
