@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 from harness.components.optimiser import Optimiser
 from harness.components.option import meanings
 from harness.components.registries import SEARCHES
-from harness.stores import shapes
+from harness.stores import quantities
 from harness.stores.schema import Cost, Result
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.reader import Component, hints
@@ -73,8 +73,8 @@ def describe() -> list[Described]:
     found += [Described(name, "configuration", kind, texts.pop(name)[1]) for name, kind in kinds.items()]
     found += [Described(name, "configuration", kind, text) for name, (kind, text) in texts.items()]
     for part, document in (("result", Result), ("cost", Cost)):
-        own = shapes.columns(document)
-        for name, text in shapes.column_meanings(document).items():
+        own = quantities.columns(document)
+        for name, text in quantities.column_meanings(document).items():
             found.append(Described(name, part, own.get(name, float), text))
     return found
 

@@ -21,8 +21,8 @@ from harness.components.space import Architecture, Space
 from harness.documents import finite
 from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
 from harness.seeds import derive
+from harness.stores.quantities import needing
 from harness.stores.schema import PANEL, UNRANKED
-from harness.stores.shapes import needing
 from harness.study.configuration import Ranking, RunConfig
 from harness.study.panel import panel
 

@@ -14,7 +14,7 @@ import pytest
 from harness import results
 from harness.cli import main
 from harness.components.preset import get_preset
-from harness.stores import schema, shapes
+from harness.stores import quantities, schema, shapes
 from harness.stores.directory.store import DirectoryStore
 from harness.study import columns, frames
 from harness.study.catalogue import find_studies
@@ -120,7 +120,7 @@ def test_what_training_writes_is_what_the_schema_says() -> None:
     import torch
 
     cost = Meter(torch.device("cpu"), ranks=2).json() | {"threads": 1, "arithmetic": "products ieee"}
-    assert set(cost) == set(shapes.described(schema.Cost))
+    assert set(cost) == set(quantities.described(schema.Cost))
     assert shapes.problem(schema.Cost, cost) is None
     assert shapes.problem(schema.Result, {**schema.UNRANKED, "diverged": {"step": 3, "loss": "nan"}}) is None
     assert list(schema.UNRANKED) == ["kendall_tau", "selected", "top1", "top1_accuracy", "ranked", "diverged"]
@@ -129,4 +129,4 @@ def test_what_training_writes_is_what_the_schema_says() -> None:
 def test_settings_say_which_keys_are_not_computed() -> None:
     assert Ranking(top_share=0.1, valid_loss=True).left_out == ()
     assert set(Ranking(top1=False, top_share=0.1, valid_loss=True).left_out) == {"top1", "top1_accuracy"}
-    assert set(Ranking().left_out) == {*shapes.needing("top_share"), "valid_loss"}
+    assert set(Ranking().left_out) == {*quantities.needing("top_share"), "valid_loss"}
