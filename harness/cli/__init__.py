@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
 import os
 import pkgutil
 import sys
@@ -25,6 +24,7 @@ import click
 from harness import __version__
 from harness.cli._completion import VARIABLE
 from harness.cli._help import MainGroup
+from harness.cli._plain_text import replace_what_cannot_be_written
 from harness.errors import ComponentWarning, HarnessError, UnknownName, UserError, users_place
 
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: done. 1: something failed. 2: the request was wrong. 130: interrupted.
     """
-    _replace_what_cannot_be_written()
+    replace_what_cannot_be_written(sys.stdout, sys.stderr)
     if os.environ.get(VARIABLE):
         return _complete()
     try:
@@ -83,13 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         sys.stdout.flush()
     return status if isinstance(status, int) else 0
-
-
-def _replace_what_cannot_be_written() -> None:
-    """Print "?" for a character that the terminal or file does not have (τ in Latin-1), instead of failing there."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="replace")
 
 
 def _complete() -> int:

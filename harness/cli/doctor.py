@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from harness.cli._help import Command
@@ -34,16 +32,11 @@ def command(wait: float, store: Places) -> int:
     counts: Counter[State] = Counter()
     for finding in examine(store, wait):
         counts[finding.state] += 1
-        _print(f"{click.style(f'{finding.state:8}', fg=colours[finding.state])} {finding.subject:11} {finding.text}")
+        state = click.style(f"{finding.state:8}", fg=colours[finding.state])
+        click.echo(f"{state} {finding.subject:11} {finding.text}")
         if finding.advice:
-            _print(f"{'':21}what to do: {finding.advice}")
+            click.echo(f"{'':21}what to do: {finding.advice}")
     problems, notes = counts[State.PROBLEM], counts[State.NOTE]
     summary = f"{problems} problem{'s' * (problems != 1)}" if problems else "no problems"
-    _print(summary + (f", {notes} note{'s' * (notes != 1)}" if notes else ""))
+    click.echo(summary + (f", {notes} note{'s' * (notes != 1)}" if notes else ""))
     return 1 if problems else 0
-
-
-def _print(text: str) -> None:
-    """Print, with question marks for what the output cannot hold: that is one of the problems to report."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    click.echo(text.encode(encoding, "replace").decode(encoding))

@@ -16,6 +16,7 @@ import pytest
 
 from harness import __version__, cli
 from harness.cli._help import Command, Group
+from harness.cli._plain_text import replace_what_cannot_be_written
 from harness.components import discovery
 from harness.components.preset import get_preset
 from harness.components.registries import REGISTRIES
@@ -191,8 +192,19 @@ def test_characters_that_cannot_be_written_are_replaced(encoding: str, monkeypat
         monkeypatch.setattr(sys, name, io.TextIOWrapper(written, encoding))
     assert cli.main(["explain", "kendall_tau"]) == 0
     sys.stdout.flush()
-    assert "Kendall's ? over the selected architectures" in written.getvalue().decode(encoding)
-    assert cli.main(["show", "τ", "--store", "τ"]) == 2
+    assert "Kendall's tau over the selected architectures" in written.getvalue().decode(encoding)
+    assert cli.main(["show", "τ", "--store", "ж"]) == 2
+    sys.stderr.flush()
+    assert "there is no store ?" in written.getvalue().decode(encoding)
+
+
+def test_cells_that_differ_by_a_sign_still_differ_where_it_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii"))
+    replace_what_cannot_be_written(sys.stdout, None)
+    print("✓ – 0.40 ± 0.02≈ γ′ ж")
+    sys.stdout.flush()
+    assert written.getvalue() == b"x - 0.40 +- 0.02~ gamma' ?\n"
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
