@@ -3,7 +3,8 @@
 This is the one place that says what a result contains; `harness.stores.records` says what is kept beside runs. Readers
 check what they read against these types (`harness.stores.shapes`), the columns of `harness.results` and their dtypes
 derive from them (`harness.stores.quantities`), and so do the metrics that a study may show (`harness.study.metrics`): a
-key that is added to `Result` or `Cost` appears there without another edit. Of the house only `harness.stores.trial_text` is imported.
+key that is added to `Result` or `Cost` appears there without another edit. Of the house only
+`harness.stores.trial_text` is imported.
 
 A class without `total=False` lists the keys that every version has written: a document without one of them is damaged.
 Keys that are not listed here, those of a newer version, are kept as they are.
