@@ -126,6 +126,11 @@ def test_what_training_writes_is_what_the_schema_says() -> None:
     assert list(schema.UNRANKED) == ["kendall_tau", "selected", "top1", "top1_accuracy", "ranked", "diverged"]
 
 
+def test_all_missing_keys_are_named_in_order() -> None:
+    missing = [f"{key} is missing" for key in sorted(schema.Summary.__required_keys__)]
+    assert len(missing) > 10 and shapes.problem(schema.Summary, {}) == "; ".join(missing)
+
+
 def test_settings_say_which_keys_are_not_computed() -> None:
     assert Ranking(top_share=0.1, valid_loss=True).left_out == ()
     assert set(Ranking(top1=False, top_share=0.1, valid_loss=True).left_out) == {"top1", "top1_accuracy"}
