@@ -54,9 +54,6 @@ NOT_SHOWN = "the reason is not shown because it might contain a password"
 
 _DISK_FULL, _TIME_EXPIRED = 14031, 50
 
-_NONSENSE = (LookupError, TypeError, ValueError, AttributeError)
-"""What the driver raises when it believes a damaged reply, besides its own errors."""
-
 PARTS = 3
 """Steps in which the driver closes a connection."""
 
@@ -112,7 +109,7 @@ def disconnect(client: MongoClient[Document]) -> None:
     """Close a connection, whatever the server says to it."""
     for _ in range(PARTS):
         # The driver ends sessions, then cursors, then the connection; it stops where a reply is damaged.
-        with contextlib.suppress(PyMongoError, bson.errors.BSONError, *_NONSENSE, OSError):
+        with contextlib.suppress(Exception):
             client.close()
             return
 
@@ -157,7 +154,7 @@ def translated() -> Iterator[None]:
         return
     except (PyMongoError, bson.errors.BSONError, gridfs.errors.GridFSError, OverflowError) as error:
         problem = _translate(error)
-    except _NONSENSE as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         if not _is_drivers(error):
             raise
         problem = DataError(f"{_FOREIGN}: {type(error).__name__}: {_line(error)}")
