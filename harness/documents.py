@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
@@ -67,9 +67,28 @@ def without_nan(value: Any) -> Any:
     return value
 
 
+LONGEST_MESSAGE = 64 << 10
+"""Characters of an error message or a traceback that are recorded and shown."""
+
+
+def shortened(text: str, longest: int = LONGEST_MESSAGE) -> str:
+    """The text; of a longer one the beginning and the end, with a note between them that says what is left out."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]} [… {len(text) - 2 * half} characters left out …] {text[-half:]}"
+
+
+def shortened_trace(trace: Sequence[str]) -> list[str]:
+    """The same of a traceback as a list of lines; a short one stays as it is."""
+    if sum(map(len, trace)) <= LONGEST_MESSAGE:
+        return list(trace)
+    return shortened("".join(trace)).splitlines(keepends=True)
+
+
 def one_line(error: BaseException) -> str:
     """An error as one line: the message; other errors than `HarnessError` get the type's name in front."""
-    text = " ".join(str(error).split())
+    text = shortened(" ".join(str(error).split()))
     if isinstance(error, HarnessError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

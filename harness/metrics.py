@@ -26,6 +26,9 @@ SPARSE = ("truth", "prediction", "both")
 PAIRWISE = 600
 """The most architectures for which comparing all pairs at once is faster than sorting."""
 
+PERMUTATIONS = 100
+"""Predictions that a matched null has."""
+
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 
@@ -65,11 +68,52 @@ def complexity_bias(predicted: Values, truth: Values, complexity: Values) -> flo
 
 
 def neutral_complexity_bias(truth: Values, complexity: Values) -> float:
-    """The CB of a predictor whose errors are independent of size: the CB if all pairs are wrong.
+    """The CB of random numbers: the CB if all pairs are wrong. Not 0.5, since better networks tend to be larger.
 
-    Not 0.5, since better networks tend to be larger.
+    A predictor that is better than random errs on pairs of similar truth, where size says less: with errors that are
+    independent of size its CB is lower (`matched_null`).
     """
     return complexity_bias(-np.asarray(truth, dtype=np.float64), truth, complexity)
+
+
+def partial_tau(predicted: Values, truth: Values, complexity: Values) -> float:
+    """Kendall's τ between prediction and truth given complexity: the part of τ that size does not explain.
+
+    NaN where a τ-b of two of the three does not exist, or where complexity orders as one of the others does.
+    """
+    both, ours, theirs = (
+        kendall_tau(*pair) for pair in ((predicted, truth), (predicted, complexity), (truth, complexity))
+    )
+    rest = (1 - ours**2) * (1 - theirs**2)
+    return (both - ours * theirs) / math.sqrt(rest) if rest > 0 else float("nan")
+
+
+def matched_null(predicted: Values, truth: Values, rng: np.random.Generator, samples: int = PERMUTATIONS) -> Rows:
+    """Predictions as good as these whose errors have nothing to do with size, one per row.
+
+    An isotonic fit of prediction on truth gives each architecture what is predicted at its truth; the residuals are
+    permuted among architectures of the same decile of truth.
+    """
+    from scipy.optimize import isotonic_regression
+
+    guess, true = np.asarray(predicted, dtype=np.float64), np.asarray(truth, dtype=np.float64)
+    _, group, counts = np.unique(true, return_inverse=True, return_counts=True)
+    means = np.bincount(group, weights=guess) / counts
+    fitted = isotonic_regression(means, weights=counts.astype(np.float64)).x[group]
+    made = np.tile(fitted, (samples, 1))
+    for decile in np.array_split(np.argsort(true, kind="stable"), 10):
+        residuals = np.tile((guess - fitted)[decile], (samples, 1))
+        made[:, decile] += rng.permuted(residuals, axis=1)
+    return made
+
+
+def against_null(value: float, null: Sequence[float]) -> tuple[float, float]:
+    """The mean of a measure over its null, and how many standard deviations the value is above it."""
+    known = [one for one in null if not math.isnan(one)]
+    if len(known) < 2:
+        return float("nan"), float("nan")
+    mean, deviation = statistics.fmean(known), statistics.stdev(known)
+    return mean, (value - mean) / deviation if deviation else float("nan")
 
 
 def complexity_convergence(predicted: Values, truth: Values, complexity: Values) -> float:

@@ -61,8 +61,9 @@ def translate(expression: str, columns: Iterable[str]) -> str:
             raise InvalidConfiguration(
                 f"{expression!r}: {type(node).__name__} is not allowed in an expression. {_HINT} {_listed(columns)}"
             )
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and _grows(node):
-            raise InvalidConfiguration(f"{_cut(expression)}: only numbers can be multiplied. {_HINT}")
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Mod) and _grows(node):
+            verb = "multiplied" if isinstance(node.op, ast.Mult) else "divided"
+            raise InvalidConfiguration(f"{_cut(expression)}: only numbers can be {verb}. {_HINT}")
         if isinstance(node, ast.Name) and node.id not in columns:
             raise InvalidConfiguration(str(UnknownName.among("column", node.id, columns)))
     return plain
@@ -102,9 +103,9 @@ def _lone_dot(text: str) -> InvalidConfiguration:
     return InvalidConfiguration(f"cannot read {_cut(text)}: a dot must be between two names. {_HINT}")
 
 
-def _grows(product: ast.BinOp) -> bool:
-    """Whether text or a list is repeated: that could take all memory."""
-    parts = [node.value if isinstance(node, ast.Constant) else node for node in ast.walk(product)]
+def _grows(operation: ast.BinOp) -> bool:
+    """Whether text or a list is repeated, or text is formatted by `%`: either could take all memory."""
+    parts = [node.value if isinstance(node, ast.Constant) else node for node in ast.walk(operation)]
     return any(isinstance(part, str | bytes | ast.List | ast.Tuple) for part in parts)
 
 

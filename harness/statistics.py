@@ -7,6 +7,7 @@ before are those of Student's t; tests that hold at any number of seeds, however
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,7 +19,9 @@ Numbers = npt.NDArray[np.float64]
 Signs = npt.NDArray[np.int8]
 
 ALPHA, LEVEL, POWER = 0.05, 0.95, 0.8
-"""The error rate of every verdict, the level of every interval, and the power that is planned for."""
+"""The error rate of a study's verdicts, the level of every interval, and the power that is planned for."""
+PRIMARY, OTHERS = 0.04, 0.01
+"""How a study with primary contrasts divides its error rate."""
 ENUMERATED, FLIPS = 16, 100_000
 """Up to so many seeds all flips of signs are tried; beyond, so many random ones, always the same."""
 PRIOR = 1.0
@@ -60,6 +63,76 @@ class Sample:
         """Student's statistic; 0 where it is undefined."""
         usable = ~self.flat & (self.n > 1)
         return np.divide(self.mean, self.error, out=np.zeros(np.shape(self.mean)), where=usable)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A contrast of rows with the standard error and the degrees of freedom that all its data give."""
+
+    mean: float
+    error: float
+    degrees: float
+
+    def p(self) -> float:
+        """Two-sided p of the t-test."""
+        return float(2 * _special().stdtr(self.degrees, -abs(self.mean) / self.error))
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        width = float(_special().stdtrit(self.degrees, (1 + level) / 2)) * self.error
+        return self.mean - width, self.mean + width
+
+    def equivalence(self, margin: float) -> float:
+        """p of two one-sided t-tests: small where the contrast lies between -margin and margin."""
+        return float(_special().stdtr(self.degrees, (abs(self.mean) - margin) / self.error))
+
+    def detectable(self, power: float = POWER, alpha: float = ALPHA) -> float:
+        """The least contrast that is found with that power."""
+        return self.error * float(sum(_special().stdtrit(self.degrees, one) for one in (1 - alpha / 2, power)))
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of one method over the same seeds, with the weights that a contrast gives them (0 for most)."""
+
+    values: Numbers
+    """Rows × seeds."""
+    weights: Numbers
+    pooled: bool
+    """Whether the rows have comparable deviations: their variances are averaged. Else each row has its own (Welch)."""
+    crossed: bool = False
+    """Whether a seed moves all rows alike, as one that draws a split edge does: a random effect of the seed."""
+
+
+def contrast(mean: float, blocks: Sequence[Block]) -> Estimate | None:
+    """The contrast of rows of some blocks with its standard error; None where the rows do not vary.
+
+    Mean squares of independent blocks add up, with Satterthwaite's degrees of freedom. A crossed block is a mixed model
+    of balanced data; of two rows it is the paired t-test.
+    """
+    parts = np.array([part for block in blocks for part in _mean_squares(block)]).reshape(-1, 2)
+    variance = float(parts[:, 0].sum())
+    if variance <= max([1e-24, *((_FLAT * float(np.abs(block.values).max())) ** 2 for block in blocks)]):
+        return None
+    return Estimate(mean, variance**0.5, variance**2 / float((parts[:, 0] ** 2 / parts[:, 1]).sum()))
+
+
+def _mean_squares(block: Block) -> Iterator[tuple[float, float]]:
+    """What a block adds to the variance of a contrast, each with its degrees of freedom."""
+    (rows, n), weights = block.values.shape, block.weights
+    if not block.pooled:
+        for weight, square in zip(weights, block.values.var(axis=1, ddof=1), strict=True):
+            if weight:
+                yield weight**2 * square / n, n - 1
+    elif block.crossed and rows > 1:
+        means = block.values.mean(axis=0)
+        rest = block.values - block.values.mean(axis=1, keepdims=True) - means + means.mean()
+        common = weights.mean()
+        degrees = (rows - 1) * (n - 1)
+        yield float(((weights - common) ** 2).sum() * (rest**2).sum() / degrees / n), degrees
+        if abs(common) > 1e-12:
+            yield float((common * rows) ** 2 * means.var(ddof=1) / n), n - 1
+    else:
+        yield float((weights**2).sum() * block.values.var(axis=1, ddof=1).mean() / n), rows * (n - 1)
 
 
 # A number of seeds that was fixed before.
@@ -109,11 +182,14 @@ def least_p(n: npt.ArrayLike) -> Numbers:
     return np.minimum(1.0, 2.0 ** (1 - np.asarray(n, dtype=float)))
 
 
-def holm(p: npt.ArrayLike) -> Numbers:
-    """p-values adjusted by Holm's rule for all comparisons along the last axis."""
+def holm(p: npt.ArrayLike, true: int | None = None) -> Numbers:
+    """p-values adjusted by Holm's rule for all hypotheses along the last axis.
+
+    `true` is how many of them can be true at once, if not all (Shaffer's rule).
+    """
     values = np.asarray(p, dtype=float)
     order = np.argsort(values, axis=-1, kind="stable")
-    factors = np.arange(values.shape[-1], 0, -1)
+    factors = np.minimum(np.arange(values.shape[-1], 0, -1), values.shape[-1] if true is None else true)
     raised = np.maximum.accumulate(np.take_along_axis(values, order, -1) * factors, axis=-1)
     adjusted = np.empty_like(values)
     np.put_along_axis(adjusted, order, np.minimum(1.0, raised), -1)
@@ -135,27 +211,33 @@ def detectable(sample: Sample, power: float = POWER, alpha: float = ALPHA) -> Nu
     return np.asarray(np.where(sample.n > 1, quantiles * sample.error, np.nan))
 
 
-def t_power(effect: float, n: int, alpha: float = ALPHA) -> float:
-    """The probability that n seeds decide an effect, in deviations of the differences, by a two-sided t-test."""
+def t_power(effect: float, n: int, alpha: float = ALPHA, each: float = 1.0) -> float:
+    """The probability that n seeds decide an effect, in deviations of the differences, by a two-sided t-test.
+
+    `each` is how many degrees of freedom a seed gives after the first: more than 1 where rows share a variance.
+    """
     if n < 2:
         return 0.0
     special = _special()
+    degrees = each * (n - 1)
     # Averaged over what the deviation may come out as: the noncentral t of scipy fails at small error rates.
-    limit = special.stdtrit(n - 1, 1 - alpha / 2) * _deviations(n)
+    limit = special.stdtrit(degrees, 1 - alpha / 2) * _deviations(degrees)
     centre = abs(effect) * n**0.5
     return float(np.mean(special.ndtr(centre - limit) + special.ndtr(-centre - limit)))
 
 
-def seeds_needed(effect: float, power: float = POWER, alpha: float = ALPHA, most: int = 100_000) -> int | None:
+def seeds_needed(
+    effect: float, power: float = POWER, alpha: float = ALPHA, most: int = 100_000, each: float = 1.0
+) -> int | None:
     """The least number of seeds that decide an effect, in deviations, with that power; None if `most` are too few."""
-    if not effect or t_power(effect, most, alpha) < power:
+    if not effect or t_power(effect, most, alpha, each) < power:
         return None
     low, high = 1, 2
-    while t_power(effect, high, alpha) < power:
+    while t_power(effect, high, alpha, each) < power:
         low, high = high, min(most, 2 * high)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if t_power(effect, middle, alpha) >= power else (middle, high)
+        low, high = (low, middle) if t_power(effect, middle, alpha, each) >= power else (middle, high)
     return high
 
 
@@ -297,9 +379,9 @@ def _or_flat(sample: Sample, usual: npt.ArrayLike, flat: npt.ArrayLike, one: flo
 
 
 @lru_cache(maxsize=4096)
-def _deviations(n: int) -> Numbers:
-    """Equally likely values of the deviation of n differences, in units of the true one."""
-    return np.asarray(np.sqrt(2 * _special().gammaincinv((n - 1) / 2, (np.arange(1000) + 0.5) / 1000) / (n - 1)))
+def _deviations(degrees: float) -> Numbers:
+    """Equally likely values of a deviation with so many degrees of freedom, in units of the true one."""
+    return np.asarray(np.sqrt(2 * _special().gammaincinv(degrees / 2, (np.arange(1000) + 0.5) / 1000) / degrees))
 
 
 @lru_cache(maxsize=32)

@@ -1,11 +1,13 @@
-"""Learning-rate schedules: constant, cosine, polynomial, and CaLR with its variants.
+"""Learning-rate schedules: constant, cosine, polynomial, CaLR with its variants, and two controls of CaLR.
 
 Each gives the factor of the initial learning rate for a path at progress t/T.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,6 +17,16 @@ from harness.components.registries import SCHEDULES
 from harness.components.schedule import Factor, Schedule
 from harness.components.space import Architecture, Space
 from harness.errors import InvalidConfiguration
+from harness.seeds import make_rng
+
+DecayRatio = Callable[[Architecture], float]
+"""γ of an architecture."""
+
+SAMPLED = 10_000
+"""Architectures that represent a space that cannot be listed."""
+
+REMEMBERED = 100_000
+"""Paths whose permuted decay ratio is kept."""
 
 
 @SCHEDULES.register("constant")
@@ -100,7 +112,7 @@ class CaLR(Schedule):
         slope = -(self.gamma_prime - 1 / self.gamma_prime) / (g(high) - g(low))
         return slope, 1 / self.gamma_prime - slope * g(high)
 
-    def decay_ratio(self, space: Space) -> Callable[[Architecture], float]:
+    def decay_ratio(self, space: Space) -> DecayRatio:
         """γ(α) (Eq. 4)."""
         slope, offset = self.coefficients(space)
         g = FUNCTIONS[self.function]
@@ -117,10 +129,70 @@ class CaLR(Schedule):
         return ratio
 
     def bind(self, space: Space) -> Factor:
-        ratio, final = self.decay_ratio(space), self.final
+        return self._factor(self.decay_ratio(space))
+
+    def _factor(self, ratio: DecayRatio) -> Factor:
+        """Eq. 3 with this decay ratio, down to `final`."""
+        final = self.final
         if not final:
             return lambda path, progress: float((1 - progress) ** ratio(path))
         return lambda path, progress: final + (1 - final) * float((1 - progress) ** ratio(path))
+
+
+@SCHEDULES.register("calr-mean")
+@dataclass(frozen=True)
+class MeanCaLR(CaLR):
+    """A control of CaLR: at each step every path has the mean of CaLR's factors over all architectures.
+
+    CaLR lowers the average rate, too: most subnets have γ > 1. This schedule lowers it equally and knows no sizes. The
+    mean is over the whole space for each sub-supernet of few-shot methods. A space that cannot be listed is
+    represented by a fixed sample of `SAMPLED` architectures.
+    """
+
+    depends_on_path: ClassVar[bool] = False
+
+    def bind(self, space: Space) -> Factor:
+        ratio = self.decay_ratio(space)
+
+        @functools.cache
+        def counted() -> tuple[tuple[float, int], ...]:
+            """Decay ratios with the number of architectures that have each, counted at the first step."""
+            rng = make_rng(0, "architectures of the mean rate")
+            architectures = space if space.enumerable else (space.sample(rng) for _ in range(SAMPLED))
+            return tuple(Counter(map(ratio, architectures)).items())
+
+        @functools.lru_cache(maxsize=1)  # the paths of a step share it
+        def mean(progress: float) -> float:
+            remaining = 1 - progress
+            gammas = counted()
+            total = math.fsum(count * remaining**gamma for gamma, count in gammas)
+            return self.final + (1 - self.final) * total / sum(count for _, count in gammas)
+
+        return lambda path, progress: mean(progress)
+
+
+@SCHEDULES.register("calr-permuted")
+@dataclass(frozen=True)
+class PermutedCaLR(CaLR):
+    """A control of CaLR: each path has the decay ratio γ of another architecture.
+
+    The other architecture is drawn uniformly from the whole space, by a hash of the path's canonical form and the
+    trial's seed, so no list of the space is needed. Equal networks have equal rates, rates are distributed as CaLR's
+    are, and they do not depend on size.
+    """
+
+    def bind(self, space: Space) -> Factor:
+        return self.of_trial(space, 0)
+
+    def of_trial(self, space: Space, seed: int) -> Factor:
+        ratio = self.decay_ratio(space)
+
+        @functools.lru_cache(maxsize=REMEMBERED)
+        def permuted(path: Architecture) -> float:
+            canonical = space.canonical(path)
+            return ratio(space.sample(make_rng(seed, "permuted decay ratio", *canonical)))
+
+        return self._factor(permuted)
 
 
 def _check_final(final: float) -> None:

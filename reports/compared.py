@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness.components.preset import Preset
-from harness.study.comparisons import Weights, effects, main_column, pairings
+from harness.statistics import Block, Estimate, contrast
+from harness.study.comparisons import Weights, effects, main_column, pairings, primary_contrasts
 from harness.study.layout import Column
 from harness.study.study import Study
 
@@ -26,12 +27,21 @@ from .words import in_words
 Margins = Mapping[str, float]
 """By metric, the difference below which values count as equal, in the column's unit; "" is a study's main column."""
 
-PAIRED, BOUNDED, FIELLER, SPREAD = (
+PAIRED, POOLED, CROSSED, WELCH, BOUNDED, FIELLER, SPREAD = (
     "paired t-test",
+    "t-test with the variance of all rows of a method",
+    "t-test with the variance of all rows of a method, less what a seed adds to all of them",
+    "Welch's test",
     "paired t-test of what is left up to the bound",
     "Fieller's test: paired t-test of bound × second − first, as a share of the second's mean",
     "test of Pitman and Morgan",
 )
+
+
+COMPARABLE = ("kendall_tau",)
+"""The metrics whose deviations are comparable from row to row."""
+DRAWING = ("fsnas", "gm-nas")
+"""The methods whose seeds draw the edges at which the supernet is split: such a seed moves all rows of the method."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,7 @@ class Compared:
 
     study: str
     kind: str
-    """"statement", "rows" or "effect"."""
+    """"primary", "statement", "rows" or "effect"."""
     name: str
     """The statement, or the effect's factors; empty for rows."""
     rows: str
@@ -86,6 +96,10 @@ class Compared:
     """The table or figure of the paper that shows it."""
     premises: tuple[Checked, ...] = ()
     """What the statement takes for granted."""
+    primary: bool = False
+    """Whether it asks what a primary contrast of the study asks."""
+    estimate: Estimate | None = None
+    """The effect by all rows of the methods compared; None where only the differences of the seeds count."""
 
     @property
     def question(self) -> Hashable:
@@ -149,6 +163,82 @@ def rows_compared(
                 margin=margin_of(study, one.column.metric, one.margin, margins),
                 printed=_printed(study, one.column, dataset, {one.first: 1.0, one.second: -1.0}),
             )
+
+
+def primary_compared(study: Study, preset: Preset, found: Sequence[Evidence], margins: Margins) -> Iterator[Compared]:
+    """The primary contrasts of the study, on the first data set."""
+    asked, dataset = {one.request.row for one in found}, preset.datasets[0]
+    for one in (one for one in primary_contrasts(study) if set(one.weights) <= asked):
+        values = {row: merits(study, row, one.column, dataset, found) for row in one.weights}
+        seeds = tuple(sorted(set.intersection(*(set(of) for of in values.values()))))
+        yield Compared(
+            study=study.name,
+            kind="primary",
+            name=one.name,
+            rows=one.name,
+            numbers=frozenset(one.weights),
+            column=one.column.label,
+            metric=one.column.metric,
+            digits=one.column.digits,
+            dataset=dataset,
+            planned=preset.seeds,
+            key=_key(dataset, one.column, one.weights),
+            seeds=seeds,
+            effects=tuple(_contrast(one.weights, values, seed) for seed in seeds),
+            margin=margin_of(study, one.column.metric, one.margin, margins),
+            printed=_printed(study, one.column, dataset, one.weights),
+            primary=True,
+        )
+
+
+def estimated(study: Study, found: Sequence[Evidence], compared: Sequence[Compared]) -> Iterator[Compared]:
+    """The same comparisons, with estimates by all rows of a method where these are linear contrasts of its rows.
+
+    Rows of a study without groups, bounds, distances and quoted values keep the paired t-test.
+    """
+    tables: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
+    for one in compared:
+        weights = _weights(one)
+        if study.group is None or weights is None or len(one.seeds) < 2:
+            yield one
+            continue
+        place = one.metric, one.dataset
+        if place not in tables:
+            numbers = [number for number, row in enumerate(study.rows) if row.source == "runs"]
+            every = {row: measured(study, row, *place, found) for row in numbers}
+            tables[place] = {row: {seed: value for seed, value, _ in of} for row, of in every.items()}
+        blocks = list(_blocks(study, one, weights, tables[place]))
+        estimate = contrast(sum(one.effects) / len(one.effects), blocks)
+        crossed = any(block.crossed for block in blocks)
+        method = CROSSED if crossed else POOLED if one.metric in COMPARABLE else WELCH
+        yield one if estimate is None else replace(one, estimate=estimate, method=method)
+
+
+def _weights(one: Compared) -> dict[int, float] | None:
+    """By row, the weights of a contrast that is linear in the rows' values of one metric; None of any other."""
+    if not (isinstance(one.key, tuple) and len(one.key) == 2 and one.key[0] == one.dataset):
+        return None
+    weights: tuple[tuple[tuple[int, str], float], ...] = one.key[1]
+    rows = {row: weight for (row, metric), weight in weights if metric == one.metric}
+    return rows if len(rows) == len(weights) and set(rows) == one.numbers else None
+
+
+def _blocks(study: Study, one: Compared, weights: Weights, table: Mapping[int, Mapping[int, float]]) -> Iterator[Block]:
+    """The rows of each method compared that have all the seeds."""
+    assert study.group is not None
+    pooled = one.metric in COMPARABLE
+    for label in dict.fromkeys(study.rows[row].labels[study.group] for row in sorted(weights)):
+        rows = [
+            row
+            for row, of in table.items()
+            if study.rows[row].labels[study.group] == label and set(one.seeds) <= set(of)
+        ]
+        yield Block(
+            np.array([[table[row][seed] for seed in one.seeds] for row in rows]),
+            np.array([weights.get(row, 0.0) for row in rows]),
+            pooled,
+            pooled and any(study.rows[row].settings.get("method.name") in DRAWING for row in rows),
+        )
 
 
 def effects_compared(study: Study, preset: Preset, found: Sequence[Evidence], margins: Margins) -> Iterator[Compared]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.components.preset import Preset
 from harness.statistics import ENUMERATED, FLIPS
 from harness.study.study import Request, Study
 
-from .compared import Checked, Compared, Margins, effects_compared, rows_compared
+from .compared import Checked, Compared, Margins, effects_compared, estimated, primary_compared, rows_compared
 from .evidence import Evidence, Findings, best_retrained, gather
 from .grid import Grid
 from .notes import scale
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 VERDICT, EFFECT, INTERVAL, SEEDS = "Verdict", "Effect", "95 % interval", "Seeds"
 UNMET = "; premise fails"
+FINISHED = ("done", "failed", "diverged")
+"""States of trials that have ended by themselves, with or without a value."""
 FIRST = (VERDICT, EFFECT, INTERVAL)
 DETAILS = (
     "Test",
@@ -39,33 +42,62 @@ DETAILS = (
     "Margin",
 )
 KINDS = {
+    "primary": ("primary", "primary contrasts"),
     "statement": ("statements", "the paper's statements"),
     "rows": ("comparisons", "comparisons of its rows"),
     "effect": ("effects", "effects of its factors"),
 }
 """By kind of comparison, the grid's name and its title."""
-HEADINGS = {"statement": ("Statement", "Rows"), "rows": ("Rows", "Column"), "effect": ("Factor", "Column")}
+HEADINGS = {
+    "primary": ("Contrast", "Column"),
+    "statement": ("Statement", "Rows"),
+    "rows": ("Rows", "Column"),
+    "effect": ("Factor", "Column"),
+}
 """What stands before the verdict, and what behind the interval."""
 
 
 def compare(study: Study, preset: Preset, counted: Sequence[Evidence], margins: Margins) -> tuple[Compared, ...]:
-    """All comparisons of a study: the paper's statements, its own rows as far as these leave any, its factors."""
+    """All comparisons of a study: primary contrasts, the paper's statements, its own rows as far as these leave any,
+    its factors."""
     asked = (study, preset, counted, margins)
+    primary = [*primary_compared(*asked)]
     stated = [compared for _, compared in statements_compared(*asked)]
     own = rows_compared(*asked, covered=[one.key for one in stated])
-    return (*stated, *own, *effects_compared(*asked))
+    first = {one.key for one in primary}
+    others = [replace(one, primary=one.key in first) for one in (*stated, *own, *effects_compared(*asked))]
+    return tuple(estimated(study, counted, [*primary, *others]))
 
 
 def look(
     asked: Iterable[tuple[Study, Preset, Sequence[Request]]], runs: Sequence[StoredRun], margins: Margins
 ) -> list[Judgement]:
-    """Judge these requests of studies as stored runs leave them now, at any number of seeds."""
-    compared = [
-        one
-        for study, preset, requests in asked
-        for one in compare(study, preset, best_retrained(gather(requests, runs)), margins)
+    """Judge these requests of studies as stored runs leave them now, at any number of seeds.
+
+    Of studies with primary contrasts these alone. A comparison looks at the longest run of seeds that all its rows have
+    finished: which trials finish first, such as those that diverge, may depend on what they find.
+    """
+    looked: list[Judgement] = []
+    for study, preset, requests in asked:
+        found = best_retrained(gather(requests, runs))
+        every = compare(study, preset, found, margins)
+        judged = judge([_finished(one, found) for one in every], anytime=True)
+        looked += [one for one in judged if one.compared.kind == "primary"] or judged
+    return looked
+
+
+def _finished(one: Compared, found: Sequence[Evidence]) -> Compared:
+    """The comparison up to the first seed that one of its rows has not finished."""
+    open_seeds = [
+        other.request.seed
+        for other in found
+        if other.state not in FINISHED and other.request.dataset == one.dataset and other.request.row in one.numbers
     ]
-    return judge(compared, anytime=True)
+    count = sum(seed < min(open_seeds, default=math.inf) for seed in one.seeds)
+    if count == len(one.seeds):
+        return one
+    sides = None if one.sides is None else (one.sides[0][:count], one.sides[1][:count])
+    return replace(one, seeds=one.seeds[:count], effects=one.effects[:count], sides=sides, units=(), estimate=None)
 
 
 def verdict_grids(findings: Findings, table: Table, judgements: Sequence[Judgement]) -> list[Grid]:
@@ -80,18 +112,22 @@ def verdict_grids(findings: Findings, table: Table, judgements: Sequence[Judgeme
 def interval_text(judgements: Sequence[Judgement]) -> str:
     """What the intervals of these comparisons are, and what error rate their verdicts have: for a caption."""
     ways = {one.anytime for one in judgements}
-    if not (m := judgements[0].m):
+    if not any(one.m for one in judgements):
         return "Interval and verdict: none, for want of seeds."
+    shares = {one.compared.primary: one for one in judgements if one.m}
+    each = " and ".join(
+        f"{100 * one.level:g} % for m = {one.m} {'primary contrasts' if primary else 'comparisons'}"
+        for primary, one in sorted(shares.items(), reverse=True)
+    )
     words = []
     if False in ways:
         words.append(
-            "Interval: 95 % t interval of the mean over the seeds. Verdict: t-tests at 5 % in all, by Holm's rule over "
-            f"the m = {m} comparisons of this report."
+            f"Interval: 95 % t interval of the effect. Verdict: t-tests by Holm's rule, at {each} of this study."
         )
     if True in ways:
         words.append(
             f"{'Anytime: ' if False in ways else ''}the interval is a 95 % confidence sequence, the verdict is by "
-            f"e-values at 5 % in all, by Bonferroni's rule over m = {m} comparisons; both hold at any number of seeds."
+            f"e-values by Bonferroni's rule, at {each} of this study; both hold at any number of seeds."
         )
     text = " ".join(words)
     return text[:1].upper() + text[1:]
@@ -150,7 +186,7 @@ def _grid(findings: Findings, table: Table, kind: str, judgements: Sequence[Judg
 def _row(one: Judgement) -> tuple[str, ...]:
     compared = one.compared
     printed = DASH if compared.printed is None else compared_numbers([compared.printed], compared.digits)[0]
-    first = {"statement": compared.name, "rows": compared.rows, "effect": compared.name}[compared.kind]
+    first = compared.rows if compared.kind == "rows" else compared.name
     second = compared.rows if compared.kind == "statement" else compared.column
     seeds = f"{len(compared.seeds)}" + (" (anytime)" if one.anytime and one.interval is not None else "")
     lead = (first, verdict_text(one), *effect_texts(one), second)
@@ -198,8 +234,10 @@ def _notes(study: Study, kind: str, judgements: Sequence[Judgement]) -> list[str
     lines = [
         f"Of {len(judgements)} comparison{'s' * (len(judgements) != 1)}: {summary}.",
         {
-            "statement": "Paired over seeds. An effect above 0 speaks for the statement. One seed decides nothing.",
-            "rows": "Paired over seeds. Supported: the first row is better than the second, by the column's rule. One "
+            "primary": "What the study is about, declared before its runs. Supported: the contrast makes the column's "
+            "value better.",
+            "statement": "An effect above 0 speaks for the statement. One seed decides nothing.",
+            "rows": "Supported: the first row is better than the second, by the column's rule. One "
             "seed decides nothing.",
             "effect": "Each effect is averaged over all other factors within a seed. Supported: it makes the column's "
             "value better. An interaction (×) is by how much the first effect is larger with the second.",

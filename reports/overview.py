@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "statement": ("statement of the paper", "statements of the paper"),
+    "primary": ("primary contrast", "primary contrasts"),
     "rows": ("comparison of rows", "comparisons of rows"),
     "effect": ("effect of a factor", "effects of factors"),
 }

@@ -85,11 +85,14 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
 
     beside = (beside_the_paper(study, table),) if is_in_the_paper(study) else ()
     compared = compare(study, asked.preset, findings.counted, asked.margins)
+    if primary := "; ".join(f"{one.name} ({one.column})" for one in compared if one.kind == "primary"):
+        # Before any number is shown.
+        table = replace(table, scale=f"{table.scale} Primary contrasts: {primary}.")
     return Section(table, figures, findings, beside, compared=with_premises(findings, store, compared))
 
 
 def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:
-    """The same sections with verdicts. They are judged together: the error rate is that of the whole report.
+    """The same sections with verdicts. The comparisons of a study are judged together.
 
     With `figures`, a figure shows all comparisons of a study.
     """

@@ -1,21 +1,22 @@
 """Verdicts on the comparisons of a report, with the error rate that they state. Knows no study and no statement.
 
-All comparisons of a report are judged together: with no effect anywhere, at most 5 % of reports have any false
-verdict. At the preset's planned number of seeds the t-tests decide, corrected by Holm's rule. At any other number the
-number may depend on what was seen, and e-values decide, which allow for looking at any time (Bonferroni's rule).
+All comparisons of a study are judged together: at most 5 % of studies have any false verdict. Primary contrasts are
+tested first, at 4 %; all others share 1 %, and the 4 %, too, once every primary contrast is decided. At the preset's
+planned number of seeds the t-tests decide, corrected by Holm's rule. At any other number the number may depend on what
+was seen, and e-values decide, which allow for looking at any time (Bonferroni's rule).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness import statistics
-from harness.statistics import ALPHA, Numbers, Sample
+from harness.statistics import ALPHA, OTHERS, PRIMARY, Numbers, Sample
 
-from .compared import SPREAD, Compared
+from .compared import PAIRED, SPREAD, Compared
 
 SUPPORTED, CONTRADICTED, EQUIVALENT, UNDECIDED, NO_DATA = VERDICTS = (
     "supported",
@@ -34,7 +35,7 @@ class Judgement:
 
     compared: Compared
     m: int
-    """The number of comparisons that are judged together."""
+    """The number of comparisons that share an error rate."""
     anytime: bool
     """Whether the verdict is one that holds at any number of seeds."""
     verdict: str
@@ -54,6 +55,8 @@ class Judgement:
     """The least difference that is found with a power of 80 %."""
     improvement: float | None = None
     """The probability of improvement."""
+    level: float = ALPHA
+    """The error rate that these share."""
     units: tuple[int, int, float] | None = None
     """Of the effects by group and seed: how many are above 0, how many there are, and the p of their t-test."""
 
@@ -64,38 +67,66 @@ class Judgement:
 
 
 def judge(compared: Sequence[Compared], anytime: bool = False) -> list[Judgement]:
-    """Judge these comparisons together.
+    """Judge these comparisons, those of each study together.
 
     With `anytime`, no number of seeds counts as planned, and comparisons that have no data yet count, too.
     """
+    found: dict[int, Judgement] = {}
+    for study in dict.fromkeys(one.study for one in compared):
+        own = [(place, one) for place, one in enumerate(compared) if one.study == study]
+        primary, others = ([item for item in own if item[1].primary is which] for which in (True, False))
+        first = _family([one for _, one in primary], PRIMARY if others else ALPHA, anytime)
+        # Once all primary contrasts are decided, their share goes to the others: no true hypothesis needs it.
+        passed = bool(first) and all(one.decided and not one.anytime for one in first)
+        second = _family([one for _, one in others], ALPHA if passed or not primary else OTHERS, anytime)
+        found |= dict(zip([place for place, _ in (*primary, *others)], (*first, *second), strict=True))
+    return [found[place] for place in range(len(compared))]
+
+
+def _family(compared: Sequence[Compared], level: float, anytime: bool) -> list[Judgement]:
+    """The comparisons that share an error rate. Those that ask the same count once."""
     testable = {one.question: one for one in compared if len(one.seeds) >= FEWEST}
     # Others count among all, but their p, which may have been waited for, must not ease the test of any.
-    p = [1.0 if anytime or not _is_planned(one) else _tested(one)[1] for one in testable.values()]
-    adjusted = dict(zip(testable, statistics.holm(p).tolist(), strict=True))
+    fixed = {question: not anytime and _is_planned(one) for question, one in testable.items()}
+    p = [_tested(one)[1] if fixed[question] else 1.0 for question, one in testable.items()]
+    equal = {question: _equivalence(one) for question, one in testable.items() if fixed[question] and one.margin}
+    adjusted = np.minimum(1.0, statistics.holm([*p, *equal.values()], len(p)) * ALPHA / level).tolist()
+    different = dict(zip(testable, adjusted, strict=False))
+    same = dict(zip(equal, adjusted[len(p) :], strict=True))
     m = len({one.question for one in compared}) if anytime else len(testable)
-    return [_judgement(one, m, adjusted.get(one.question), anytime or not _is_planned(one)) for one in compared]
+    return [
+        _judgement(one, m, level, different.get(one.question), same.get(one.question), anytime or not _is_planned(one))
+        for one in compared
+    ]
 
 
 def _is_planned(one: Compared) -> bool:
     return one.seeds == tuple(range(one.planned))
 
 
-def _judgement(one: Compared, m: int, adjusted: float | None, anytime: bool) -> Judgement:
+def _judgement(
+    one: Compared, m: int, level: float, adjusted: float | None, equal: float | None, anytime: bool
+) -> Judgement:
+    """The verdict by p-values that are adjusted so that 5 % decides; `equal` is that of the equivalence."""
     if not one.seeds:
-        return Judgement(one, m, anytime, NO_DATA)
+        return Judgement(one, m, anytime, NO_DATA, level=level)
+    whole = one
+    if anytime:
+        one = replace(one, estimate=None, method=PAIRED if one.estimate else one.method)
     effect, p, interval = _tested(one)
     if adjusted is None:  # one seed decides nothing, however large its effect
-        return Judgement(one, m, anytime, UNDECIDED, effect=effect)
+        return Judgement(whole, m, anytime, UNDECIDED, effect=effect, level=level)
     differences = _differences(one)
     sample = Sample.of(differences)
     if anytime:
-        corrected, plain = (_anytime(one, differences, count) for count in (m, 1))
+        corrected, plain = (_anytime(one, differences, *among) for among in ((m, level), (1, ALPHA)))
         interval = _sequence(one, sample)
     else:
-        corrected, plain = (_planned(one, sample, effect, value) for value in (adjusted, p))
+        corrected = _planned(effect, adjusted, equal)
+        plain = _planned(effect, p, _equivalence(one) if one.margin else None)
     effects = np.array(one.effects)
     return Judgement(
-        compared=one,
+        compared=replace(one, estimate=whole.estimate),
         m=m,
         anytime=anytime,
         verdict=corrected,
@@ -107,27 +138,40 @@ def _judgement(one: Compared, m: int, adjusted: float | None, anytime: bool) -> 
         e_value=float(np.exp(statistics.log_e_value(sample))) if sample.n > 1 else None,
         flips=float(statistics.sign_flips(effects)) if len(effects) else None,
         least=float(statistics.least_p(len(one.seeds))),
-        detectable=float(statistics.detectable(Sample.of(effects))) if len(effects) else None,
+        detectable=_detectable(one),
         improvement=_improvement(one),
         units=_units(one.units),
+        level=level,
     )
 
 
-def _planned(one: Compared, sample: Sample, effect: float, p: float) -> str:
+def _planned(effect: float, p: float, equal: float | None) -> str:
     if p <= ALPHA and effect:
         return SUPPORTED if effect > 0 else CONTRADICTED
-    equal = one.margin is not None and bool(statistics.equivalence(sample, one.margin) <= ALPHA)
-    return EQUIVALENT if equal else UNDECIDED
+    return EQUIVALENT if equal is not None and equal <= ALPHA else UNDECIDED
 
 
-def _anytime(one: Compared, differences: Numbers, m: int) -> str:
+def _anytime(one: Compared, differences: Numbers, m: int, level: float) -> str:
     """What the first look that decides anything decides, of looks after every seed: they cost nothing."""
     sample = statistics.looks(differences)
-    signs = statistics.anytime_decided(sample, m)
+    signs = statistics.anytime_decided(sample, m, level)
     if signs.any():
         return SUPPORTED if signs[signs != 0][0] > 0 else CONTRADICTED
-    equal = one.margin is not None and bool(statistics.anytime_equivalent(sample, one.margin, m).any())
+    equal = one.margin is not None and bool(statistics.anytime_equivalent(sample, one.margin, m, level).any())
     return EQUIVALENT if equal else UNDECIDED
+
+
+def _equivalence(one: Compared) -> float:
+    assert one.margin is not None
+    if one.estimate is not None:
+        return one.estimate.equivalence(one.margin)
+    return float(statistics.equivalence(Sample.of(_differences(one)), one.margin))
+
+
+def _detectable(one: Compared) -> float | None:
+    if one.estimate is not None:
+        return one.estimate.detectable()
+    return float(statistics.detectable(Sample.of(one.effects))) if one.effects else None
 
 
 def _tested(one: Compared) -> tuple[float, float, tuple[float, float]]:
@@ -136,6 +180,8 @@ def _tested(one: Compared) -> tuple[float, float, tuple[float, float]]:
         assert one.sides is not None
         test = statistics.pitman_morgan(*one.sides)
         return float(test.difference), float(test.p), (float(test.low), float(test.high))
+    if one.estimate is not None:
+        return round(one.estimate.mean, 12), one.estimate.p(), one.estimate.interval()
     sample = Sample.of(one.effects)
     low, high = statistics.t_interval(sample)
     return float(sample.mean), float(statistics.t_test(sample)), (float(low), float(high))

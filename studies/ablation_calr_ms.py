@@ -19,6 +19,7 @@ study = Study(
     ],
     group="Method",
     factors=("Method", "CaLR", "MS"),
+    primary=["CaLR", "MS", "CaLR × MS"],
     columns=[
         Column("Kendall's τ", "kendall_tau", digits=3),
         Column("Top-1 acc. (%)", "top1_accuracy", digits=2),

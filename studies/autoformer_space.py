@@ -1,6 +1,6 @@
 """Table C of the paper: AutoFormer ± CaLR and MS, searched under three limits of parameters, without retraining."""
 
-from harness.study import Column, Figure, FromPreset, Row, SearchPlot, Study
+from harness.study import Column, Comparison, Figure, FromPreset, Row, SearchPlot, Study
 
 from ._mobilenet import OURS, SIZES
 from ._words import HOURS, MEMORY
@@ -30,6 +30,7 @@ study = Study(
         for ours in (False, True)
     ],
     group=LIMIT,
+    primary=[Comparison({"Ours": True}, {"Ours": False})],
     columns=[
         Column(
             "# Params (M)",

@@ -4,7 +4,7 @@ The paper compares the clusterings on SPOS. FairNAS and FSNAS are included with 
 Figure B; the paths of a fair step of FairNAS cannot all be in one random cluster.
 """
 
-from harness.study import Curves, Figure, Line, Row, Study
+from harness.study import Comparison, Curves, Figure, Line, Row, Study
 
 from ._words import METHODS, MS, TAU
 
@@ -40,6 +40,10 @@ study = Study(
     paper="Table 5",
     rows=ROWS,
     group="Method",
+    primary=[
+        Comparison({"Clustering": "Operation-based"}, {"MS": False}),
+        Comparison({"Method": "SPOS", "Clustering": "Operation-based"}, {"Method": "SPOS", "Clustering": "Random"}),
+    ],
     columns=[TAU],
     figures=[
         Figure(

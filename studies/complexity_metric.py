@@ -1,6 +1,6 @@
 """Table F of the paper: complexity by parameters or by FLOPs?"""
 
-from harness.study import Row, Study
+from harness.study import Comparison, Row, Study
 
 from ._words import METHODS, OURS, TAU
 
@@ -22,5 +22,6 @@ study = Study(
         ]
     ],
     group="Method",
+    primary=[Comparison({"C(α)": "Params"}, {"C(α)": other}) for other in ("–", "FLOPs")],
     columns=[TAU],
 )

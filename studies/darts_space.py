@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harness.study import Figure, FoundDrawing, Row, SearchPlot, Study
+from harness.study import Comparison, Figure, FoundDrawing, Row, SearchPlot, Study
 
 from ._mobilenet import FLOPS, HOURS, MEMORY, PARAMETERS, TOP1
 from ._words import OURS
@@ -18,6 +18,7 @@ study = Study(
     space="darts",
     rows=[Row({"Method": "SPOS", "Ours": ours}, FOUND | (OURS if ours else {}), shaded=ours) for _, ours in ROWS],
     group="Method",
+    primary=[Comparison({"Ours": True}, {"Ours": False})],
     columns=[TOP1, PARAMETERS, FLOPS, MEMORY, HOURS],
     figures=[
         Figure(

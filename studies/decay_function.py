@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from harness.study import Computed, Figure, Request, Row, Series, Study
+from harness.study import Comparison, Computed, Figure, Request, Row, Series, Study
 
 from ._words import METHODS, MS, TAU, decay_ratios
 
@@ -31,6 +31,7 @@ study = Study(
         ]
     ],
     group="Method",
+    primary=[Comparison({"g(x)": "log x"}, {"g(x)": other}) for other in ("–", "x")],
     columns=[TAU],
     figures=[
         Figure(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from harness.study import Computed, Figure, Request, Row, Series, Study
+from harness.study import Comparison, Computed, Figure, Request, Row, Series, Study
 
 from ._words import OURS, TAU, decay_ratios
 
@@ -40,6 +40,7 @@ study = Study(
         ]
     ],
     group="Method",
+    primary=[Comparison({"γ′": "4"}, {"γ′": other}) for other in ("–", "2")],
     columns=[TAU],
     figures=[
         Figure(

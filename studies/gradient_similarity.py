@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from harness.study import Column, Drawings, Figure, Request, Row, Study
+from harness.study import Column, Comparison, Drawings, Figure, Request, Row, Study
 
 NAMES = {"A₁": "mgcs_1", "A₃": "mgcs_2", "A₅": "mgcs_3"}
 """Metric of each subnet; the index of a subnet is the number of edges in which it differs from A₀."""
@@ -33,6 +33,7 @@ study = Study(
         )
         for name, metric in NAMES.items()
     ],
+    primary=[Comparison({"Subnet": "A₁"}, {"Subnet": "A₃"}), Comparison({"Subnet": "A₃"}, {"Subnet": "A₅"})],
     columns=[
         Column(
             "MGCS",

@@ -1,6 +1,6 @@
 """Table M of the paper: the layer whose operation decides the momentum buffer, the first or the last searchable one."""
 
-from harness.study import Row, Study
+from harness.study import Comparison, Row, Study
 
 from ._mobilenet import CALR, SPACE, TOP1, found
 
@@ -21,5 +21,8 @@ study = Study(
         ),
     ],
     group="Method",
+    primary=[
+        Comparison({"Layer selection": "First layer"}, {"Layer selection": other}) for other in ("–", "Last layer")
+    ],
     columns=[TOP1],
 )

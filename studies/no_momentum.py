@@ -1,6 +1,6 @@
 """Table J of the paper: is momentum needed at all? β = 0, β = 0.9, and MS."""
 
-from harness.study import Row, Study
+from harness.study import Comparison, Row, Study
 
 from ._words import METHODS, MS, TAU
 
@@ -18,5 +18,9 @@ study = Study(
         ]
     ],
     group="Method",
+    primary=[
+        Comparison({"MS": False, "β": "0.9"}, {"MS": False, "β": "0"}),
+        Comparison({"MS": True}, {"MS": False, "β": "0.9"}),
+    ],
     columns=[TAU],
 )

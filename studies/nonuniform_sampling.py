@@ -3,7 +3,7 @@
 FairNAS cannot prefer paths; see `methods/fairnas.py` for what it does instead.
 """
 
-from harness.study import Row, Study
+from harness.study import Comparison, Row, Study
 
 from ._words import CALR, METHODS, MS, TAU
 
@@ -28,5 +28,9 @@ study = Study(
         ]
     ],
     group="Method",
+    primary=[
+        Comparison({"Schedule": "CaLR"}, {"Sampling": "#Params"}),
+        Comparison({"Sampling": "#Params"}, {"Sampling": "Uniform", "Schedule": "CS"}),
+    ],
     columns=[TAU],
 )

@@ -1,6 +1,6 @@
 """Table 6 of the paper: how many clusters? Subnets clustered by one to four edges, with CaLR."""
 
-from harness.study import Row, Study
+from harness.study import Comparison, Row, Study
 
 from ._words import CALR, MEMORY, MS, TAU
 
@@ -13,5 +13,6 @@ study = Study(
         for edges in (1, 2, 3, 4)
     ],
     group="Method",
+    primary=[Comparison({"Clusters": clusters}, {"Clusters": "5"}) for clusters in ("25", "625")],
     columns=[TAU, MEMORY],
 )

@@ -4,7 +4,7 @@ The looked-up accuracy is shown beside the retrained one, since the paper's cosi
 the digit.
 """
 
-from harness.study import Column, Row, Study
+from harness.study import Column, Comparison, Row, Study
 
 from ._words import METHODS, OURS
 
@@ -22,6 +22,7 @@ study = Study(
         for name, schedule in [("CS", "cosine"), ("CaLR", "calr")]
     ],
     group="Method",
+    primary=[Comparison({"Retraining": "CS"}, {"Retraining": "CaLR"})],
     columns=[
         Column("Retrained acc. (%)", "retrained_accuracy", digits=2),
         Column("Looked-up acc. (%)", "top1_accuracy", digits=2, best=None),

@@ -6,7 +6,7 @@ the passes of SPOS.
 
 from dataclasses import replace
 
-from harness.study import Figure, Row, Scatter, Study
+from harness.study import Comparison, Figure, Row, Scatter, Study
 
 from ._compared import COMPARED, PASSES, REMARKS, SAMPLING, settings_of
 from ._words import HOURS, MEMORY, METHODS, OURS, TAU, TOP1
@@ -42,6 +42,9 @@ study = Study(
     paper="Table A",
     rows=ROWS + BASELINES,
     group="Method",
+    primary=[
+        Comparison({"Method": label, "Ours": True}, {"Method": label, "Ours": False}) for label in ("SPOS", "FairNAS")
+    ],
     columns=[TOP1, TAU, PASSES, SAMPLING, HOURS, MEMORY],
     figures=[
         Figure(

@@ -5,7 +5,7 @@ Kendall's τ over training. The subnets are those of median looked-up accuracy i
 complexity.
 """
 
-from harness.study import Curves, Figure, Line, Row, Study
+from harness.study import Comparison, Curves, Figure, Line, Row, Study
 
 from ._words import CALR, METHODS, OURS, TAU
 
@@ -43,6 +43,10 @@ study = Study(
         )
         for method, label in METHODS
         for ours in (False, True)
+    ],
+    primary=[
+        Comparison({"CaLR": True, "MS": True}, {"CaLR": False}),
+        Comparison(labels("SPOS", True, True), labels("SPOS", True)),
     ],
     columns=[TAU],
     figures=[

@@ -1,10 +1,12 @@
 """Tables 4 and D of the paper: does CaLR treat small and large subnets alike? CB and C³, without MS."""
 
-from harness.study import Column, Row, Study
+from harness.study import Column, Comparison, Row, Study
 
 from ._words import METHODS
 
-TOP = {"rank.top_share": 0.3}
+TOP = {"rank.top_share": 0.3, "rank.by": "accuracy"}
+"""The paper defines C³ by accuracies; CB and C³ are of one ranking."""
+
 SCHEDULES = [
     (False, "–", {}),
     (True, "−log(k − C(α))", {"schedule.name": "calr", "schedule.function": "reversed"}),
@@ -25,6 +27,10 @@ study = Study(
         for calr, decay, schedule in SCHEDULES
     ],
     group="Method",
+    primary=[
+        Comparison({"γ(α) ∝": "−log C(α)"}, {"CaLR": False}, metric)
+        for metric in ("complexity_bias", "complexity_convergence")
+    ],
     columns=[
         Column(
             "CB",
@@ -33,7 +39,8 @@ study = Study(
             best="nearest",
             reference="neutral_complexity_bias",
             remark="Pairs that prediction or truth ties are not wrongly ordered, and of two equally large subnets "
-            "none is the larger. A predictor whose errors have nothing to do with size has the neutral value, not 0.5.",
+            "none is the larger. Random numbers have the neutral value, not 0.5; better predictors without bias have "
+            "less.",
         ),
         Column(
             "C³",

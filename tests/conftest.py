@@ -18,7 +18,7 @@ from pymongo.database import Database
 from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS
 from harness.truth.table import Table
-from tests.mongod import Mongod
+from tests.mongod import FAIL_POINTS, Mongod
 from tests.toy import user_folder
 
 # No test may fail because the machine is busy.
@@ -182,10 +182,10 @@ def toy_project(tmp_path_factory: pytest.TempPathFactory, toy_table: Table) -> I
 
 @pytest.fixture(scope="session")
 def mongod() -> Iterator[str]:
-    """The URI of a real server without authentication; one a test process, ended with it."""
+    """The URI of a real server without authentication, with `FAIL_POINTS`; one a test process, ended with it."""
     # Not one of pytest's folders: those stay, and an empty server takes 300 MB.
     with tempfile.TemporaryDirectory(prefix="mongod-") as folder:
-        server = Mongod(Path(folder))
+        server = Mongod(Path(folder), *FAIL_POINTS)
         server.start()
         try:
             yield server.uri

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pymongo
 from pymongo.errors import ConnectionFailure
@@ -14,6 +17,9 @@ from harness.stores.server.mongod import find_mongod
 
 BOUND = 60.0
 """Seconds that a server has to come up."""
+
+FAIL_POINTS = ("--setParameter", "enableTestCommands=1")
+"""Options of a server whose commands can be made to fail."""
 
 
 class Mongod:
@@ -65,6 +71,20 @@ class Mongod:
         finally:
             client.close()
         return True
+
+
+@contextlib.contextmanager
+def refusing(uri: str, code: int, commands: tuple[str, ...] = ("insert", "update")) -> Iterator[list[int]]:
+    """Within, a server with `FAIL_POINTS` answers these commands with that error; lists how often, in the end."""
+    counts: list[int] = []
+    point = {"configureFailPoint": "failCommand"}
+    data = {"errorCode": code, "failCommands": list(commands)}
+    with pymongo.MongoClient[dict[str, Any]](uri) as client:
+        before = client.admin.command({**point, "mode": "alwaysOn", "data": data})["count"]
+        try:
+            yield counts
+        finally:
+            counts.append(client.admin.command({**point, "mode": "off"})["count"] - before)
 
 
 def free_port() -> int:

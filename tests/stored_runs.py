@@ -113,10 +113,17 @@ def forget_panel(run: Path) -> None:
     _rewrite(run, document)
 
 
-def _rewrite(run: Path, document: Mapping[str, Any]) -> None:
+def forget_losses(run: Path) -> None:
+    """Make a done run as older versions stored it: without the losses of the architectures that it ranked."""
+    document = json.loads((run / PREDICTIONS).read_text())
+    del document["losses"]
+    _rewrite(run, document, PREDICTIONS)
+
+
+def _rewrite(run: Path, document: Mapping[str, Any], name: str = "result.json") -> None:
     text = json.dumps(document)
-    (run / "result.json").write_text(text)
+    (run / name).write_text(text)
     record = json.loads((run / "completion.json").read_text())
-    record["files"]["result.json"] = hashlib.sha256(text.encode()).hexdigest()
-    record["sizes"]["result.json"] = len(text)
+    record["files"][name] = hashlib.sha256(text.encode()).hexdigest()
+    record["sizes"][name] = len(text)
     (run / "completion.json").write_text(json.dumps(record))

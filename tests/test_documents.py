@@ -130,7 +130,7 @@ def test_a_trial_runs_without_the_command_line(capsys: pytest.CaptureFixture[str
     quick, count = re.subn(r'"epochs": 20\b', '"epochs": 1', code)
     assert count == 1
     exec(quick, {})
-    assert capsys.readouterr().out.count("kendall_tau") == 2
+    assert capsys.readouterr().out.count("'kendall_tau'") == 2
 
 
 @every_document

@@ -355,6 +355,7 @@ def test_nothing_but_comparisons_is_evaluated(expression: str) -> None:
         ("1 == 1", "neither true nor false"),
         ("method..name == 'spos'", "a dot must be between two names"),
         ("'a' * 99999999999 == method.name", "only numbers can be multiplied"),
+        ("'%99999999999d' % 1 == method.name", "only numbers can be divided"),
         (f"{'not ' * 100_000}seed", "cannot read '(not ){50}…': it is too deep, or needs too much memory"),
         ("kendall_tau.mean() > 1", "Columns: .*kendall_tau, .*method_name"),
     ],

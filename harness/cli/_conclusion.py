@@ -30,7 +30,7 @@ def conclude(
     # A ranking that failed now leaves its trial as it was; for the reader the trial has failed.
     failed_now = {work.trial.key for work in everything if work.state not in (State.DONE, State.LOST)} & errors.keys()
     states = Counter(State.FAILED if work.trial.key in failed_now else work.state for work in everything)
-    now = sum(work.trial.key in attempted and work.state is State.DONE for work in everything)
+    now = sum(work.trial.key in session.done_here and work.state is State.DONE for work in everything)
     rest = sorted((state, count) for state, count in states.items() if state is not State.DONE)
     others = "".join(f", {count} {_WORDS.get(state, state)}" for state, count in rest)
     click.echo(f"{states[State.DONE]} of {len(everything)} trials done, {now} of them now{others}")

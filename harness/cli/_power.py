@@ -1,4 +1,5 @@
-"""`plan --power`: how many seeds each comparison needs, by the deviations of stored runs, and how long they take."""
+"""`plan --power`: how many seeds decide an effect that the user names, by the deviations of stored runs, and how long
+they take. Never for the effect that was observed: planning for that repeats its luck."""
 
 from __future__ import annotations
 
@@ -38,10 +39,8 @@ class Need:
     compared: Any
     effect: float
     deviation: float
-    alone: int | None
-    """Seeds to decide it at 5 %."""
     among: int | None
-    """Seeds to decide it at 5 % of all comparisons together."""
+    """Seeds to decide it among all comparisons that share its error rate."""
     hours: float | None
     """Hours of the trials that are missing for that, one by one; None where no trial tells."""
 
@@ -65,6 +64,8 @@ def power_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         if power is None and (effects or max_seeds or hours):
             raise UserError("--effect, --max-seeds and --hours are about power: give --power 0.8, too")
+        if power is not None and not effects:
+            raise UserError("name the effect to find, in the unit of the column: --effect 0.05")
         wish = None if power is None else Wish(power, dict(effects), max_seeds or MOST, hours)
         return command(wish=wish, **others)
 
@@ -77,7 +78,7 @@ def power_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=Margin(),
             multiple=True,
             metavar="[METRIC=]X",
-            help="With --power: the effect to find, in the unit of the column.  [default: as stored]",
+            help="With --power: the effect to find, in the unit of the column.",
         ),
         click.option(
             "--power",
@@ -95,25 +96,28 @@ def show_power(asked: Asked, runs: Sequence[StoredRun], wish: Wish) -> None:
 
     check_margins(wish.effects, asked.studies)
     found = Ending({}, wish.most).look(asked, runs)
-    m = len({one.compared.question for one in found})
-    usable = [one.compared for one in found if len(one.compared.effects) > 1]
+    usable = [one for one in found if len(one.compared.effects) > 1]
     if not usable:
         raise UserError(
             f"no comparison of preset {asked.preset} has two seeds stored, which tell how much seeds differ; "
             "`harness run` makes some"
         )
     every = asked.plan(runs, check=False)
-    needs = [_need(one, m, wish, asked, every) for one in usable]
+    needs = [need for one in usable if (need := _need(one, wish, asked, every))]
+    if not needs:
+        raise UserError("no effect is named for the columns that are compared; --effect METRIC=X names one")
     rows = [
         [
-            *(_shown(need.alone), _shown(need.among), _hours_text(need.hours)),
-            *(f"{need.effect:+.3g}", f"{need.deviation:.2g}", len(need.compared.seeds)),
+            f"{need.effect:+.3g}",
+            "–" if need.among is None else max(0, need.among - len(need.compared.seeds)),
+            *("–" if need.among is None else need.among, _hours_text(need.hours)),
+            *(f"{need.deviation:.2g}", len(need.compared.seeds)),
             f"{need.compared.rows} ({need.compared.column}, {need.compared.dataset})",
         ]
         for need in needs
     ]
-    headings = ["seeds", f"of {m} together", "hours", "effect", "deviation", "stored", "comparison"]
-    click.echo(f"seeds that decide each of {m} comparisons at 5 % with a power of {wish.power:.0%}:")
+    headings = ["effect", "more seeds", "seeds", "hours", "deviation", "stored", "comparison"]
+    click.echo(f"seeds that decide an effect with a power of {wish.power:.2f}, if their number is fixed before:")
     click.echo(tabulate(rows, headings, colalign=("right",) * 6 + ("left",), disable_numparse=True))
     beyond = [need for need in needs if not need.fits(wish)]
     budget = f"{wish.most} seeds" + (f" and {wish.hours:g} hours" if wish.hours else "")
@@ -122,17 +126,22 @@ def show_power(asked: Asked, runs: Sequence[StoredRun], wish: Wish) -> None:
         click.echo(f"{len(found) - len(usable)} are not in this list: fewer than two seeds, or about deviations")
 
 
-def _need(compared: Any, m: int, wish: Wish, asked: Asked, every: Plan) -> Need:
+def _need(judged: Any, wish: Wish, asked: Asked, every: Plan) -> Need | None:
+    """What a comparison needs; None if no effect is named for its column."""
     from harness import statistics
     from harness.components.discovery import component
 
+    compared = judged.compared
     study = next(study for study in asked.studies if study.name == compared.study)
-    wished = component("reports.compared").margin_of(study, compared.metric, None, wish.effects)
-    effect, deviation = wished or fmean(compared.effects), stdev(compared.effects)
+    effect = component("reports.compared").margin_of(study, compared.metric, None, wish.effects)
+    if effect is None:
+        return None
+    n, estimate = len(compared.seeds), compared.estimate
+    deviation = stdev(compared.effects) if estimate is None else estimate.error * n**0.5
+    each = 1.0 if estimate is None else estimate.degrees / (n - 1)
     size = effect / deviation if deviation > 1e-12 else 0.0
-    alone, among = (statistics.seeds_needed(size, wish.power, statistics.ALPHA / count) for count in (1, m))
-    hours = None if among is None else _hours(compared, among, every)
-    return Need(compared, effect, deviation, alone, among, hours)
+    among = statistics.seeds_needed(size, wish.power, judged.level / judged.m, each=each)
+    return Need(compared, effect, deviation, among, None if among is None else _hours(compared, among, every))
 
 
 def _hours(compared: Any, seeds: int, every: Plan) -> float | None:
@@ -160,7 +169,3 @@ def _hours_text(hours: float | None) -> str:
         if hours >= 0.95
         else f"{hours:.2g}"
     )
-
-
-def _shown(seeds: int | None) -> str:
-    return "–" if seeds is None else str(seeds)

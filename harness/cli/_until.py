@@ -38,14 +38,15 @@ class Ending:
         from harness.statistics import first_decision
 
         check_margins(self.margins, asked.studies)
-        m = len({one.compared.question for one in self.look(asked, [])})
-        if not m:
+        found = self.look(asked, [])
+        if not found:
             names = ", ".join(study.name for study in asked.studies)
             raise UserError(f"there is nothing to decide: no rows are compared in {names}")
-        first = first_decision(m)
+        first = min(first_decision(one.m, one.level) for one in found)
         if self.most < first:
             raise UserError(
-                f"--max-seeds is {self.most}, but of {m} comparisons none can be decided before {first} seeds"
+                f"--max-seeds is {self.most}, but of {len({one.compared.question for one in found})} comparisons "
+                f"none can be decided before {first} seeds"
             )
         planned = {study.name: asked.seeds or get_preset(asked.preset, study.about).seeds for study in asked.studies}
         questions = _questions(self, asked)
@@ -84,7 +85,8 @@ def until_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--until",
             type=click.Choice(["decided"]),
-            help="Add seeds until every comparison is decided; looking after each seed is allowed for.",
+            help="Add seeds until every primary contrast is decided, or every comparison if a study declares none; "
+            "looking after each seed is allowed for.",
         ),
     ):
         asking = option(asking)
@@ -106,9 +108,10 @@ def tell_verdicts(asked: Asked, ending: Ending, quiet: bool) -> None:
             click.echo(f"{verdict:12} {effect:28} {len(compared.seeds):3} seeds  {compared.rows} ({place})")
     counts = Counter(one.verdict for one in judgements)
     told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in every if counts[verdict])
-    m = judgements[0].m
-    many = f"{len(judgements)} comparison{'s' * (len(judgements) != 1)}"
-    click.echo(f"{many}: {told}; at most 5 % of such runs decide any of {m} falsely")
+    noun = "primary contrast" if all(one.compared.primary for one in judgements) else "comparison"
+    many = f"{len(judgements)} {noun}{'s' * (len(judgements) != 1)}"
+    rate = max(one.level for one in judgements)
+    click.echo(f"{many}: {told}; at most {100 * rate:g} % of such studies decide any of these falsely")
     names = " ".join(study.name for study in asked.studies)
     most = max(len(one.compared.seeds) for one in judgements)
     preset = f"--preset {asked.preset} --seeds {max(1, most)} --compare"

@@ -24,6 +24,10 @@ class Schedule(ABC):
     def bind(self, space: Space) -> Factor:
         """The schedule's factor for paths of that space."""
 
+    def of_trial(self, space: Space, seed: int) -> Factor:
+        """The factor in a trial with that seed. Only schedules that draw something override it."""
+        return self.bind(space)
+
 
 def warmed(factor: Factor, warmup: float, least: float) -> Factor:
     """Any schedule's factor with a warm-up and a least rate.

@@ -29,6 +29,14 @@ def load_large_digits() -> DataSet:
     return _digits("digits-16", LARGE, mean=97.0, std=83.0)
 
 
+@DATASETS.register("digits-polar")
+def load_polar_digits() -> DataSet:
+    """The digits at random places of 1×10×10, contrast inverted at random, noise, 10 classes (embedded)."""
+    from harness.data.digits import POLAR
+
+    return _digits("digits-polar", POLAR, mean=128.0, std=66.0)
+
+
 def _digits(name: str, recipe: Recipe, mean: float, std: float) -> DataSet:
     from harness.data.digits import make
 

@@ -134,12 +134,14 @@ def predicted(trial: Trial, outcome: Outcome | None) -> dict[str, Any]:
     space = SPACES.get(trial.config.space)()
 
     def numbered(predictions: Predictions) -> dict[int, float]:
-        return {space.index(architecture): accuracy for architecture, accuracy in predictions.items()}
+        return {space.index(architecture): one.accuracy for architecture, one in predictions.items()}
 
     if outcome is None:
         return predictions_document(trial.config.json(), {})
     rough = {images: numbered(scores) for images, scores in outcome.rough.items()}
-    return predictions_document(trial.config.json(), numbered(outcome.predictions), rough, outcome.searched)
+    found = outcome.predictions
+    losses = {space.index(architecture): one.loss for architecture, one in found.items() if one.loss is not None}
+    return predictions_document(trial.config.json(), numbered(found), rough, outcome.searched, losses)
 
 
 def throttled(progress: Report) -> Callable[[int, int], None]:

@@ -25,7 +25,7 @@ from harness.stores.directory.log import drop_drawings, output_to
 from harness.stores.directory.run_directory import RANKINGS, WEIGHTS, complete_ranking, write_ranking
 from harness.stores.opened import Opened
 from harness.stores.stored import StoredRun
-from harness.study.judging import completed, lacks
+from harness.study.judging import Prediction, completed, lacks
 from harness.training.trial import Outcome, Watch, rank_again
 
 
@@ -73,7 +73,7 @@ def _add_panel(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[s
     stored = run.rankings.get(trial.ranking_key)
     if stored is None or config.benchmark is None or task.assignment.again:
         return None
-    known = task.opened.directory.predictions(run, config.json()["rank"])
+    known = _known(task, run)
     result = completed(config, stored, known, benchmark_for(config.benchmark, config.space))
     if result is None:
         return None
@@ -136,13 +136,20 @@ def _computed(task: Task, run: StoredRun, watch: Watch | None, checkpoint: Check
         return rank_again(
             config,
             lambda: torch.load(io.BytesIO(directory.read(run, WEIGHTS)), weights_only=True),
-            directory.predictions(run, config.json()["rank"]),
+            _known(task, run),
             task.device,
             watch,
             _methods_findings(run),
             checkpoint,
             ranks,
         )
+
+
+def _known(task: Task, run: StoredRun) -> dict[int, Prediction]:
+    """The stored predictions of the run's weights on the images that the trial ranks on, by architecture number."""
+    store, rank = task.opened.directory, task.trial.config.json()["rank"]
+    losses = store.losses(run, rank)
+    return {number: Prediction(value, losses.get(number)) for number, value in store.predictions(run, rank).items()}
 
 
 def _of(run: StoredRun) -> str:

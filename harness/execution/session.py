@@ -85,6 +85,12 @@ class Session:
         wrong = (Answered.FAILED, Answered.LOST)
         return {key: answer["error"] for (key, _), answer in last.items() if answer["status"] in wrong}
 
+    @property
+    def done_here(self) -> set[str]:
+        """Keys of the trials that jobs of this session have done; other processes may have done the rest."""
+        done = ((work, answer) for work, answer in self.answers if answer["status"] == Answered.DONE)
+        return {work.trial.key for work, answer in done if not answer.get("already")}
+
     def run(self) -> None:
         """Execute and plan again until nothing is left that was not tried, or a stop was asked for."""
         with contextlib.closing(self.keeper):

@@ -37,7 +37,13 @@ SLOWLY = 600.0
 """Maximum seconds to mirror a done run to a slow database before its claim is released."""
 
 ANSWERS = 3.0
-"""Seconds within which a reachable database answers."""
+"""Seconds within which a reachable database answers; an error that arrives sooner is a refusal, not a timeout."""
+
+PAUSE, LONGEST_PAUSE = 5.0, 60.0
+"""Seconds before the next try to mirror a done run: at first, and at most. Each pause is twice as long as the last."""
+
+REFUSALS = 2
+"""After so many refusals a done run is left to `harness store sync`."""
 
 
 def train(task: Task) -> dict[str, Any]:
@@ -67,7 +73,8 @@ def train(task: Task) -> dict[str, Any]:
         finally:
             # Before the claim is released: its next owner must find the run in the database.
             if mirror is not None and not mirror.close() and reply.get("status") == Answered.DONE:
-                _mirror_slowly(directory, opened)
+                with contextlib.suppress(Exception):  # the run counts; the command reports what is not in the database
+                    _mirror_slowly(directory, opened)
 
 
 def follow_training(task: Task) -> dict[str, Any]:
@@ -187,21 +194,31 @@ def _profiled(task: Task, directory: RunDirectory) -> contextlib.AbstractContext
 
 
 def _mirror_slowly(directory: RunDirectory, opened: Opened) -> None:
-    """Copy a done run to a slow but reachable database; an unreachable one gets it with the next sync."""
+    """Copy a done run to a slow database. One that is unreachable, or refuses twice, gets it with the next sync.
+
+    Raises `UserError` and `DataError` when the database does not accept the run.
+    """
     import pymongo
 
     from harness.stores.mongo.projection import project
 
-    until = time.monotonic() + SLOWLY
-    while time.monotonic() < until:
+    until, pause, refusals = time.monotonic() + SLOWLY, PAUSE, 0
+    while True:
         try:
             with pymongo.timeout(ANSWERS):
                 opened.database.command("ping")
         except Exception:  # unreachable, whatever the reason
             return
-        with contextlib.suppress(Unreachable):
+        began = time.monotonic()
+        try:
             project(directory.path, opened.database, opened.weights_max)
             return
+        except Unreachable:
+            refusals += time.monotonic() - began < ANSWERS
+        if refusals >= REFUSALS or time.monotonic() + pause > until:
+            return
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def _to_retrain(trial: Trial, ranking: dict[str, Any]) -> Architecture:

@@ -18,7 +18,7 @@ from harness.documents import canonical
 from harness.errors import Unreachable
 from harness.execution.agreement import Agreement
 from harness.execution.deadline import Deadline
-from harness.execution.executors.executor import Answered, Executor, Stopping
+from harness.execution.executors.executor import Executor, Stopping
 from harness.execution.fruitless import TIMES, fruitless
 from harness.execution.plan import Asked, Plan, require_inputs, require_ranks
 from harness.execution.session import Session, Show, working
@@ -49,8 +49,7 @@ class Worked:
     def json(self) -> dict[str, Any]:
         """A few figures as plain JSON types."""
         work = () if self.session is None else self.session.plan.work
-        answers = () if self.session is None else self.session.answers
-        own = {one.trial.key for one, answer in answers if answer["status"] == Answered.DONE}
+        own = set() if self.session is None else self.session.done_here
         return {
             "trials": len(work),
             "done": sum(one.state is State.DONE for one in work),

@@ -119,11 +119,10 @@ class Workplace:
             return f"{left} local runs are not in the database yet: {advice}"
         except HarnessError as error:
             return f"the database could not be brought up to date ({error}): {advice}"
-        return (
-            f"{len(failed)} local runs or references could not be copied to the database: {next(iter(failed.values()))}"
-            if failed
-            else None
-        )
+        if not failed:
+            return None
+        reason = next(iter(failed.values()))
+        return f"{len(failed)} local runs or references could not be copied to the database ({reason}): {advice}"
 
     def sync_aside(self, stopping: Stopping) -> None:
         """Sync in a thread, because the caller has running trials to follow."""

@@ -109,6 +109,7 @@ class Panel(TypedDict, total=False):
     best_5_percent: Annotated[RankedSet, "the true best 5 %"]
     best_10_percent: Annotated[RankedSet, "the true best 10 %"]
     best_30_percent: Annotated[RankedSet, "the true best 30 %"]
+    partial_tau: Annotated[float | None, "Kendall's τ given the number of parameters, over all that were predicted"]
     spearman: Annotated[float | None, "Spearman's ρ over all that were predicted"]
     weighted_tau: Annotated[float | None, "weighted τ (scipy, hyperbolic) over all that were predicted"]
     sparse_tau_truth: Annotated[float | None, "sparse τ: the truth cut down to 0.1 points"]
@@ -126,15 +127,22 @@ class Panel(TypedDict, total=False):
 class Ranked(Judgement, total=False):
     """The result of one ranking of a run's weights."""
 
+    kendall_tau_by_accuracy: Annotated[float | None, "the same τ by validation accuracy, whatever `rank.by` is"]
+    kendall_tau_by_loss: Annotated[float | None, "the same τ by validation loss, where losses are stored"]
+    partial_tau: Annotated[float | None, "the same τ given the number of parameters"]
     complexity_bias: Annotated[
         float | None, "CB: the share of wrongly ordered pairs whose larger one is ranked too low", Needs("top_share")
     ]
-    neutral_complexity_bias: Annotated[
-        float | None, "CB of a predictor whose errors do not depend on size", Needs("top_share")
-    ]
+    neutral_complexity_bias: Annotated[float | None, "CB of random numbers", Needs("top_share")]
     complexity_convergence: Annotated[
         float | None, "C³: Kendall's τ between complexity and predicted over true accuracy", Needs("top_share")
     ]
+    complexity_bias_null: Annotated[float | None, "mean CB of a null matched to the predictions", Needs("top_share")]
+    complexity_bias_z: Annotated[
+        float | None, "CB above it in deviations; > 0: unfair to the large", Needs("top_share")
+    ]
+    complexity_convergence_null: Annotated[float | None, "mean C³ of that null", Needs("top_share")]
+    complexity_convergence_z: Annotated[float | None, "C³ above it; < 0: unfair to the large", Needs("top_share")]
     valid_loss: Annotated[
         float | None,
         "mean cross-entropy on the ranking's images of the architectures that τ is over",
@@ -288,6 +296,7 @@ class Predicted(Versioned):
 class PredictionsDocument(Predicted, total=False):
     """`predictions.json`, and the predictions of a further ranking."""
 
+    losses: Annotated[dict[Number, float | None], "the mean cross-entropy on the same images, to 6 decimals"]
     calibration: Annotated[int, "training batches that calibrated each architecture"]
     rough: Annotated[dict[str, Json], "by number of images, accuracies on fewer images"]
     searched: Annotated[Searched, "the scores of the search that was made with the ranking"]

@@ -159,10 +159,17 @@ class Store(ABC):
         raise UserError(f"run {matching[0]} is damaged: {'; '.join(reasons)}")
 
     def predictions(self, run: StoredRun, rank: Mapping[str, Any] | None = None) -> dict[int, float]:
-        """The known predictions of the run's weights, by architecture number.
+        """The known predicted accuracies of the run's weights, by architecture number.
 
         From all rankings on the same images as the run's own ranking, or as `rank` if given.
         """
+        return self._known(run, rank, "accuracies")
+
+    def losses(self, run: StoredRun, rank: Mapping[str, Any] | None = None) -> dict[int, float]:
+        """The known losses on the same images; runs of older versions have none."""
+        return self._known(run, rank, "losses")
+
+    def _known(self, run: StoredRun, rank: Mapping[str, Any] | None, key: str) -> dict[int, float]:
         from harness.stores.directory.run_directory import PREDICTIONS, RANKINGS
 
         wanted = rank or run.trial["config"]["rank"]
@@ -174,7 +181,8 @@ class Store(ABC):
                 continue
             same = (document["images"], document["batch_size"]) == (wanted["images"], wanted["batch_size"])
             if same and document.get("calibration", 0) == wanted.get("calibration", 0):
-                found |= {int(number): cast(float, value) for number, value in document["accuracies"].items()}
+                values = cast(dict[str, float], document.get(key, {}))
+                found |= {int(number): value for number, value in values.items()}
         return dict(sorted(found.items()))
 
     def searched(self, run: StoredRun, ranking: str) -> Searched | None:

@@ -1,4 +1,4 @@
-"""Which rows a study compares: those that it declares, or each row with the first of its group; and its factors.
+"""Which rows a study compares: its primary contrasts, those that it declares, or each row with the first of its group.
 
 Nothing here reads runs: a contrast is a set of weights of rows.
 """
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from harness.study.layout import Column, Row
+from harness.errors import InvalidConfiguration
+from harness.study.layout import Column, Comparison, Labels, Row
 from harness.study.study import Study, find_row
 
 Weights = Mapping[int, float]
@@ -23,6 +24,16 @@ class Pairing:
 
     first: int
     second: int
+    column: Column
+    margin: float | None = None
+
+
+@dataclass(frozen=True)
+class Primary:
+    """A contrast that a study is about."""
+
+    name: str
+    weights: Weights
     column: Column
     margin: float | None = None
 
@@ -49,6 +60,61 @@ def pairings(study: Study) -> list[Pairing]:
         for one in study.comparisons
         if (column := columns[one.metric])
     ]
+
+
+def primary_contrasts(study: Study) -> list[Primary]:
+    """The primary contrasts of a study. Raises `InvalidConfiguration`."""
+    found, columns = [], {column.metric: column for column in reversed(study.columns)} | {"": main_column(study)}
+    by_name = {effect.name: effect for effect in effects(study)} if study.primary else {}
+    for one in study.primary:
+        column = columns[one.metric if isinstance(one, Comparison) else ""]
+        if isinstance(one, str) and one not in by_name:
+            raise InvalidConfiguration(
+                f"study {study.name}: the primary contrast {one!r} is not an effect of its factors; "
+                f"these are: {', '.join(by_name) or 'none'}"
+            )
+        if column is None:
+            raise InvalidConfiguration(f"study {study.name}: it has primary contrasts, but no column")
+        if isinstance(one, str):
+            found.append(Primary(one, by_name[one].weights, column))
+            continue
+        sides = [_labelled(study, labels) for labels in (one.first, one.second)]
+        if set(sides[0]) & set(sides[1]):
+            raise InvalidConfiguration(f"study {study.name}: both sides of a primary contrast have {dict(one.first)}")
+        weights = {row: sign / len(side) for side, sign in zip(sides, (1.0, -1.0), strict=True) for row in side}
+        found.append(Primary(_against(one), weights, column, one.margin))
+    return found
+
+
+def _labelled(study: Study, labels: Labels) -> list[int]:
+    """The rows with runs that have these labels."""
+    found = [
+        number
+        for number, row in enumerate(study.rows)
+        if row.source == "runs" and all(row.labels.get(name) == label for name, label in labels.items())
+    ]
+    if not found:
+        raise InvalidConfiguration(f"study {study.name}: a primary contrast needs rows {dict(labels)}; it has none")
+    return found
+
+
+def _against(one: Comparison) -> str:
+    """Both sides in words: first the labels that they share."""
+
+    def words(labels: Labels) -> str:
+        texts = [
+            (name if label is True else f"no {name}")
+            if isinstance(label, bool) or label == "–"
+            else f"{name} = {label}"
+            if str(label)[:1].isdigit()  # a bare number says nothing without its name
+            else str(label)
+            for name, label in labels.items()
+        ]
+        return ", ".join(texts)
+
+    shared = {name: label for name, label in one.first.items() if one.second.get(name) == label}
+    sides = [words({n: label for n, label in side.items() if n not in shared}) for side in (one.first, one.second)]
+    return (f"{words(shared)}: " if shared else "") + " against ".join(sides)
 
 
 def main_column(study: Study) -> Column | None:

@@ -135,6 +135,8 @@ class Ranking:
     """Registered metrics over the architectures that Kendall's τ is taken over; each is a key of the result."""
     valid_loss: bool = added(False)
     """Whether the supernet's mean loss on the ranking's images is measured, over the architectures of Kendall's τ."""
+    by: str = added("accuracy")
+    """What architectures are ranked by on the validation images: accuracy, or loss as in Eq. 2. Both are stored."""
 
     def truth_of(self, dataset: str) -> str:
         """The data set whose truth judges a supernet that was trained on `dataset`."""
@@ -160,6 +162,7 @@ class Ranking:
             self.selection in ("equal-width", "equal-count"),
             f"rank.selection is {self.selection!r}; allowed: equal-width, equal-count",
         )
+        require(self.by in ("accuracy", "loss"), f"rank.by is {self.by!r}; allowed: accuracy, loss")
         require(self.bins >= 2, f"rank.bins must be at least 2, not {self.bins}")
         require(self.calibration >= 0, f"rank.calibration must not be negative, not {self.calibration}")
         for name in self.metrics:

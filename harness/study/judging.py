@@ -9,7 +9,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +19,40 @@ from harness.components.registries import METRICS, SPACES
 from harness.components.selection import RULES
 from harness.components.space import Architecture, Space
 from harness.documents import finite
-from harness.metrics import complexity_bias, complexity_convergence, kendall_tau, neutral_complexity_bias
+from harness.metrics import (
+    against_null,
+    complexity_bias,
+    complexity_convergence,
+    kendall_tau,
+    matched_null,
+    neutral_complexity_bias,
+    partial_tau,
+)
 from harness.seeds import derive
 from harness.stores.quantities import needing
 from harness.stores.schema import PANEL, UNRANKED
 from harness.study.configuration import Ranking, RunConfig
 from harness.study.panel import panel
 
-Predictions = dict[Architecture, float]
-"""Predicted accuracy in percent."""
+
+class Prediction(NamedTuple):
+    """What a supernet predicts for an architecture, from one evaluation."""
+
+    accuracy: float
+    """In percent; or the score of a method that has its own."""
+    loss: float | None = None
+    """Mean cross-entropy; None where it was not measured."""
+
+
+Predictions = dict[Architecture, Prediction]
+
+
+def scores(predictions: Mapping[Architecture, Prediction], by: str) -> dict[Architecture, float]:
+    """What the architectures are ranked by, higher is better: accuracy, or the loss times −1 where it is known."""
+    if by == "accuracy":
+        return {architecture: one.accuracy for architecture, one in predictions.items()}
+    # Scores of other origin have no loss: they rank as they are.
+    return {a: one.accuracy if one.loss is None else -one.loss for a, one in predictions.items()}
 
 
 class Parts(Protocol):
@@ -111,81 +136,123 @@ class Judgement:
     """The best-ranked architecture; None if not requested."""
     top1_accuracy: float | None
     """Its stand-alone accuracy, looked up; None without a table of truth."""
+    tau_by: Mapping[str, float] = field(default_factory=dict)
+    """Kendall's τ by accuracy and, where all losses are known, by loss; `kendall_tau` is one of them."""
     complexity_bias: float | None = None
-    """CB; this and the next two are None if not requested."""
+    """CB; this and the next six are None if not requested."""
     neutral_complexity_bias: float | None = None
-    """The CB of errors that are independent of size."""
+    """The CB of random numbers."""
     complexity_convergence: float | None = None
     """C³."""
+    complexity_bias_null: float | None = None
+    """The mean CB of the null that is matched to the predictions (`harness.metrics.matched_null`)."""
+    complexity_bias_z: float | None = None
+    """CB less that mean, in standard deviations of the null: above 0 the supernet is unfair to large networks."""
+    complexity_convergence_null: float | None = None
+    complexity_convergence_z: float | None = None
+    """The same of C³: below 0 the supernet is unfair to large networks."""
+    partial_tau: float | None = None
+    """Kendall's τ given the number of parameters; None without a table of truth."""
     own: Mapping[str, float] = field(default_factory=dict)
     """Registered metrics, by name."""
 
 
 def judge(
-    predictions: Mapping[Architecture, float],
+    predictions: Mapping[Architecture, Prediction],
     supernets: Parts,
     benchmark: Benchmark | None,
     dataset: str,
     ranking: Ranking,
+    seed: int = 0,
 ) -> Judgement:
     """Compare predictions of supernets that were trained on `dataset` with the ground truth.
 
     Top-1: the best-ranked of each supernet's candidates (ties to the lowest number), of these the one
     with the best looked-up accuracy, as the paper does for several sub-supernets. Without a table of truth, it is the
     one with the best predicted accuracy. A method that finds architectures itself has that of each supernet instead.
+    The seed, that of the trial, draws the matched nulls of CB and C³.
     """
+    score = scores(predictions, ranking.by)
     if benchmark is None:
-        best = _winners(predictions, supernets, ranking) if ranking.top1 else []
+        best = _winners(score, supernets, ranking) if ranking.top1 else []
         # What a method has found itself need not be among those that are ranked.
-        return Judgement(None, 0, max(best, key=lambda one: predictions.get(one, 0.0)) if best else None, None)
+        return Judgement(None, 0, max(best, key=lambda one: score.get(one, -math.inf)) if best else None, None)
     space = benchmark.space
     selected = selected_architectures(benchmark, dataset, ranking)
     truth = benchmark.accuracies(ranking.truth_of(dataset))
-    tau = kendall_tau([predictions[a] for a in selected], np.array([truth[space.index(a)] for a in selected]))
-    own = _measured(selected, predictions, benchmark, truth, ranking) if ranking.metrics else {}
-    judgement = Judgement(tau, len(selected), None, None, own=own)
+    true_accuracies = np.array([truth[space.index(a)] for a in selected])
+    taus = _taus(selected, predictions, true_accuracies)
+    sizes = [float(space.complexity(a)) for a in selected]
+    beyond_size = partial_tau([score[a] for a in selected], true_accuracies, sizes)
+    own = _measured(selected, score, benchmark, truth, ranking) if ranking.metrics else {}
+    tau = taus.get(ranking.by, taus["accuracy"])
+    judgement = Judgement(tau, len(selected), None, None, taus, own=own, partial_tau=beyond_size)
     if top := top_architectures(benchmark, dataset, ranking):
-        guessed, true = [predictions[a] for a in top], [float(truth[space.index(a)]) for a in top]
+        guessed, true = [score[a] for a in top], [float(truth[space.index(a)]) for a in top]
+        accuracies = [predictions[a].accuracy for a in top]
         complexity = [float(space.complexity(a, ranking.complexity)) for a in top]
+        bias, convergence = (
+            complexity_bias(guessed, true, complexity),
+            complexity_convergence(accuracies, true, complexity),
+        )
+        nulls = (matched_null(one, true, _null_rng(seed)) for one in (guessed, accuracies))
+        biases, convergences = (
+            [measure(row, true, complexity) for row in null]
+            for measure, null in zip((complexity_bias, complexity_convergence), nulls, strict=True)
+        )
+        bias_null, bias_z = against_null(bias, biases)
+        convergence_null, convergence_z = against_null(convergence, convergences)
         judgement = replace(
             judgement,
-            complexity_bias=complexity_bias(guessed, true, complexity),
+            complexity_bias=bias,
             neutral_complexity_bias=neutral_complexity_bias(true, complexity),
-            complexity_convergence=complexity_convergence(guessed, true, complexity),
+            complexity_convergence=convergence,
+            complexity_bias_null=bias_null,
+            complexity_bias_z=bias_z,
+            complexity_convergence_null=convergence_null,
+            complexity_convergence_z=convergence_z,
         )
     if not ranking.top1:
         return judgement
-    winner = max(_winners(predictions, supernets, ranking), key=lambda one: truth[space.index(one)])
+    winner = max(_winners(score, supernets, ranking), key=lambda one: truth[space.index(one)])
     return replace(judgement, top1=winner, top1_accuracy=float(truth[space.index(winner)]))
 
 
 def lacks(config: RunConfig, result: Mapping[str, Any] | None) -> bool:
-    """Whether a ranking is not stored (None), or was stored by a version that made no panel."""
+    """Whether a ranking is not stored (None), or was stored by a version that measured less."""
     if result is None:
         return True
-    return config.benchmark is not None and result["diverged"] is None and PANEL not in result
+    return config.benchmark is not None and result["diverged"] is None and not {PANEL, "partial_tau"} <= result.keys()
 
 
 def completed(
-    config: RunConfig, result: Mapping[str, Any], known: Mapping[int, float], benchmark: Benchmark
+    config: RunConfig, result: Mapping[str, Any], known: Mapping[int, Prediction], benchmark: Benchmark
 ) -> dict[str, Any] | None:
-    """A stored result with its panel. `known` are predictions by number; None if these are not all."""
+    """A stored result with what later versions measure of the same predictions.
+
+    `known` are predictions by number; None if these are not all.
+    """
     space, wanted = benchmark.space, ranked_architectures(config, benchmark)
     predictions = {one: known[number] for one in wanted if (number := space.index(one)) in known}
     if len(predictions) < len(wanted):
         return None
-    return {**result, PANEL: panel(predictions, benchmark, config.dataset, config.rank)}
+    ranking = replace(config.rank, top1=False)
+    judgement = judge(predictions, Whole(space), benchmark, config.dataset, ranking, config.seed)
+    more = _by(judgement) | _fairness(judgement)
+    return {**more, **result, PANEL: panel(scores(predictions, config.rank.by), benchmark, config.dataset, config.rank)}
 
 
 def result_of(
-    predictions: Mapping[Architecture, float],
+    predictions: Mapping[Architecture, Prediction],
     supernets: Parts,
     benchmark: Benchmark | None,
     dataset: str,
     ranking: Ranking,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """What is stored of a ranking (`harness.stores.schema.Ranked`)."""
-    judgement = judge(predictions, supernets, benchmark, dataset, ranking)
+    judgement = judge(predictions, supernets, benchmark, dataset, ranking, seed)
+    score = scores(predictions, ranking.by)
     return {
         **UNRANKED,  # for the order of its keys
         "kendall_tau": None if judgement.kendall_tau is None else finite(judgement.kendall_tau),
@@ -193,10 +260,34 @@ def result_of(
         "top1": judgement.top1 and list(judgement.top1),
         "top1_accuracy": judgement.top1_accuracy,
         "ranked": len(predictions),
+        **_by(judgement),
         **_fairness(judgement),
         **{name: finite(value) for name, value in judgement.own.items()},
-        **({} if benchmark is None else {PANEL: panel(predictions, benchmark, dataset, ranking)}),
+        **({} if benchmark is None else {PANEL: panel(score, benchmark, dataset, ranking)}),
     }
+
+
+def _taus(
+    selected: Sequence[Architecture], predictions: Mapping[Architecture, Prediction], truth: npt.NDArray[np.float64]
+) -> dict[str, float]:
+    """Kendall's τ by accuracy, and by loss where all losses are known."""
+    found = {"accuracy": kendall_tau([predictions[a].accuracy for a in selected], truth)}
+    losses = [loss for a in selected if (loss := predictions[a].loss) is not None]
+    if losses and len(losses) == len(selected):
+        found["loss"] = kendall_tau([-loss for loss in losses], truth)
+    return found
+
+
+def _by(judgement: Judgement) -> dict[str, float | None]:
+    """τ by accuracy and by loss, and given the number of parameters; empty without a table of truth."""
+    if judgement.partial_tau is None:
+        return {}
+    taus = {f"kendall_tau_by_{name}": finite(tau) for name, tau in judgement.tau_by.items()}
+    return {**taus, "partial_tau": finite(judgement.partial_tau)}
+
+
+def _null_rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng(derive(seed, "matched null"))
 
 
 def _fairness(judgement: Judgement) -> dict[str, float | None]:
@@ -208,20 +299,20 @@ def _fairness(judgement: Judgement) -> dict[str, float | None]:
 
 def _measured(
     selected: Sequence[Architecture],
-    predictions: Mapping[Architecture, float],
+    score: Mapping[Architecture, float],
     benchmark: Benchmark,
     truth: npt.NDArray[np.float64],
     ranking: Ranking,
 ) -> dict[str, float]:
     """The registered metrics that are requested."""
     space = benchmark.space
-    guessed = np.array([predictions[a] for a in selected])
+    guessed = np.array([score[a] for a in selected])
     true = np.array([truth[space.index(a)] for a in selected])
     complexity = np.array([float(space.complexity(a, ranking.complexity)) for a in selected])
     return {name: float(METRICS.get(name)(guessed, true, complexity)) for name in ranking.metrics}
 
 
-def _winners(predictions: Mapping[Architecture, float], supernets: Parts, ranking: Ranking) -> list[Architecture]:
+def _winners(score: Mapping[Architecture, float], supernets: Parts, ranking: Ranking) -> list[Architecture]:
     """What the method has found with each supernet, else the best-ranked candidates; ties go to the lowest number."""
     winners: dict[int, Architecture] = {}
     for architecture in supernets.found:
@@ -230,6 +321,6 @@ def _winners(predictions: Mapping[Architecture, float], supernets: Parts, rankin
         return list(winners.values())
     for architecture in candidate_architectures(supernets.space, ranking):
         part = supernets.part_of(architecture)
-        if part not in winners or predictions[architecture] > predictions[winners[part]]:
+        if part not in winners or score[architecture] > score[winners[part]]:
             winners[part] = architecture
     return list(winners.values())

@@ -202,7 +202,10 @@ class FoundDrawing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two rows that a study compares seed by seed, by their labels: is the first better than the second?"""
+    """Two rows that a study compares, by their labels: is the first better than the second?
+
+    In a study's `primary` contrasts, labels may fit several rows: their means are compared.
+    """
 
     first: Labels
     second: Labels

@@ -26,6 +26,7 @@ from harness.metrics import (
     ceiling,
     kendall_tau,
     kendall_taus,
+    partial_tau,
     sparse_tau,
     spearman_rho,
     tie_breaks,
@@ -53,7 +54,10 @@ Floats = npt.NDArray[np.float64]
 def panel(
     predictions: Mapping[Architecture, float], benchmark: Benchmark, dataset: str, ranking: Ranking
 ) -> dict[str, Any]:
-    """The panel of predictions for `dataset`, as it is stored (`harness.stores.schema.Panel`)."""
+    """The panel of predictions for `dataset`, as it is stored (`harness.stores.schema.Panel`).
+
+    The predictions are those that rank: accuracies, or losses times −1.
+    """
     table = benchmark.accuracies(ranking.truth_of(dataset))
     known = {benchmark.space.index(one): value for one, value in predictions.items() if math.isfinite(value)}
     numbers = np.array(sorted(known), dtype=np.int64)
@@ -66,9 +70,13 @@ def panel(
     made |= _selections(numbers, guess, benchmark, dataset, ranking)
     if len(numbers) < LEAST:
         return made
+    sizes = [float(benchmark.space.complexity(benchmark.space.architecture(number))) for number in numbers.tolist()]
+    made["partial_tau"] = _number(partial_tau(guess, true, sizes))
     made["spearman"] = _number(spearman_rho(guess, true))
     made["weighted_tau"] = _number(weighted_tau(guess, true))
-    made |= {f"sparse_tau_{coarse}": _number(sparse_tau(guess, true, coarse)) for coarse in SPARSE}
+    # Steps of 0.1 points are steps of accuracy: losses are not rounded to them.
+    coarsened = SPARSE if ranking.by == "accuracy" else ("truth",)
+    made |= {f"sparse_tau_{coarse}": _number(sparse_tau(guess, true, coarse)) for coarse in coarsened}
     counts = {f"at_{k}": k for k in FIRST if k <= len(numbers)}
     counts |= {f"at_{percent}_percent": math.ceil(len(numbers) * percent / 100) for percent in SHARES}
     for name, k in counts.items():

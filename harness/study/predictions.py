@@ -26,6 +26,7 @@ from harness.errors import DataError, UnknownName, UserError
 from harness.stores.schema import PANEL, UNRANKED
 from harness.study.configuration import Ranking
 from harness.study.judging import (
+    Prediction,
     Whole,
     candidate_architectures,
     result_of,
@@ -120,7 +121,8 @@ def judged(imported: Imported, benchmark: str, ranking: Ranking) -> dict[str, An
         ranking = replace(ranking, top1=False)
     if lacking(top_architectures(table, imported.dataset, ranking)):
         ranking = replace(ranking, top_share=None)
-    return result_of(predictions, Whole(table.space), table, imported.dataset, ranking)
+    made = {architecture: Prediction(score) for architecture, score in predictions.items()}
+    return result_of(made, Whole(table.space), table, imported.dataset, ranking)
 
 
 def read_predictions(file: Path, name: str, space: str, dataset: str, partial: bool = False) -> Imported:

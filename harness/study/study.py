@@ -35,6 +35,9 @@ class Study:
     """The space of rows that do not name one themselves; by default the space of the default preset."""
     comparisons: Sequence[Comparison] | None = None
     """The rows to compare; by default each row of a group with its first, on the first column that has a best."""
+    primary: Sequence[str | Comparison] = ()
+    """The two or three contrasts that the study is about: effects of its factors, by name ("CaLR", "CaLR × MS"), or
+    comparisons. They are about the first data set of the preset."""
     factors: Sequence[str] = ()
     """The label columns that the rows cross, each combination once: reports give their effects and interactions."""
     equal_passes: bool = False
@@ -68,6 +71,7 @@ class Study:
             raise InvalidConfiguration(f"study {self.name}: two figures have the same name: {names}")
         self._check_comparisons()
         self._check_factors()
+        self._check_primary()
 
     def _check_comparisons(self) -> None:
         shown = [column.metric for column in self.columns]
@@ -81,11 +85,17 @@ class Study:
                         f"study {self.name}: {dict(row.labels)} is compared, but has no runs "
                         f"(its source is {row.source!r})"
                     )
+        for one in [*(self.comparisons or ()), *(one for one in self.primary if isinstance(one, Comparison))]:
             if one.metric and one.metric not in shown:
                 raise InvalidConfiguration(
                     f"study {self.name}: a comparison is on {one.metric!r}, which no column shows; "
                     f"columns show: {', '.join(shown)}"
                 )
+
+    def _check_primary(self) -> None:
+        from harness.study.comparisons import primary_contrasts
+
+        primary_contrasts(self)
 
     def _check_factors(self) -> None:
         """The rows with runs must cross all factors: only then does one factor's effect not depend on the others."""

@@ -70,7 +70,7 @@ def make_training(
     optimiser: Optimiser = config.optimiser.build(COMPONENTS["optimiser"], "optimiser")
     steps = config.train.epochs * steps_per_epoch
     warmup = (config.train.warmup_epochs * steps_per_epoch + config.train.warmup_steps) / max(1, steps)
-    factor = warmed(schedule.bind(space), warmup, config.train.least_rate)
+    factor = warmed(schedule.of_trial(space, config.seed), warmup, config.train.least_rate)
     clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
     method.check(space, clustering, sampler)
     method.check_schedule(schedule)

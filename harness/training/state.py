@@ -7,9 +7,10 @@ course of training, the observations and reported points so far, the costs and t
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +20,7 @@ import torch
 from harness.documents import utc_text
 from harness.errors import DataError
 from harness.stores.checkpoints import Checkpoint
-from harness.study.judging import Predictions
+from harness.study.judging import Prediction, Predictions
 from harness.training.cost import Meter
 from harness.training.profiling import phase
 from harness.training.stages.rank import Found
@@ -160,17 +161,23 @@ class TrialState:
             )
 
 
-def packed(predictions: Mapping[tuple[int, ...], float]) -> list[torch.Tensor]:
-    """Architectures and accuracies as two tensors, because thousands of tuples are slow to load."""
+def packed(predictions: Mapping[tuple[int, ...], Prediction]) -> list[torch.Tensor]:
+    """Architectures, accuracies and losses (NaN for none) as tensors, because thousands of tuples are slow to load."""
+    losses = [math.nan if one.loss is None else one.loss for one in predictions.values()]
     return [
         torch.tensor(list(predictions), dtype=torch.long),
-        torch.tensor(list(predictions.values()), dtype=torch.double),
+        torch.tensor([one.accuracy for one in predictions.values()], dtype=torch.double),
+        torch.tensor(losses, dtype=torch.double),
     ]
 
 
-def unpacked(tensors: Iterable[torch.Tensor]) -> Predictions:
-    architectures, accuracies = tensors
-    return dict(zip(map(tuple, architectures.tolist()), accuracies.tolist(), strict=True))
+def unpacked(tensors: Sequence[torch.Tensor]) -> Predictions:
+    """The same from the tensors; checkpoints of older versions hold no losses."""
+    architectures, accuracies = tensors[:2]
+    losses = tensors[2].tolist() if len(tensors) > 2 else [math.nan] * len(accuracies)
+    pairs = zip(accuracies.tolist(), losses, strict=True)
+    found = (Prediction(accuracy, None if math.isnan(loss) else loss) for accuracy, loss in pairs)
+    return dict(zip(map(tuple, architectures.tolist()), found, strict=True))
 
 
 def random_state(device: torch.device) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from harness.stores.checkpoints import Checkpoint
 from harness.stores.schema import OBSERVED, UNRANKED
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.judging import (
+    Prediction,
     Predictions,
     candidate_architectures,
     ranked_architectures,
@@ -61,10 +62,10 @@ class Outcome:
     result: dict[str, Any]
     cost: dict[str, object]
     predictions: Predictions
-    """Predicted accuracies on all ranking images: of the ranked architectures, and of those that a search scored."""
+    """Predictions on all ranking images: of the ranked architectures, and of those that a search scored."""
     supernets: Supernets | None
     rough: Scores = field(default_factory=dict)
-    """Predicted accuracies on fewer images, by their number: what a search scored at lower costs."""
+    """Predictions on fewer images, by their number: what a search scored at lower costs."""
     searched: dict[str, Any] | None = None
     """All scores of a search, in order (`harness.training.stages.search.history_document`); None without a search."""
 
@@ -127,7 +128,7 @@ def run_trial(
     except Diverged as error:
         meter.stage("train")
         return Outcome(_diverged(error) | {OBSERVED: observer.points}, meter.json(ranks), {}, None)
-    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
+    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank, config.seed)
     result |= _loss(config, supernets, dataset, benchmark, meter) | found | {OBSERVED: observer.points}
     return _outcome(result, meter, predictions, supernets, scorer)
 
@@ -181,7 +182,7 @@ def _size(space: Space, architecture: Architecture) -> dict[str, int]:
 def rank_again(
     config: RunConfig,
     weights: Callable[[], list[dict[str, Any]]],
-    known: Mapping[int, float],
+    known: Mapping[int, Prediction],
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
     found: Sequence[Mapping[str, Any]] = (),
@@ -191,7 +192,8 @@ def rank_again(
     """Make the ranking and search that the configuration requests now, with the stored weights of a run of this trial.
 
     `known` are predictions of the same weights on the same images, by architecture number; `weights` is
-    called only if some predictions are missing. `found` is what the method itself found when it was trained.
+    called only if some predictions, or losses to rank by, are missing. `found` is what the method itself found
+    when it was trained.
     Checkpoints as in `run_trial`; they hold scores alone.
     """
     watch = watch or Watch()
@@ -202,9 +204,12 @@ def rank_again(
         supernets = replace(supernets, found=tuple(tuple(one["architecture"]) for one in found))
     space = supernets.space
     ranked = ranked_architectures(config, benchmark)
+    scores_itself = has_own_score(config.method.build(COMPONENTS["method"], "method"))
+    if config.rank.by == "loss" and not scores_itself:
+        known = {number: one for number, one in known.items() if one.loss is not None}
     missing = [architecture for architecture in ranked if space.index(architecture) not in known]
     if missing or config.search is not None or config.rank.valid_loss:
-        if has_own_score(config.method.build(COMPONENTS["method"], "method")):
+        if scores_itself:
             raise InvalidConfiguration(
                 f"method {config.method.name} scores architectures by what it learned in training, which is lost; "
                 "only the architectures that it has ranked can be judged again"
@@ -229,12 +234,12 @@ def rank_again(
         new = ask(supernets, missing, dataset, config.rank, meter, watch.ranking)
         before |= new
         predictions = {a: new[a] if a in new else known[space.index(a)] for a in ranked}
-        also = {space.architecture(number): accuracy for number, accuracy in known.items()} | predictions
+        also = {space.architecture(number): one for number, one in known.items()} | predictions
         scorer = Scorer(config, supernets, dataset, meter, watch.searching, ranks, also=also)
         if state:
             scorer.scores, scorer.keep = state.scores, state.evaluated
         searched = {} if config.search is None else _found(scorer)
-    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
+    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank, config.seed)
     result |= _loss(config, supernets, dataset, benchmark, meter) | searched
     if config.search is None and found:
         result["found"] = [dict(one) for one in found]
@@ -252,11 +257,11 @@ def run_reference(config: RunConfig, reference: str, device: torch.device | str 
     if reference == "untrained":
         predictions = predict(supernets, ranked, dataset, config.rank, meter)
     elif reference == "parameters":
-        predictions = {architecture: float(supernets.space.complexity(architecture)) for architecture in ranked}
+        predictions = {one: Prediction(float(supernets.space.complexity(one))) for one in ranked}
     else:
         rng = make_rng(config.seed, "random reference")
-        predictions = {architecture: rng.random() for architecture in ranked}
-    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank)
+        predictions = {architecture: Prediction(rng.random()) for architecture in ranked}
+    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank, config.seed)
     if reference == "untrained":
         result |= _loss(config, supernets, dataset, benchmark, meter)
     return Outcome(result, meter.json(), predictions, supernets)

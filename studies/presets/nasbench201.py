@@ -143,6 +143,7 @@ PAPER = register(
             "rank.candidates": None,
             "rank.selection": "equal-count",
             "rank.bins": 400,
+            "rank.by": "loss",
             "rank.top1": True,
             "rank.top_sample": None,
             "retrain.epochs": 200,

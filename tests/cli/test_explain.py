@@ -70,7 +70,7 @@ def test_official_is_explained_point_by_point(capsys: pytest.CaptureFixture[str]
         for settings in (point.settings, *point.by_method.values()):
             for key in settings:
                 assert f"{key}=" in words
-    assert "It differs from `paper` in 10 ways" in text
+    assert "It differs from `paper` in 11 ways" in text
     for change in (
         "rank.selection=equal-width (paper: equal-count)",
         "rank.selection_on=imagenet16-120 (paper: null)",

@@ -14,40 +14,43 @@ from harness.study.expansion import expand
 from tests.stored_runs import store_run
 
 PLAN = ["plan", "nb201_main", "--preset", "tiny", "--power", "0.8"]
-SPOS = "SPOS: Ours against no Ours (Kendall's τ, digits)"
-TAUS = {0: [0.50, 0.52, 0.51], 1: [0.51, 0.53, 0.53]}
-"""SPOS without and with: differences of 0.01, 0.01 and 0.02, so a mean of 0.0133 and a deviation of 0.0058."""
+OURS = "Ours (Kendall's τ, digits)"
+TAUS = [0.50, 0.52, 0.51]
+"""Of every row: a deviation of 0.01, so that of the mean of three differences is 0.01 · √(2/3)."""
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for request in expand(find_studies("nb201_main")[0], get_preset("tiny"), 3):
-        if request.row in TAUS:
-            store_run(tmp_path, request, TAUS[request.row][request.seed], cost={"wall_seconds": 1800.0})
+        store_run(tmp_path, request, TAUS[request.seed] + request.row / 7, cost={"wall_seconds": 1800.0})
     monkeypatch.setenv("HARNESS_STORE", str(tmp_path))
     return tmp_path
 
 
-def line(text: str, which: str = SPOS) -> list[str]:
-    """The numbers of a comparison: seeds alone and among all, hours, effect, deviation, seeds stored."""
+def line(text: str, which: str = OURS) -> list[str]:
+    """The numbers of a comparison: effect, more seeds, seeds, hours, deviation, seeds stored."""
     (found,) = [one for one in text.splitlines() if one.endswith(which)]
     return re.split(r"\s{2,}", found.strip())[:-1]
 
 
-def test_seeds_and_hours_follow_from_stored_deviations(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(PLAN) == 0
-    alone, among, hours, *rest = line(capsys.readouterr().out)
-    assert (int(alone), rest) == (4, ["+0.0133", "0.0058", "3"])  # d = 2.3
-    assert int(among) > int(alone)
-    assert float(hours) == (int(among) - 3) * 2 * 0.5  # two rows, half an hour each
+def test_seeds_and_hours_follow_from_the_named_effect_and_stored_deviations(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*PLAN, "--effect", "0.008"]) == 0
+    effect, more, seeds, hours, deviation, stored = line(capsys.readouterr().out)
+    # The rows of FSNAS move alike, so that only SPOS and FairNAS are left: 0.01 · √(4/9).
+    assert (effect, deviation, stored) == ("+0.008", "0.0067", "3")
+    assert 3 < int(seeds) < 20
+    assert int(more) == int(seeds) - 3
+    assert float(hours) == int(more) * 6 * 0.5  # six rows, half an hour each
+    assert main([*PLAN, "--effect", "0.004"]) == 0
+    assert int(line(capsys.readouterr().out)[2]) > int(seeds)
 
 
-def test_an_effect_may_be_given_and_a_budget(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*PLAN, "--effect", "0.0058"]) == 0
-    assert line(capsys.readouterr().out)[0] == "10"  # d = 1
-    assert main([*PLAN, "--effect", "0.0058", "--max-seeds", "3"]) == 0
+def test_a_budget_may_be_given(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "--effect", "0.008", "--max-seeds", "3"]) == 0
     assert "0 can be decided within 3 seeds" in capsys.readouterr().out
-    assert main([*PLAN, "--effect", "0.0058", "--hours", "0.1"]) == 0
+    assert main([*PLAN, "--effect", "0.008", "--hours", "0.1"]) == 0
     assert "within 30 seeds and 0.1 hours" in capsys.readouterr().out
 
 
@@ -56,8 +59,10 @@ def test_an_effect_may_be_given_and_a_budget(store: Path, capsys: pytest.Capture
     [
         ([*PLAN[:-2], "--effect", "0.1"], "give --power 0.8"),
         ([*PLAN, "--effect", "kendal=0.1"], "did you mean 'kendall_tau'"),
+        (PLAN, "name the effect to find"),
+        ([*PLAN, "--effect", "stage_seconds.train=0.1"], "no effect is named for the columns"),
         ([*PLAN[:-1], "1.5"], "1.5 is not in the range 0<x<1"),
-        (["plan", "clustering", "--preset", "tiny", "--power", "0.8"], "has two seeds stored"),
+        (["plan", "clustering", "--preset", "tiny", "--power", "0.8", "--effect", "0.1"], "has two seeds stored"),
     ],
 )
 def test_a_mistake_is_answered(

@@ -217,7 +217,7 @@ def test_ctrl_c_while_torch_is_imported_ends_at_once(project: Path) -> None:
         await_line(engine.stdout, "trials to run")
         children = descendants(engine.pid)
         engine.send_signal(signal.SIGINT)
-        _, errors = engine.communicate(timeout=30)
+        _, errors = engine.communicate(timeout=120)
     assert engine.returncode == 130
     assert "the same command continues with the rest" in errors and "Traceback" not in errors
     assert children and all_gone(children)

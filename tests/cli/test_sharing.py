@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -29,6 +30,13 @@ def test_two_processes_share_the_work_and_one_takes_over_from_the_dead(tmp_path:
         run.attempt == 1 + len([r for r in runs if r.key == run.key and r.status == "lost"]) for run in runs[-1:]
     )
     assert not list((folder / "runs" / "work").glob("*.checkpoint"))
+
+
+def test_each_of_two_processes_counts_its_own_trials(tmp_path: Path, toy_table: Table) -> None:
+    folder = make_project(tmp_path / "project", toy_table, milliseconds=100, epochs=5)
+    both = [start(folder, *RUN, "--seeds", "2") for _ in range(2)]
+    found = [re.search(r"4 of 4 trials done, (\d) of them now", finish(one)) for one in both]
+    assert sum(int(one[1]) for one in found if one) == 4
 
 
 def test_a_trial_that_takes_too_long_fails_and_goes_on_later(tmp_path: Path, toy_table: Table) -> None:

@@ -10,10 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bson import Decimal128, ObjectId
 from pymongo.database import Database
 
 from harness.cli import main
@@ -72,7 +74,7 @@ def mongo(mongod: str, mongo_database: Mongo) -> str:
 
 def fill(requests: list[Request], count: int = 3) -> list[str]:
     """Store done runs; gives their ids."""
-    known: dict[str, Any] = {"curve": {1: 0.25}, "predictions": {3: 40.0}, "more": {"panel": {}}}
+    known: dict[str, Any] = {"curve": {1: 0.25}, "predictions": {3: 40.0}, "more": {"panel": {}, "partial_tau": 0.25}}
     return [store_run(Path("runs"), one, 0.5, **known).id for one in requests[:count]]
 
 
@@ -134,6 +136,48 @@ def test_watching_survives_an_outage(requests: list[Request], folder: Path) -> N
         assert MongoStore(connect(server.uri)).runs() == DirectoryStore(Path("runs")).runs()
     finally:
         server.kill()
+
+
+ODD_NUMBERS = (float("nan"), float("inf"), 1e300, 2**63 - 1, 2**62, 2**53 - 1, -5, 6.5, 7.0)
+ODD_DECIMALS = (Decimal128("8"), Decimal128("1E+6000"))
+ODD_IDS = (*ODD_NUMBERS, *ODD_DECIMALS, "text", None, {"a": 1}, True, ObjectId(), datetime(2026, 11, 18), b"bytes")
+
+
+def test_documents_of_other_users_of_sacred_stop_nothing(
+    requests: list[Request], mongo: str, mongo_database: Mongo, capsys: Capture
+) -> None:
+    fields: list[Any] = [None, 5, {}, [], "text", float("nan"), [{"run_id": "x"}], {"run_id": 5}, {"run_id": ["y"]}]
+    foreign: list[dict[str, Any]] = [{"_id": one, "status": "COMPLETED"} for one in ODD_IDS]
+    foreign += [{"_id": 20 + number, "harness": one} for number, one in enumerate(fields)]
+    foreign += [{"_id": 2**63 - 1 - number, "harness": one} for number, one in enumerate(fields[:6], 1)]
+    foreign += [{"_id": one, "harness": {"run_id": f"of {one}"}} for one in (2**61, 2**53 - 2, Decimal128("-1E+99"))]
+    mongo_database["runs"].insert_many(foreign)
+    mongo_database["metrics"].insert_many([{"harness": one, "run_id": one} for one in fields])
+    fill(requests)
+    assert main(["store", "sync", "--mongo", mongo]) == 0, capsys.readouterr().err
+    numbers = [one["_id"] for one in mongo_database["runs"].find({"harness.revision": {"$gt": 0}}).sort("_id")]
+    assert len(numbers) == 3 and MongoStore(connect(mongo)).runs() == DirectoryStore(Path("runs")).runs()
+    for command in (
+        ["store", "sync"],
+        ["store", "check"],
+        ["store", "check", "--fix"],
+        ["status", "mine", "--preset", "tiny"],
+        ["query", "kendall_tau > 0.1", "--preset", "tiny"],
+        ["report", "mine", "--preset", "tiny", "--out", "report"],
+        ["plan", "mine", "--preset", "tiny"],
+    ):
+        for place in ("--mongo", "--store") if command[1] != "sync" else ("--mongo",):
+            assert main([*command, place, mongo]) in (0, 1), (command, capsys.readouterr().err)
+            assert "Traceback" not in capsys.readouterr().err
+    assert mongo_database["runs"].count_documents({}) == len(foreign) + 3
+
+
+def test_numbers_follow_those_of_other_users(requests: list[Request], mongo: str, mongo_database: Mongo) -> None:
+    mongo_database["runs"].insert_many([{"_id": one} for one in (41, 42.0, float("inf"), 2**53 - 1, "text")])
+    fill(requests)
+    assert main(["store", "sync", "--mongo", mongo]) == 0
+    ours = mongo_database["runs"].find({"harness.revision": {"$gt": 0}})
+    assert sorted(one["_id"] for one in ours) == [43, 44, 45]
 
 
 # check

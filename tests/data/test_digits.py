@@ -11,12 +11,13 @@ import pytest
 
 from harness.components.dataset import DataSet, Split
 from harness.components.registries import DATASETS
-from harness.data.digits import LARGE, SOURCE, Recipe, _enlarged, make
+from harness.data.digits import LARGE, POLAR, SOURCE, Recipe, _enlarged, make
 from harness.errors import DataError
 
 # Benchmark tables carry this checksum: whoever changes the images must build the tables again.
 CHECKSUM = "52862dd4e6d08ed6df29e5a09d3c9ea224a288fb6ed42ee679036e47d4198c39"
 LARGE_CHECKSUM = "30c807dc7bf45df8cdb254c6e21327e96869cbcc3145a90c76ad0d1ce333c916"
+POLAR_CHECKSUM = "13f9aa60b8544587a357d5b75823b1d5d4f33b1217eca77ee86f215d8f1fa4ff"
 
 SPLITS = ("train", "valid", "test")
 
@@ -140,6 +141,31 @@ def test_the_large_digits_are_the_same_everywhere_and_always() -> None:
     assert [len(getattr(large, name)) for name in SPLITS] == [1536, 512, 1000]
     normalised = (large.train.images - large.mean[0]) / large.std[0]
     assert abs(normalised.mean()) < 0.05 and 0.95 < normalised.std() < 1.05
+
+
+def test_polar_digits_are_the_same_everywhere_and_always() -> None:
+    polar = DATASETS.get("digits-polar")()
+    assert polar.checksum() == POLAR_CHECKSUM
+    assert (polar.classes, polar.image_channels, polar.image_size) == (10, 1, POLAR.canvas)
+    assert [len(getattr(polar, name)) for name in SPLITS] == [8192, 1024, 2000]
+    normalised = (polar.train.images - polar.mean[0]) / polar.std[0]
+    assert abs(normalised.mean()) < 0.05 and 0.95 < normalised.std() < 1.05
+
+
+def test_half_of_the_polar_digits_are_mirror_images_in_brightness() -> None:
+    """Without noise an image is a digit on dark ground, or its brightness is mirrored at the middle grey."""
+    recipe = replace(POLAR, noise=0.0, train=2000)
+    images, labels = make(recipe)["train"]
+    plain, same = make(replace(recipe, inverted=False))["train"]
+    assert labels.tolist() == same.tolist()
+    bright = np.rint((plain / 160 - 0.3 - 0.3) * 160 + 128)  # 48 is the ground of plain images, 0.3 × 160
+    inverted = [image.max() == 176 for image in images]
+    assert all(
+        np.array_equal(image, 256 - own if flipped else own)
+        for image, own, flipped in zip(images, bright, inverted, strict=True)
+    )
+    assert 0.45 < np.mean(inverted) < 0.55
+    assert abs(np.corrcoef(inverted, labels)[0, 1]) < 0.1
 
 
 def test_large_digits_are_the_small_ones_enlarged_at_all_places(digits: DataSet) -> None:

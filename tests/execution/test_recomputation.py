@@ -24,7 +24,7 @@ from harness.stores.schema import PANEL
 from harness.stores.upkeep.comparison import Side, compare
 from harness.study.study import Request
 from harness.study.trial import Trial
-from tests.stored_runs import forget_panel, judged, store_run
+from tests.stored_runs import forget_losses, forget_panel, judged, store_run
 from tests.toy import toy_config
 
 Factory = pytest.TempPathFactory
@@ -66,7 +66,7 @@ def test_a_metric_whose_computation_changed_is_computed_anew_only_when_asked(sto
     before = only_run(store)
     assert before.own_ranking and before.result
     # As an older version judged it: wrongly.
-    wrong = judged(-1.0) | {PANEL: {}}
+    wrong = judged(-1.0) | {PANEL: {}, "partial_tau": None}
     judge(store, before, wrong)
     assert only_run(store).rankings[before.own_ranking] == wrong
     assert do(trial(), store, "rank")["already"] is True
@@ -93,6 +93,28 @@ def test_predictions_are_enough_where_all_are_stored(store: Path) -> None:
     answer = do(trial(), store, "rank", again=True)
     assert (answer["status"], answer["already"]) == ("done", False)
     assert only_run(store).rankings == before.rankings
+
+
+def test_a_ranking_by_loss_needs_no_weights_where_losses_are_stored(store: Path) -> None:
+    run = only_run(store)
+    leave_out_weights(store / run.id)
+    answer = do(trial(by="loss"), store, "rank")
+    assert answer["status"] == "done" and len(only_run(store).rankings) == 2
+    result = answer["result"]
+    assert result["kendall_tau"] == result["kendall_tau_by_loss"] == (run.result or {})["kendall_tau_by_loss"]
+    files = (store / run.id / "predictions.json", *(store / run.id / "rankings").glob("*.predictions.json"))
+    assert len(files) == 2 and all(json.loads(file.read_text())["losses"] for file in files)
+
+
+def test_an_older_run_without_losses_is_evaluated_again_to_be_ranked_by_loss(toy_project: Path, tmp_path: Path) -> None:
+    one = trial()
+    assert do(one, tmp_path, "train")["status"] == "done"
+    run = only_run(tmp_path)
+    forget_losses(tmp_path / run.id)
+    assert DirectoryStore(tmp_path).losses(only_run(tmp_path)) == {}
+    assert do(trial(by="loss"), tmp_path, "rank")["result"]["kendall_tau_by_loss"] is not None
+    opened = DirectoryStore(tmp_path)
+    assert opened.losses(only_run(tmp_path)).keys() == opened.predictions(run).keys()
 
 
 def test_an_older_run_gets_its_panel_from_its_predictions_alone(store: Path) -> None:

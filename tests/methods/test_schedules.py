@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+import random
+import statistics
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from scipy.stats import chisquare, pearsonr
 
 from harness.components.discovery import component
-from harness.components.registries import SPACES
+from harness.components.registries import DATASETS, SPACES
 from harness.components.space import Architecture, Space
 from harness.errors import InvalidConfiguration
+from harness.study.configuration import RunConfig
+from harness.training.preparation import prepare
+from harness.training.stages.train import build_supernets
 
 schedules = component("methods.schedules")
 
@@ -164,3 +171,80 @@ def test_the_logarithm_of_nothing_is_refused_with_a_way_out(function: str, monke
     with pytest.raises(InvalidConfiguration, match="schedule.function=linear"):
         schedules.CaLR(function=function).bind(space)
     schedules.CaLR(function="linear").bind(space)
+
+
+def test_the_control_of_the_average_rate_has_calrs_mean_factor_at_every_step(space: Space) -> None:
+    calr, control = schedules.CaLR().bind(space), schedules.MeanCaLR().bind(space)
+    architectures = list(space)
+    for progress in (0.0, 0.1, 0.37, 0.5, 0.9, 0.999, 1.0):
+        mean = sum(calr(path, progress) for path in architectures) / len(architectures)
+        assert control(SMALLEST, progress) == control(LARGEST, progress) == pytest.approx(mean, rel=1e-12)
+    times = [step / 1000 for step in range(1001)]
+    assert sum(control(SMALLEST, time) for time in times) / 1001 == pytest.approx(0.338, abs=0.001)
+    assert not schedules.MeanCaLR.depends_on_path
+
+
+def test_the_control_of_the_average_rate_keeps_calrs_options(space: Space) -> None:
+    options = {"gamma_prime": 3.0, "function": "reversed", "complexity": "flops", "final": 0.1}
+    calr, control = schedules.CaLR(**options).bind(space), schedules.MeanCaLR(**options).bind(space)
+    assert control(SMALLEST, 0.6) == pytest.approx(sum(calr(path, 0.6) for path in space) / 15_625, rel=1e-12)
+
+
+def test_the_mean_factor_of_a_space_that_cannot_be_listed_is_that_of_a_fixed_sample() -> None:
+    space = SPACES.get("mobilenet")()
+    calr, control = schedules.CaLR().bind(space), schedules.MeanCaLR().bind(space)
+    path = space.sample(random.Random(0))
+    others = [calr(space.sample(rng), 0.5) for rng in [random.Random(1)] for _ in range(5000)]
+    error = statistics.stdev(others) * math.sqrt(1 / 5000 + 1 / schedules.SAMPLED)
+    assert control(path, 0.5) == pytest.approx(statistics.fmean(others), abs=4 * error)
+    assert schedules.MeanCaLR().bind(space)(path, 0.5) == control(path, 0.5)
+
+
+def test_permuted_decay_ratios_are_distributed_as_calrs_are(space: Space) -> None:
+    """Over all architectures and several seeds: the share of each γ, within its sampling error."""
+    calr = schedules.CaLR().bind(space)
+    shares = Counter(round(calr(path, 0.5), 9) for path in space)
+    assert len(shares) == 28
+    classes = sorted({space.canonical(path) for path in space})
+    drawn: Counter[float] = Counter()
+    seeds = 5
+    for seed in range(seeds):
+        permuted = schedules.PermutedCaLR().of_trial(space, seed)
+        drawn.update(round(permuted(path, 0.5), 9) for path in classes)
+    draws = seeds * len(classes)
+    expected = [shares[factor] / 15_625 * draws for factor in shares]
+    assert drawn.keys() <= shares.keys()
+    assert chisquare([drawn[factor] for factor in shares], expected).pvalue > 0.001
+
+
+def test_permuted_decay_ratios_do_not_depend_on_size(space: Space) -> None:
+    permuted = schedules.PermutedCaLR().of_trial(space, 3)
+    classes = sorted({space.canonical(path) for path in space})
+    sizes = [space.complexity(path) for path in classes]
+    assert abs(pearsonr(sizes, [permuted(path, 0.5) for path in classes]).statistic) < 4 / math.sqrt(len(classes))
+    assert schedules.PermutedCaLR.depends_on_path
+
+
+def test_permuted_decay_ratios_depend_on_the_network_and_the_seed_alone(space: Space) -> None:
+    one, same, other = (schedules.PermutedCaLR().of_trial(space, seed) for seed in (1, 1, 2))
+    paths = [space.sample(rng) for rng in [random.Random(0)] for _ in range(200)]
+    assert [one(path, 0.5) for path in paths] == [same(path, 0.5) for path in reversed(paths)][::-1]
+    assert sum(one(path, 0.5) != other(path, 0.5) for path in paths) > 150
+    assert all(one(path, 0.5) == one(space.canonical(path), 0.5) for path in paths)
+    darts = SPACES.get("darts")()
+    permuted = schedules.PermutedCaLR().of_trial(darts, 0)
+    path = darts.sample(random.Random(0))
+    unused = next(d for d in darts.conditions if not darts.matters(path, d))
+    changed = tuple((c + 1) % darts.choices[d] if d == unused else c for d, c in enumerate(path))
+    assert permuted(path, 0.5) == permuted(changed, 0.5)
+
+
+def test_a_training_permutes_decay_ratios_by_the_seed_of_its_trial(space: Space) -> None:
+    path = (3, 2, 3, 0, 1, 4)
+    for seed in (0, 1, 5):
+        small = {"network": {"width": 4, "depth": 1}, "train": {"epochs": 1}, "seed": seed}
+        config = RunConfig.from_json({"schedule": "calr-permuted", **small})
+        supernets = build_supernets(config, DATASETS.get("digits")())
+        _, (training,) = prepare(config, supernets, 10)
+        assert training.factor(path, 0.5) == schedules.PermutedCaLR().of_trial(space, seed)(path, 0.5)
+        assert training.factor_depends_on_path

@@ -27,7 +27,9 @@ SPOS = {"Method": "SPOS"}
 ABLATION = replace(
     find_studies("ablation_calr_ms")[0],
     rows=find_studies("ablation_calr_ms")[0].rows[:2],
+    group=None,  # rows without groups are paired by seed
     factors=(),
+    primary=(),
 )
 CLUSTERS = Study(
     "num_clusters",
@@ -119,7 +121,7 @@ def test_an_empty_store_shows_dashes_and_no_data(preset: Preset, tmp_path: Path)
 def test_made_up_stores_decide_a_statement(
     calr: list[float | None], effect: str, interval: str, verdict: str, preset: Preset, tmp_path: Path
 ) -> None:
-    more = replace(ABLATION, rows=find_studies("ablation_calr_ms")[0].rows[:3], factors=())
+    more = replace(ABLATION, rows=find_studies("ablation_calr_ms")[0].rows[:3], factors=(), primary=())
     fill(tmp_path, more, preset, {0: [0.50, 0.51, 0.52], 1: calr, 2: [0.4, 0.6, 0.5]})
     grid = build(more, preset, tmp_path)["ablation_calr_ms-statements"]
     seeds = str(sum(tau is not None for tau in calr))
@@ -146,7 +148,7 @@ def test_what_a_verdict_rests_on_stands_behind_it(preset: Preset, tmp_path: Path
         "Probability of improvement": "1.00",
         "e-value": "3.37",
         "Margin": "0.01",
-        "By Method and seed": "–",
+        "By group and seed": "–",
     }
 
 
@@ -155,19 +157,19 @@ def test_the_verdicts_are_counted_and_the_caption_says_what_they_are_worth(prese
     grid = build(ABLATION, preset, tmp_path)["ablation_calr_ms-statements"]
     assert grid.notes[0] == "Of 2 comparisons: 1 supported, 0 contradicted, 0 equivalent, 1 undecided, 0 no data."
     assert "The paper has no digits: the paper's effect is that on cifar10." in grid.notes
-    assert "95 % t interval of the mean over the seeds" in grid.caption
-    assert "by Holm's rule over the m = 2 comparisons of this report" in grid.caption
+    assert "95 % t interval of the effect" in grid.caption
+    assert "by Holm's rule, at 5 % for m = 2 comparisons of this study" in grid.caption
     fewer = build(ABLATION, preset, tmp_path, seeds=2)["ablation_calr_ms-statements"]
     assert "95 % confidence sequence" in fewer.caption
     assert column(fewer, "Seeds") == ["2 (anytime)"] * 2
     assert set(column(fewer, "95 % interval")) == {"unbounded"}
 
 
-def test_a_report_of_several_studies_counts_all_their_comparisons(preset: Preset, tmp_path: Path) -> None:
+def test_every_study_of_a_report_is_a_family_of_its_own(preset: Preset, tmp_path: Path) -> None:
     fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: [0.55, 0.559, 0.57]})
     mine, asked = replace(ABLATION, name="mine"), report.Asked(preset, compare=True)
     sections = report.judged([report.section(one, DirectoryStore(tmp_path), asked) for one in (ABLATION, mine)])
-    assert [one.m for section in sections for one in section.judgements] == [3, 3, 3]
+    assert [one.m for section in sections for one in section.judgements] == [2, 2, 1]
 
 
 def test_a_latex_document_has_the_order_of_the_paper(preset: Preset, tmp_path: Path) -> None:

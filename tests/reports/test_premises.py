@@ -22,7 +22,7 @@ from tests.stored_runs import judged, store_run
 report: Any = component("reports.report")
 
 WHOLE = find_studies("ablation_calr_ms")[0]
-SPOS = replace(WHOLE, rows=WHOLE.rows[:4], factors=())
+SPOS = replace(WHOLE, rows=WHOLE.rows[:4], factors=(), primary=())
 """The baseline, CaLR, MS, and both."""
 UNFAIR = {"complexity_bias": 0.7, "neutral_complexity_bias": 0.6, "complexity_convergence": -0.1}
 

@@ -13,6 +13,7 @@ import pytest
 from harness.components.discovery import component
 from harness.components.preset import Preset
 from harness.errors import InvalidConfiguration
+from harness.study import comparisons as contrasts
 from harness.study.layout import Column, Comparison, Row
 from harness.study.study import Request, Study
 
@@ -480,3 +481,26 @@ def test_a_study_that_cannot_be_compared_so_is_refused(changes: dict[str, Any], 
         replace(SOTA, comparisons=[Comparison(labels("SPOS"), labels("PA&DA"))])
     with pytest.raises(InvalidConfiguration, match="margin is 0; it must be above 0"):
         Comparison(labels("A"), labels("B"), margin=0)
+
+
+def test_primary_contrasts_are_effects_or_means_of_rows() -> None:
+    over = Comparison({"CaLR": True}, {"Method": "A", "CaLR": False})
+    study = replace(CROSSED, primary=["CaLR × MS", over])
+    interaction, mean = contrasts.primary_contrasts(study)
+    assert (interaction.name, len(interaction.weights)) == ("CaLR × MS", 12)
+    assert mean.name == "CaLR against A, no CaLR"
+    assert mean.weights == pytest.approx(dict.fromkeys((0, 1, 4, 5, 8, 9), 1 / 6) | {2: -0.5, 3: -0.5})
+
+
+@pytest.mark.parametrize(
+    ("primary", "message"),
+    [
+        (["Depth"], "'Depth' is not an effect of its factors; these are: .*CaLR, MS"),
+        ([Comparison({"CaLR": True}, {"MS": True})], "both sides of a primary contrast"),
+        ([Comparison({"CaLR": True}, {"Method": "D"})], "needs rows .*'D'.*; it has none"),
+        ([Comparison({"CaLR": True}, {"CaLR": False}, "seconds")], "'seconds', which no column shows"),
+    ],
+)
+def test_a_primary_contrast_that_the_rows_do_not_have_is_an_error(primary: list[Any], message: str) -> None:
+    with pytest.raises(InvalidConfiguration, match=message):
+        replace(CROSSED, primary=primary)

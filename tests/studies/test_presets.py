@@ -29,7 +29,7 @@ from harness.stores.directory.store import DirectoryStore
 from harness.stores.schema import UNRANKED
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.expansion import expand
-from harness.study.judging import Judgement, judge, selected_architectures
+from harness.study.judging import Judgement, Prediction, judge, selected_architectures
 from harness.study.layout import Column, Row
 from harness.study.study import Request, Study
 from harness.training.stages.train import Supernets, build_supernets, prepare
@@ -99,7 +99,7 @@ def imported(truth: ImportedBenchmark, tmp_path: Path, monkeypatch: pytest.Monke
 
 def judged(config: RunConfig, truth: ImportedBenchmark) -> Judgement:
     """A ranking by numbers of our own, judged as the configuration says."""
-    predictions = {architecture: math.sin(SPACE.index(architecture)) for architecture in SPACE}
+    predictions = {one: Prediction(math.sin(SPACE.index(one))) for one in SPACE}
     method = config.method.build(COMPONENTS["method"], "method")
     supernets = Supernets(SPACE, method.parts(SPACE, make_rng(config.seed, "split")), ())
     return judge(predictions, supernets, truth, config.dataset, config.rank)
@@ -152,6 +152,11 @@ def test_the_selection_for_tau(imported: ImportedBenchmark) -> None:
     )
     assert plain.key == foreign.key == again.key
     assert plain.ranking_key == again.ranking_key != foreign.ranking_key
+
+
+def test_what_ranks() -> None:
+    assert requests(PAPER)[0].trial.config.rank.by == "loss"
+    assert requests(flipped("what ranks"))[0].trial.config.rank.by == "accuracy"
 
 
 @pytest.mark.parametrize("method", ["spos", "fairnas", "fsnas"])

@@ -19,6 +19,7 @@ from harness.study.study import Study
 NAMES = [
     "ablation_calr_ms",
     "autoformer_space",
+    "calr_control",
     "clustering",
     "compared_methods",
     "complexity_metric",
@@ -98,13 +99,13 @@ def test_what_is_computed_can_be(study: Study) -> None:
 def test_all_together_share_their_trials() -> None:
     plan = make_plan(of_the_default_space(), get_preset("demo"), [], seeds=1)
     kinds = Counter("retraining" if work.trial.start else work.trial.config.method.name for work in plan.work)
-    paper = {"spos": 16, "fairnas": 10, "fsnas": 10, "retraining": 6, "related": 1}
+    paper = {"spos": 18, "fairnas": 12, "fsnas": 12, "retraining": 6, "related": 1}
     twice = ("cream", "sumnas", "pa-da", "greedynas", "shiftnas-reading", "sandwich", "gm-nas", "darts")
     assert kinds == paper | dict.fromkeys(twice, 2) | {"nsas": 3, "gdas": 1}
     labels = [work.label.rpartition(" +")[0] for work in plan.work]
     assert "ablation_calr_ms/SPOS CaLR MS seed 0" in labels  # not after the retraining that needs it
     baseline = plan.work[labels.index("ablation_calr_ms/SPOS seed 0")]
-    assert len({request.study for request in baseline.requests}) == 13
+    assert len({request.study for request in baseline.requests}) == 14
     observe = baseline.trial.config.observe
     assert observe.spread and observe.kendall_tau_every == 2 and observe.subnets_every == 2
 

@@ -43,7 +43,7 @@ def test_they_are_keys_and_curves_of_the_result(measured: Path) -> None:
     benchmark = BENCHMARKS.get("toy")()
     truth = benchmark.accuracies("toy")
     chosen = selected_architectures(benchmark, "toy", config.rank)
-    best = chosen[int(np.argmax([outcome.predictions[one] for one in chosen]))]
+    best = chosen[int(np.argmax([outcome.predictions[one].accuracy for one in chosen]))]
     true = [truth[benchmark.space.index(one)] for one in chosen]
     assert outcome.result["regret"] == pytest.approx(max(true) - truth[benchmark.space.index(best)])
     curve = outcome.result["observed"]["weight_norm"]

@@ -139,7 +139,8 @@ def test_a_method_ranks_by_what_it_has_learned_and_resumes_in_the_ranking(projec
     config = toy_config(method="learnt")
     whole = run_trial(config)
     scores = list(whole.predictions.values())
-    assert len(set(scores)) > 3 and all(score < 0 for score in scores)  # sums of logarithms, not percentages
+    # Sums of logarithms, not percentages.
+    assert len(set(scores)) > 3 and all(score.accuracy < 0 and score.loss is None for score in scores)
     best = max(whole.predictions, key=lambda architecture: whole.predictions[architecture])
     assert whole.result["top1"] == list(best) and whole.result["kendall_tau"] is not None
     # Twelve steps and the end of training are saved, then every scored architecture: this stops in the ranking.

@@ -17,7 +17,7 @@ from harness.components.registries import DATASETS, SPACES
 from harness.data.loader import in_order
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.study.configuration import RunConfig
-from harness.study.judging import selected_architectures
+from harness.study.judging import Prediction, selected_architectures
 from harness.study.references import REFERENCES
 from harness.training.stages.search import SearchProgress
 from harness.training.stages.train import Progress
@@ -171,7 +171,7 @@ def test_references_train_nothing_and_repeat(reference: str, toy_project: Path) 
 def test_parameters_as_prediction(toy_project: Path) -> None:
     space = SPACES.get("toy")()
     outcome = run_reference(toy(), "parameters")
-    assert outcome.predictions == {architecture: space.complexity(architecture) for architecture in space}
+    assert outcome.predictions == {one: Prediction(float(space.complexity(one))) for one in space}
     assert outcome.result["top1"] == [2, 1, 0]
 
 

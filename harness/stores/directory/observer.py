@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import environment
+from harness.documents import shortened_trace
 from harness.stores.directory.run_directory import CONFIG, INFO, RUN, SOURCES, RunDirectory
 from harness.stores.sacred import RunObserver
 
@@ -93,7 +94,7 @@ class DirectoryObserver(RunObserver):
         self._update(stop_time=interrupt_time.isoformat(), status=status)
 
     def failed_event(self, fail_time: datetime, fail_trace: list[str]) -> None:
-        self._update(stop_time=fail_time.isoformat(), status="FAILED", fail_trace=fail_trace)
+        self._update(stop_time=fail_time.isoformat(), status="FAILED", fail_trace=shortened_trace(fail_trace))
 
     def artifact_event(self, name: str, filename: str, metadata: Any = None, content_type: Any = None) -> None:
         place = self.directory.path / name

@@ -8,7 +8,7 @@ from os.path import lexists
 from pathlib import Path
 from typing import Any
 
-from harness.documents import canonical, sealed
+from harness.documents import canonical, sealed, shortened_trace
 from harness.errors import DataError
 from harness.files import read_regular, sha256
 from harness.stores.directory.run_directory import (
@@ -136,7 +136,8 @@ def summary_of(
         "recomputed": [key for key, ranking in further.items() if ranking.get("recomputed")],
         "start_time": run.get("start_time"),
         "stop_time": run.get("stop_time"),
-        "fail_trace": run.get("fail_trace"),
+        # Older versions recorded any length.
+        "fail_trace": run.get("fail_trace") and shortened_trace(run["fail_trace"]),
         "invalid": invalid,
     }
 

@@ -188,8 +188,9 @@ def predictions_document(
     accuracies: Mapping[int, float],
     rough: Mapping[int, Mapping[int, float]] = MappingProxyType({}),
     searched: Mapping[str, Any] | None = None,
+    losses: Mapping[int, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Predicted accuracies by architecture number, with everything besides the weights that they depend on.
+    """Predicted accuracies and losses by architecture number, with everything besides the weights that they depend on.
 
     Numbers are text: those of large spaces exceed all integers of other programs. `rough` are accuracies on fewer
     images, by their number: the scores of a search at lower costs. `searched` are all its scores, in order.
@@ -200,6 +201,8 @@ def predictions_document(
         "batch_size": config["rank"]["batch_size"],
         "accuracies": _by_number(accuracies),
     }
+    if losses:
+        document["losses"] = _by_number(losses)
     if config["rank"].get("calibration"):
         document["calibration"] = config["rank"]["calibration"]
     if rough:

@@ -50,6 +50,9 @@ _SECRET_OPTIONS = re.compile(r"[?&](?:tlsCertificateKeyFilePassword|authMechanis
 _REFUSED = {13: "permission denied", 18: "authentication failed", 8000: "authentication failed"}
 """Meaning of the server's error codes for users that it refuses."""
 
+_COMMAND = re.compile(r" to execute command \{ *(\w+(?:: \"[\w.]+\")?).*")
+"""In an error of the server: the command, with its name first, and the collection."""
+
 NOT_SHOWN = "the reason is not shown because it might contain a password"
 
 _DISK_FULL, _TIME_EXPIRED = 14031, 50
@@ -213,9 +216,9 @@ def _line(error: BaseException) -> str:
         ", Timeout:",
         ", full error:",
         ", Topology Description:",
-        " to execute command {",
     ):
         line = line.partition(rest)[0]
+    line = _COMMAND.sub(r" to execute \1", line)  # the name of the command is that of the missing right, or nearly
     return line[:500] or type(error).__name__
 
 

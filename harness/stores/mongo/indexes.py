@@ -7,6 +7,9 @@ from weakref import WeakKeyDictionary
 
 from pymongo import IndexModel, MongoClient
 from pymongo.database import Database
+from pymongo.errors import OperationFailure
+
+from harness.errors import UserError
 
 Document = dict[str, Any]
 
@@ -28,14 +31,29 @@ _INDEXES = {
     "fs.files": [IndexModel([("filename", 1), ("uploadDate", 1)])],
 }
 
+UNAUTHORIZED = 13
+
 _prepared: WeakKeyDictionary[MongoClient[Document], set[str]] = WeakKeyDictionary()
 
 
 def prepare(database: Database[Document]) -> None:
-    """Make the indexes, once per connection."""
+    """Make the indexes, once per connection. A user without the right to make them needs those that are there.
+
+    Raises `UserError` that names a missing index; other errors are the driver's.
+    """
     done = _prepared.setdefault(database.client, set())
     if database.name in done:
         return
     for name, indexes in _INDEXES.items():
-        database[name].create_indexes(indexes)
+        try:
+            database[name].create_indexes(indexes)
+        except OperationFailure as error:
+            if error.code != UNAUTHORIZED:
+                raise
+            missing = sorted({index.document["name"] for index in indexes} - database[name].index_information().keys())
+            if missing:
+                raise UserError(
+                    f"the database refuses: permission denied: the user has no right to createIndex on {name}, which "
+                    f"lacks {', '.join(missing)}: let a user with readWrite mirror a run first"
+                ) from None
     done.add(database.name)

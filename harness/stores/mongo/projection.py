@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from bson import ObjectId
+from bson import Decimal128, ObjectId
 from pymongo import DESCENDING, ReadPreference, UpdateOne
 from pymongo.collection import Collection
 from pymongo.database import Database
@@ -59,6 +59,10 @@ ATTEMPTS = 20
 """Maximum number of tries if the directory or the document changes during a projection."""
 
 LONGEST_SUMMARY = 4 << 20
+
+SMALL_NUMBER, LARGEST_NUMBER = 1 << 31, 1 << 53
+"""Numbers of runs follow those of other users' documents below the first, and our own below the second, which is the
+largest that JavaScript, and so Omniboard, can hold exactly."""
 
 
 def project(
@@ -165,10 +169,11 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
     what users of Omniboard wrote.
 
     Numbers are counted up, since Omniboard needs small ones. If two processes take the same number, the database
-    refuses the second.
+    refuses the second. Other users of Sacred choose their own: whatever it is, it does not matter here.
     """
     summary = snapshot.summary
     origin = snapshot.pieces[TRIAL].sha256
+    number = 0
     while True:
         found = runs.find_one({"harness.run_id": snapshot.id}, {"harness": 1, "omniboard": 1})
         if found is not None:
@@ -179,10 +184,10 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
             stored = {entry["sha256"] for entry in known["documents"] if entry["name"] == TRIAL}
             if origin not in (known["origin"], *stored):  # possible with ids of schema 1
                 raise DataError(f"{snapshot.id}: the database has another run with that id")
-            version = (found.get("harness") or {}).get("version", MISSING)
-            return int(found["_id"]), known, version, found.get("omniboard")
-        last = runs.find_one({"_id": {"$type": "number"}}, {"_id": 1}, sort=[("_id", DESCENDING)])
-        number = 1 + max(0, int(last["_id"]) if last else 0)
+            own = found.get("harness")
+            version = own.get("version", MISSING) if isinstance(own, dict) else MISSING
+            return found["_id"], known, version, found.get("omniboard")
+        number = 1 + max(number, _last_number(runs))
         own = {
             "schema": SCHEMA,
             "run_id": snapshot.id,
@@ -201,6 +206,18 @@ def _ensure(snapshot: Snapshot, runs: Collection[Document]) -> tuple[int, Docume
         except DuplicateKeyError:
             continue
         return number, _usable(own), 0, None
+
+
+def _last_number(runs: Collection[Document]) -> int:
+    """The largest number so far; 0 if there is none. It need not be whole, nor an integer in BSON."""
+    ours = {"harness.run_id": {"$type": "string"}}
+    where = {
+        "_id": {"$type": "number", "$gte": 0, "$lt": LARGEST_NUMBER},
+        "$or": [{"_id": {"$lt": SMALL_NUMBER}}, ours],
+    }
+    last = runs.find_one(where, {"_id": 1}, sort=[("_id", DESCENDING)], hint="_id_")
+    value = last["_id"] if last else 0
+    return int(value.to_decimal() if isinstance(value, Decimal128) else value)
 
 
 def _usable(own: Any) -> Document:

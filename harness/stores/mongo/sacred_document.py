@@ -49,8 +49,8 @@ def sacred_document(snapshot: Snapshot, naming: Naming) -> Document:
         "resources": [],
         "format": FORMAT,
     }
-    if isinstance(run.get("fail_trace"), list):
-        document["fail_trace"] = [str(line) for line in run["fail_trace"]]
+    if summary["fail_trace"] is not None:
+        document["fail_trace"] = summary["fail_trace"]
     document |= listed(document, summary, naming)
     document = {key: fitting(value) for key, value in document.items()}
     document["captured_out"] = _output(snapshot)

@@ -127,7 +127,7 @@ def _list_run(database: Database[Document], run_id: str, naming: Naming) -> bool
     except DataError:
         return False
     change = {key: fitting(value) for key, value in listing.listed(found, summary, naming).items()}
-    final = write_final_values(database, int(found["_id"]), summary, naming)
+    final = write_final_values(database, found["_id"], summary, naming)
     known = {one["id"] for one in final}
     curves = listing.mapping(found.get("info")).get("metrics") or []
     change["info"]["metrics"] = [one for one in curves if listing.mapping(one).get("id") not in known] + final

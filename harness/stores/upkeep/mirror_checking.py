@@ -144,7 +144,7 @@ def _orphans(mirror: MongoStore) -> Iterator[Finding]:
     """Curves and files of runs that have no document, which was removed by hand."""
     runs = mirror.database["runs"]
     with translated():
-        found = (one["harness"] for one in runs.find({"harness": {"$exists": True}}, {"harness.run_id": 1}))
+        found = (one.get("harness") for one in runs.find({"harness": {"$exists": True}}, {"harness.run_id": 1}))
         known = {one["run_id"] for one in found if isinstance(one, dict) and isinstance(one.get("run_id"), str)}
         owners = {
             "metrics": mirror.database["metrics"].distinct("harness", {"harness": {"$exists": True}}),

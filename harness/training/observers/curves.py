@@ -28,7 +28,7 @@ from harness.metrics import kendall_tau
 from harness.seeds import derive
 from harness.stores.schema import JUDGED_BY, SIZES
 from harness.study.configuration import RunConfig
-from harness.study.judging import Predictions, selected_architectures
+from harness.study.judging import Predictions, scores, selected_architectures
 from harness.study.trial import Trial
 from harness.training.cost import Meter
 from harness.training.ranks import ALONE, Ranks
@@ -100,11 +100,11 @@ class Observers:
             found = ask(supernets, own, self.dataset, self.config.rank, self.meter)
         predictions.update(found)
         if progress.part == progress.parts - 1:
-            number = self.benchmark.space.index
+            number, score = self.benchmark.space.index, scores(predictions, self.config.rank.by)
             for end, judge in self._judges.items():
                 truth = self.benchmark.accuracies(judge.rank.truth_of(judge.dataset))
                 chosen = selected[end]
-                tau = kendall_tau([predictions[a] for a in chosen], [float(truth[number(a)]) for a in chosen])
+                tau = kendall_tau([score[a] for a in chosen], [float(truth[number(a)]) for a in chosen])
                 self._point(f"kendall_tau{end}", progress.epoch * progress.parts, tau)
             del self._predictions[progress.epoch]
 

@@ -22,7 +22,7 @@ from harness.components.supernet import SharedEvaluation
 from harness.data.loading import EvaluationBatches
 from harness.errors import InvalidConfiguration
 from harness.study.configuration import Ranking
-from harness.study.judging import Predictions
+from harness.study.judging import Prediction, Predictions
 from harness.training.calibration import calibrated
 from harness.training.cost import Meter
 from harness.training.profiling import during
@@ -37,6 +37,9 @@ Logits = Callable[[int, Architecture], torch.Tensor]
 """(batch number, architecture) → logits."""
 
 T = TypeVar("T")
+
+DIGITS = 6
+"""Decimals of a loss that are kept: enough to tell architectures apart, and files stay small."""
 
 ROUND = 10.0
 """Seconds after which ranks tell each other what they have found."""
@@ -85,14 +88,15 @@ def predict(
     meter: Meter,
     report: Callable[[int, int], None] = lambda done, total: None,
     stage: str = "rank",
-    known: Mapping[Architecture, float] = MappingProxyType({}),
+    known: Mapping[Architecture, Prediction] = MappingProxyType({}),
     keep: Callable[[Found], None] | None = None,
     ranks: Ranks = ALONE,
     images: RankingImages | None = None,
 ) -> Predictions:
-    """The accuracy of each architecture on the validation images, with its supernet's weights; or its method's score.
+    """Accuracy and loss of each architecture on the validation images, with its supernet's weights, from one pass.
 
-    The time is booked on `stage`. Accuracies in `known` (same weights, same images) are not computed again.
+    A method with scores of its own has these in place of accuracies, and no losses.
+    The time is booked on `stage`. Predictions in `known` (same weights, same images) are not computed again.
     After each evaluation `keep` may request the predictions so far. `images` are those of the ranking, if they are at
     hand already.
     """
@@ -105,20 +109,23 @@ def predict(
     for architecture in architectures:
         key = supernets.part_of(architecture), supernets.space.function_class(architecture)
         groups.setdefault(key, []).append(architecture)
-    accuracies = {key: known[one] for key, members in groups.items() for one in members if one in known}
-    correct: dict[tuple[int, Architecture], torch.Tensor] = {}
+    predictions = {key: known[one] for key, members in groups.items() for one in members if one in known}
+    measured: dict[tuple[int, Architecture], torch.Tensor] = {}
     logits: dict[int, Logits] = {}  # of one supernet at a time, because shared work takes memory
 
     def found() -> Predictions:
-        if correct:
+        if measured:
             total = sum(map(len, images.batches.labels))  # images that cannot be read are left out
-            counts = torch.stack(list(correct.values())).cpu().double()
-            accuracies.update(zip(correct, (counts * (100 / total)).tolist(), strict=True))
-            correct.clear()
+            correct, loss = torch.stack(list(measured.values())).cpu().double().unbind(1)
+            losses = (round(one / total, DIGITS) for one in loss.tolist())
+            made = map(Prediction, (correct * (100 / total)).tolist(), losses)
+            predictions.update(zip(measured, made, strict=True))
+            measured.clear()
         meter.stage(stage)
-        return {one: accuracies[key] for key, members in groups.items() if key in accuracies for one in members}
+        return {one: predictions[key] for key, members in groups.items() if key in predictions for one in members}
 
-    def count_correct(key: tuple[int, Architecture]) -> torch.Tensor:
+    def measure(key: tuple[int, Architecture]) -> torch.Tensor:
+        """How many images are classified correctly, and the sum of their losses."""
         nonlocal logits
         number, representative = key
         batches = images.batches
@@ -126,25 +133,30 @@ def predict(
             # Calibration changes the network for each architecture: nothing can be shared.
             logits = {number: evaluation(supernets.networks[number], batches.images, shared=not ranking.calibration)}
         with calibrated(supernets.networks[number], representative, images.calibrating):
-            guesses = [logits[number](place, representative).argmax(1) for place in range(len(batches))]
-        pairs = zip(guesses, batches.labels, strict=True)
-        return torch.stack([(guess == labels).sum() for guess, labels in pairs]).sum()
+            answers = [logits[number](place, representative) for place in range(len(batches))]
+        return torch.stack([counted(*pair) for pair in zip(answers, batches.labels, strict=True)]).double().sum(0)
 
     # A supernet's architectures one after the other.
-    missing = sorted((key for key in groups if key not in accuracies), key=lambda key: key[0])
-    for done in in_rounds(ranks, missing, count_correct):
-        correct.update(done)
+    missing = sorted((key for key in groups if key not in predictions), key=lambda key: key[0])
+    for done in in_rounds(ranks, missing, measure):
+        measured.update(done)
         meter.evaluations += len(done)
-        report(len(accuracies) + len(correct), len(groups))
+        report(len(predictions) + len(measured), len(groups))
         if keep is not None:
             keep(found)
     return found()
 
 
+def counted(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Of a batch: the number of correct answers, and the sum of the losses."""
+    loss = torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum")
+    return torch.stack([(logits.argmax(1) == labels).sum(dtype=loss.dtype), loss])
+
+
 def in_rounds(
     ranks: Ranks, items: Sequence[T], compute: Callable[[T], torch.Tensor]
 ) -> Iterator[dict[T, torch.Tensor]]:
-    """A number for each item, computed by the rank whose turn it is; after a round all ranks know its numbers.
+    """Numbers for each item, computed by the rank whose turn it is; after a round all ranks know its numbers.
 
     One process has rounds of one item. The first of several ranks says how many items the next round has, by the time
     of this one: ranks with slow items wait less in long rounds, and an interruption loses less in short ones.
@@ -157,11 +169,12 @@ def in_rounds(
         turns = (place // min(RUN, size) % ranks.size for place in range(len(now)))
         own = {item: compute(item) for item, turn in zip(now, turns, strict=True) if turn == ranks.index}
         if ranks.size > 1:
-            numbers = torch.tensor([*(float(own.get(item, 0)) for item in now), 0], dtype=torch.double)
+            nothing = torch.zeros(2, dtype=torch.double)
+            numbers = torch.stack([*(own[item].cpu() if item in own else nothing for item in now), nothing])
             if ranks.first:
-                numbers[-1] = min(16 * size, max(1, int(size * ROUND / (time.perf_counter() - started))))
+                numbers[-1, 0] = min(16 * size, max(1, int(size * ROUND / (time.perf_counter() - started))))
             ranks.sum_([numbers])
-            size = int(numbers[-1])
+            size = int(numbers[-1, 0])
             own = dict(zip(now, numbers, strict=False))
         yield own
 
@@ -192,7 +205,7 @@ def _own_scores(
     meter: Meter,
     report: Callable[[int, int], None],
     stage: str,
-    known: Mapping[Architecture, float],
+    known: Mapping[Architecture, Prediction],
     keep: Callable[[Found], None] | None,
 ) -> Predictions:
     """The method's own scores in place of accuracies. Raises `InvalidConfiguration` for one that is not a number."""
@@ -209,7 +222,7 @@ def _own_scores(
         value = score(architecture)
         if value is None or not math.isfinite(value):
             raise InvalidConfiguration(f"the method's score of {architecture} is {value}; it must be a finite number")
-        scores[architecture] = float(value)
+        scores[architecture] = Prediction(float(value))
         meter.evaluations += 1
         report(len(scores), len(wanted))
         if keep is not None:

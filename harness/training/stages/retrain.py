@@ -59,7 +59,7 @@ def retrain(
     seen = with_valid(dataset) if settings.with_valid else dataset
     augment = [one.build(AUGMENTATIONS, "retrain.augment") for one in settings.augment]
     order = None if settings.order == SHUFFLED else settings.order.build(ORDERS, "retrain.order")
-    seed, factor = derive(config.seed, "retrain"), schedule.bind(space)
+    seed, factor = derive(config.seed, "retrain"), schedule.of_trial(space, config.seed)
     factor = warmed(factor, settings.warmup_epochs / settings.epochs, 0.0)
     division = Division(settings.batch_size // (settings.bn_group or settings.batch_size), ranks)
     make = partial(RecipeTraining, factor=factor, augment=augment, network=network, order=order, division=division)

@@ -1,6 +1,7 @@
 """The search stage: architectures found with trained supernets. Needs no table of truth.
 
-A search asks for scores at several costs; each score is computed once, stored in the checkpoint, and kept with the run.
+A search asks for scores, accuracies whatever `rank.by` is, at several costs; each score is computed once, stored in
+the checkpoint, and kept with the run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from harness.components.space import Architecture
 from harness.data.loading import evaluation_batches
 from harness.seeds import make_rng
 from harness.study.configuration import RunConfig
-from harness.study.judging import Predictions
+from harness.study.judging import Prediction, Predictions
 from harness.training.calibration import calibrated
 from harness.training.cost import Meter
 from harness.training.ranks import ALONE, Ranks
@@ -34,7 +35,7 @@ WHOLE = 0
 """The cost of a score on all ranking images; other costs are numbers of images."""
 
 Scores = dict[int, Predictions]
-"""By cost, the predicted accuracies."""
+"""By cost, what was predicted."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Scorer:
     """All scores so far, those of an earlier process included."""
     keep: Callable[[Predictions, SoFar], None] | None = None
     """Called after each evaluation: may save the scores so far."""
-    also: Mapping[Architecture, float] = field(default_factory=dict)
+    also: Mapping[Architecture, Prediction] = field(default_factory=dict)
     """Predictions on all ranking images that are known from elsewhere."""
     asked: Scores = field(default_factory=dict)
     """The scores that the search has asked for."""
@@ -112,7 +113,7 @@ class Scorer:
         def report(done: int, total: int) -> None:
             nonlocal shown
             shown = total
-            best = max(asked.values(), default=None)
+            best = max((one.accuracy for one in asked.values()), default=None)
             self.report(SearchProgress(done, total, generation, self.rounds, len(asked), best))
 
         found = predict(
@@ -130,10 +131,10 @@ class Scorer:
         )
         known |= found
         new = [one for one in dict.fromkeys(architectures) if one not in asked]
-        self.history += [Scored(one, generation, images, found[one]) for one in new]
+        self.history += [Scored(one, generation, images, found[one].accuracy) for one in new]
         asked |= found
         report(shown, shown)
-        return [found[architecture] for architecture in architectures]
+        return [found[architecture].accuracy for architecture in architectures]
 
 
 def search(scorer: Scorer) -> list[Found]:

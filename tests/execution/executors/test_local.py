@@ -213,7 +213,7 @@ def test_one_request_to_stop_lets_jobs_answer_and_starts_nothing_new() -> None:
 
 
 def test_a_second_request_or_the_end_of_the_grace_ends_jobs_that_do_not_listen() -> None:
-    for grace, requests in ((60.0, 2), (0.1, 1)):
+    for grace, requests in ((600.0, 2), (0.1, 1)):
         stopping = Stopping()
         process = None
         before = time.monotonic()
@@ -223,7 +223,7 @@ def test_a_second_request_or_the_end_of_the_grace_ends_jobs_that_do_not_listen()
                 for _ in range(requests):
                     stopping.ask()
         assert event.data == {"status": "interrupted"}
-        assert time.monotonic() - before < 20
+        assert time.monotonic() - before < 300
         assert process is not None and gone(process)
 
 

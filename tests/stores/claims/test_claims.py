@@ -28,6 +28,7 @@ from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.claims.lease import Claim, ClaimLost, Claims, Lease
 from harness.stores.claims.mongo import MongoClaims
 from tests.mongod import Mongod, free_port
+from tests.processes import await_that
 
 KEY = "0123456789abcdef"
 LONG = 600.0
@@ -153,13 +154,6 @@ def awaited(claims: Claims, key: str = KEY) -> Claim:
 
     await_that(is_had)
     return found[0]
-
-
-def await_that(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.005)
 
 
 def test_only_one_holds_a_claim(place: Place) -> None:

@@ -28,6 +28,7 @@ from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import sync, unsynced
 from tests.long.campaign.servers import changing, listening
 from tests.mongod import Mongod, free_port
+from tests.processes import await_that
 from tests.stores.conftest import NUMBERS, RESULT, TIME, finish, trial
 
 Make = Callable[..., Path]
@@ -111,22 +112,15 @@ def start(store: DirectoryStore) -> tuple[RunDirectory, DirectoryObserver]:
     return directory, DirectoryObserver(directory, trial().config.json(), {})
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def test_a_mirror_follows_its_run(store: DirectoryStore, mongod: str, mongo_database: Mongo) -> None:
     uri = mongod.replace("/?", f"/{mongo_database.name}?")
     directory, _ = start(store)
     mirror = Mirror(directory.path, uri, every=0.01)
     runs = mongo_database["runs"]
-    eventually(lambda: runs.count_documents({"status": "RUNNING", "harness.revision": {"$gt": 0}}) == 1)
+    await_that(lambda: runs.count_documents({"status": "RUNNING", "harness.revision": {"$gt": 0}}) == 1)
     directory.log_metric("train_loss", 7, 0.5)
     mirror.heartbeat_event({}, "", TIME, None)
-    eventually(lambda: mongo_database["metrics"].count_documents({"steps": 7}) == 1)
+    await_that(lambda: mongo_database["metrics"].count_documents({"steps": 7}) == 1)
     (directory.path / "metrics.jsonl").unlink()
     finish(directory, trial(), RESULT)
     assert mirror.close() and mirror.error is None
@@ -144,7 +138,7 @@ def test_a_run_without_a_server_goes_on(store: DirectoryStore, caplog: pytest.Lo
         mirror.completed_event(TIME, RESULT)
         began = time.monotonic()
         assert not mirror.close(wait=5.0)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
     assert mirror.error is not None and "does not answer" in mirror.error and "refused" in mirror.error
     assert mirror.error.count("\n") == 0 and len(caplog.records) == 1
     assert not any(secret in mirror.error + caplog.text for secret in (PASSWORD, ENCODED))
@@ -155,13 +149,13 @@ def test_a_server_that_stands_still_holds_nobody_up(store: DirectoryStore, serve
     directory, _ = start(store)
     mirror = Mirror(directory.path, server.uri, every=0.01)
     with pymongo.MongoClient[dict[str, Any]](server.uri) as client:
-        eventually(lambda: client["nas"]["runs"].count_documents({"harness.revision": {"$gt": 0}}) == 1)
+        await_that(lambda: client["nas"]["runs"].count_documents({"harness.revision": {"$gt": 0}}) == 1)
         os.kill(server.pid, signal.SIGSTOP)
         try:
             finish(directory, trial(), RESULT)
             began = time.monotonic()
             assert not mirror.close(wait=1.0)
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 60
             with pytest.raises(Unreachable):
                 connect(server.uri, timeout=0.5)
         finally:
@@ -207,11 +201,11 @@ def test_a_mirror_goes_on_when_the_server_is_back(store: DirectoryStore, server:
     mirror = Mirror(directory.path, f"{server.uri}&serverSelectionTimeoutMS=200", every=0.01)
     with pymongo.MongoClient[dict[str, Any]](server.uri) as client:
         runs = client["nas"]["runs"]
-        eventually(lambda: runs.count_documents({"harness.revision": {"$gt": 0}}) == 1)
+        await_that(lambda: runs.count_documents({"harness.revision": {"$gt": 0}}) == 1)
         server.kill()
         directory.log_metric("train_loss", 7, 0.5)
         mirror.heartbeat_event({}, "", TIME, None)
-        eventually(lambda: mirror.error is not None)
+        await_that(lambda: mirror.error is not None)
         server.start()
         (directory.path / "metrics.jsonl").unlink()
         finish(directory, trial(), RESULT)
@@ -234,7 +228,7 @@ def test_wrong_credentials_are_one_line_without_the_password(guarded: Mongod) ->
         assert reason in message and "\n" not in message and str(guarded.port) in message
         assert not any(secret in message for secret in (PASSWORD, ENCODED, wrong, "wr0ng!"))
         assert caught.value.__cause__ is None and caught.value.__context__ is None
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 def test_the_password_is_nowhere(
@@ -268,6 +262,32 @@ def test_who_may_not_write_is_told(guarded: Mongod, make_run: Make) -> None:
     reader = MongoStore(connect(of_nas(guarded, "reader")))
     reader.remember("another key", {})  # keeps nothing, and that is all
     assert reader.recall("another key") is None
+
+
+def test_who_may_not_create_indexes_mirrors_where_they_exist(guarded: Mongod, make_run: Make) -> None:
+    data, first = ["find", "insert", "update", "remove"], ["runs", "metrics", "fs.files", "fs.chunks"]
+    further = ["harness_claims", "harness_references", "harness_board"]
+
+    def rights(collection: str) -> dict[str, Any]:
+        actions = [*data, "listIndexes"] if collection in first else data
+        return {"resource": {"db": "indexed", "collection": collection}, "actions": actions}
+
+    path = make_run()
+    with pymongo.MongoClient[dict[str, Any]](guarded.uri, username="root", password=PASSWORD) as client:
+        own = client["indexed"]
+        own.command("createRole", "mirroring", privileges=[rights(name) for name in first + further], roles=[])
+        own.command("createUser", "least", pwd=PASSWORD, roles=["mirroring"])
+        own.command("createUser", "most", pwd=PASSWORD, roles=["readWrite"])
+        least = connect(of_nas(guarded, "least").replace("/nas?", "/indexed?"))
+        with pytest.raises(UserError, match="no right to createIndex on runs, which lacks harness.cell16_1"):
+            project(path, least)
+        project(make_run(), connect(of_nas(guarded, "most").replace("/nas?", "/indexed?")))
+        assert project(path, least) == 2
+        assert path.name in MongoStore(least).ids()
+        own.command("revokePrivilegesFromRole", "mirroring", privileges=[rights("runs") | {"actions": ["insert"]}])
+        with pytest.raises(UserError, match='permission denied: not authorized on indexed to execute insert: "runs"'):
+            project(make_run(), least)
+        client.drop_database("indexed")
 
 
 @pytest.mark.parametrize(

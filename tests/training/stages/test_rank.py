@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from harness.data.loader import in_order
 from harness.errors import UnknownName
 from harness.study.configuration import Ranking, RunConfig
 from harness.study.judging import (
+    Prediction,
     Predictions,
     candidate_architectures,
     judge,
@@ -54,14 +57,23 @@ def few_shot(images: DataSet) -> Supernets:
     return train(toy({"name": "fsnas", "split": 1}), images, meter())
 
 
-def directly(network: torch.nn.Module, architecture: Architecture, dataset: DataSet, count: int) -> float:
+def directly(network: torch.nn.Module, architecture: Architecture, dataset: DataSet, count: int) -> Prediction:
     """One image after the other."""
-    hits = 0
+    hits, loss = 0, 0.0
     network.eval()
     with torch.no_grad():
         for image, label in in_order(dataset.valid.head(count), dataset, 1):
-            hits += int(network(image, architecture).argmax() == label)
-    return 100 * hits / count
+            chances = network(image, architecture).double().softmax(1)[0]
+            hits += int(chances.argmax() == label)
+            loss -= math.log(float(chances[int(label)]))
+    return Prediction(100 * hits / count, loss / count)
+
+
+def equal(found: Mapping[Architecture, Prediction], expected: Mapping[Architecture, Prediction]) -> bool:
+    """Whether accuracies and losses are the same, up to what is rounded away."""
+    assert list(found) == list(expected)
+    pairs = zip(found.values(), expected.values(), strict=True)
+    return all(one == pytest.approx(other, abs=2e-6, rel=1e-5) for one, other in pairs)
 
 
 def ranked(supernets: Supernets, dataset: DataSet, which: Iterable[Architecture], **ranking: Any) -> Predictions:
@@ -73,7 +85,7 @@ def test_predictions_equal_a_direct_evaluation(
     trained: Supernets, images: DataSet, ranking: dict[str, Any], count: int
 ) -> None:
     found = ranked(trained, images, trained.space, **ranking)
-    assert found == pytest.approx({a: directly(trained.networks[0], a, images, count) for a in trained.space})
+    assert equal(found, {a: directly(trained.networks[0], a, images, count) for a in trained.space})
     assert len(set(found.values())) > 3  # a ranking to speak of
 
 
@@ -83,7 +95,7 @@ def test_a_network_with_running_statistics_is_ranked_in_evaluation_mode(few_digi
     supernets.networks[0].train()
     some = [(3, 3, 3, 3, 3, 3), (2, 3, 1, 3, 2, 3), (3, 2, 2, 1, 3, 2), (1, 3, 3, 2, 1, 3)]
     found = ranked(supernets, few_digits, some, batch_size=3)
-    assert found == pytest.approx({a: directly(supernets.networks[0], a, few_digits, 40) for a in some})
+    assert equal(found, {a: directly(supernets.networks[0], a, few_digits, 40) for a in some})
     losses = []
     for size in (3, 8):  # statistics of a batch would depend on its size
         supernets.networks[0].train()
@@ -94,8 +106,8 @@ def test_a_network_with_running_statistics_is_ranked_in_evaluation_mode(few_digi
 def test_few_shot_takes_each_architecture_from_its_own_supernet(few_shot: Supernets, images: DataSet) -> None:
     assert [part.fixed for part in few_shot.parts] == [{1: 0}, {1: 1}]
     found = ranked(few_shot, images, few_shot.space)
-    assert found == pytest.approx({a: directly(few_shot.networks[a[1]], a, images, 50) for a in few_shot.space})
-    assert found != pytest.approx({a: directly(few_shot.networks[1 - a[1]], a, images, 50) for a in few_shot.space})
+    assert equal(found, {a: directly(few_shot.networks[a[1]], a, images, 50) for a in few_shot.space})
+    assert not equal(found, {a: directly(few_shot.networks[1 - a[1]], a, images, 50) for a in few_shot.space})
 
 
 def test_a_prediction_does_not_depend_on_the_others(trained: Supernets, images: DataSet) -> None:
@@ -154,8 +166,10 @@ def test_what_is_known_is_not_evaluated_again(trained: Supernets, images: DataSe
     assert list(found.items()) == list(whole.items())
     assert counts.evaluations == 6 and told == [(done, 9) for done in range(4, 10)]
     # Believed, not checked.
-    equal = (0, 0, 0), (0, 1, 0)
-    assert predict(trained, equal, images, Ranking(), meter(), known={equal[1]: 3.5}) == dict.fromkeys(equal, 3.5)
+    twins, believed = ((0, 0, 0), (0, 1, 0)), Prediction(3.5, 1.5)
+    assert predict(trained, twins, images, Ranking(), meter(), known={twins[1]: believed}) == dict.fromkeys(
+        twins, believed
+    )
 
 
 @pytest.mark.parametrize("every", [1, 4])
@@ -199,8 +213,15 @@ def benchmark(truth: list[float]) -> TableBenchmark:
 RISING = [10.0, 20, 30, 40, 50, 51, 52, 53, 54]
 
 
-def judged(predictions: Predictions, truth: list[float], parts: tuple[Part, ...] = (Part({}),), **ranking: Any) -> Any:
+def judged(
+    accuracies: Mapping[Architecture, float],
+    truth: list[float],
+    parts: tuple[Part, ...] = (Part({}),),
+    losses: Mapping[Architecture, float] = MappingProxyType({}),
+    **ranking: Any,
+) -> Any:
     space = SPACES.get("toy")()
+    predictions = {one: Prediction(value, losses.get(one)) for one, value in accuracies.items()}
     return judge(predictions, Supernets(space, parts, ()), benchmark(truth), "toy", Ranking(**ranking))
 
 
@@ -247,6 +268,22 @@ def test_tau_is_taken_over_the_selected(toy_project: Path) -> None:
     swapped = numbers | {(1, 0, 0): 5.5, (2, 0, 0): -7.0}
     judgement = judged(swapped, RISING, bins=4)
     assert (judgement.kendall_tau, judgement.selected) == (pytest.approx(4 / 6), 4)
+
+
+def test_architectures_are_ranked_by_loss_where_that_is_asked_for(toy_project: Path) -> None:
+    """The lowest loss is best. C³ is about accuracies, whatever ranks."""
+    space = SPACES.get("toy")()
+    rising = {space.architecture(index): float(index) for index in range(12)}
+    falling = {one: 100 - value for one, value in rising.items()}
+    by_loss = judged(falling, RISING, losses=falling, bins=4, by="loss", top_share=1.0)
+    by_accuracy = judged(falling, RISING, losses=falling, bins=4, top_share=1.0)
+    assert (by_loss.kendall_tau, by_accuracy.kendall_tau) == (pytest.approx(1), pytest.approx(-1))
+    assert by_loss.tau_by == by_accuracy.tau_by == pytest.approx({"accuracy": -1, "loss": 1})
+    assert by_loss.top1 == space.architecture(11) and by_accuracy.top1 == space.architecture(0)
+    assert by_loss.complexity_convergence == by_accuracy.complexity_convergence
+    assert by_loss.complexity_bias != by_accuracy.complexity_bias
+    # Scores of another origin have no loss, and rank as they are.
+    assert judged(rising, RISING, bins=4, by="loss").tau_by == pytest.approx({"accuracy": 1})
 
 
 def test_another_data_set_than_the_benchmarks_is_refused(toy_project: Path) -> None:

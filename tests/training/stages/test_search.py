@@ -16,6 +16,7 @@ from harness.components.space import Architecture
 from harness.errors import InvalidConfiguration
 from harness.execution.experiment import searching
 from harness.study.configuration import Ranking, RunConfig
+from harness.study.judging import Predictions
 from harness.study.trial import Trial
 from harness.training.cost import Meter
 from harness.training.stages.rank import predict
@@ -46,7 +47,7 @@ def test_every_score_is_kept_with_generation_cost_and_counts(toy_project: Path) 
     assert generations == sorted(generations) and set(generations) == {0, 1, 2}
     assert len(set(numbers)) == len(numbers) == outcome.result["scored"]["0"]
     architectures = [space.architecture(int(number)) for number in numbers]
-    assert outcome.searched["accuracies"] == [outcome.predictions[one] for one in architectures]
+    assert outcome.searched["accuracies"] == [outcome.predictions[one].accuracy for one in architectures]
     assert outcome.searched["counts"]["parameters"] == [space.complexity(one) for one in architectures]
     assert set(outcome.searched["images"]) == {50}
     best = max(outcome.searched["accuracies"])
@@ -135,7 +136,7 @@ def test_calibration_changes_scores_and_depends_on_nothing_but_the_architecture(
     config, dataset, supernets = tracked
     architectures: list[Architecture] = [(3, 1, 2, 3, 4, 1), (1, 2, 3, 2, 3, 3), (2, 2, 2, 2, 2, 2), (3, 3, 3, 3, 3, 3)]
 
-    def scores(chosen: list[Architecture], calibration: int) -> dict[Architecture, float]:
+    def scores(chosen: list[Architecture], calibration: int) -> Predictions:
         ranking = replace(config.rank, calibration=calibration)
         return predict(supernets, chosen, dataset, ranking, Meter(torch.device("cpu")))
 

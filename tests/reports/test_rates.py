@@ -1,0 +1,152 @@
+"""Verdicts of whole simulated studies: false ones are rare, and the paper's effects are found."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from harness import statistics
+from harness.components.discovery import component
+from harness.components.preset import Preset
+from harness.statistics import Block
+from harness.study.layout import Column, Comparison, Row
+from harness.study.study import Request, Study
+from tests.reports.rates import STUDIES, decided, false_rate
+
+comparison: Any = component("reports.comparison")
+evidence: Any = component("reports.evidence")
+verdicts: Any = component("reports.verdicts")
+
+
+def limit(repetitions: int) -> float:
+    """5 %, and two standard errors of the simulation."""
+    return 0.05 + 2 * math.sqrt(0.05 * 0.95 / repetitions)
+
+
+@pytest.mark.parametrize("deviations", ["equal", "Table 2"])
+def test_few_studies_without_effects_have_any_verdict(deviations: str) -> None:
+    assert false_rate("ablation_calr_ms", deviations, 120) <= limit(120)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("deviations", ["equal", "Table 2"])
+@pytest.mark.parametrize("name", STUDIES)
+def test_at_most_5_percent_of_studies_without_effects_have_any_verdict(name: str, deviations: str) -> None:
+    rate = false_rate(name, deviations, 4000, seed=1)
+    print(f"{name}, {deviations}: {rate:.1%}")
+    assert rate <= limit(4000)
+
+
+def test_three_seeds_find_most_of_the_papers_primary_contrasts() -> None:
+    first, others, of, _ = decided("ablation_calr_ms", 30)
+    paired = decided("ablation_calr_ms", 30, paired=True)
+    assert (of, first > 1.5, others > 4) == (3, True, True)
+    assert first > paired[0] and others > 2 * paired[1]
+
+
+def test_what_a_seed_adds_to_all_rows_cancels_out() -> None:
+    rng = np.random.default_rng(0)
+    weights = np.array([0.5, -0.5, 0.5, -0.5])
+    false = 0
+    for _ in range(2000):
+        values = rng.normal(0, 0.01, (4, 3)) + rng.normal(0, 0.15, 3)
+        block = Block(values, weights, pooled=True, crossed=True)
+        estimate = statistics.contrast(float(weights @ values.mean(axis=1)), [block])
+        assert estimate is not None
+        assert estimate.degrees == pytest.approx(6)
+        false += estimate.p() <= 0.05
+    assert false / 2000 <= limit(2000)
+    # Of two rows it is the paired t-test.
+    two = values[:2]
+    estimate = statistics.contrast(
+        float(two[0].mean() - two[1].mean()), [Block(two, np.array([1.0, -1.0]), True, True)]
+    )
+    assert estimate is not None
+    assert estimate.p() == pytest.approx(float(statistics.t_test(statistics.Sample.of(two[0] - two[1]))))
+
+
+def test_pooled_and_welch_by_hand() -> None:
+    values = np.array([[0.1, 0.2, 0.3], [0.5, 0.5, 0.8], [0.0, 0.4, 0.2]])
+    weights = np.array([1.0, -1.0, 0.0])
+    squares = values.var(axis=1, ddof=1)
+    pooled = statistics.contrast(0.4, [Block(values, weights, pooled=True)])
+    assert pooled is not None
+    assert [pooled.degrees, pooled.error] == pytest.approx([6, (2 * squares.mean() / 3) ** 0.5])
+    from scipy import stats
+
+    welch = statistics.contrast(float(values[0].mean() - values[1].mean()), [Block(values, weights, pooled=False)])
+    known = stats.ttest_ind(values[0], values[1], equal_var=False)
+    assert welch is not None
+    assert [welch.p(), welch.degrees] == pytest.approx([known.pvalue, known.df])
+    assert statistics.contrast(0.4, [Block(np.ones((2, 3)), weights[:2], pooled=True)]) is None
+
+
+LABELS = [{"Method": "A", "Arm": arm} for arm in ("plain", "new", "other")]
+MINE = Study(
+    "mine",
+    "Made up",
+    [Row(labels) for labels in LABELS],
+    [Column("τ", "kendall_tau")],
+    group="Method",
+    primary=[Comparison({"Arm": "new"}, {"Arm": "plain"})],
+)
+
+
+def made(values: dict[int, list[float | None]]) -> list[Any]:
+    """Evidence by row and seed; None for a trial that has not finished."""
+    return [
+        evidence.Evidence(
+            Request("mine", row, "digits", seed, cast(Any, None), False),
+            None,
+            "missing" if value is None else "done",
+            metrics={} if value is None else {"kendall_tau": value},
+        )
+        for row, every in values.items()
+        for seed, value in enumerate(every)
+    ]
+
+
+def test_primary_contrasts_have_4_percent_and_pass_it_on(preset: Preset) -> None:
+    values: dict[int, list[float | None]] = {0: [0.50, 0.51, 0.52], 1: [0.70, 0.71, 0.72], 2: [0.50, 0.52, 0.53]}
+    judged = verdicts.judge(comparison.compare(MINE, preset, made(values), {}))
+    assert [(one.compared.kind, one.level, one.m) for one in judged] == [
+        ("primary", 0.04, 1),
+        ("rows", 0.04, 1),  # asks the same
+        ("rows", 0.05, 1),
+    ]
+    assert [one.verdict for one in judged] == ["supported", "supported", "undecided"]
+    values[1] = [0.51, 0.50, 0.53]
+    judged = verdicts.judge(comparison.compare(MINE, preset, made(values), {}))
+    assert [(one.level, one.verdict) for one in judged][::2] == [(0.04, "undecided"), (0.01, "undecided")]
+    assert judged[2].adjusted == pytest.approx(min(1.0, 5 * judged[2].p))
+
+
+def test_the_error_rate_of_a_study_does_not_depend_on_the_others(preset: Preset) -> None:
+    every = comparison.compare(MINE, preset, made({0: [0.5, 0.51, 0.52], 1: [0.6, 0.6, 0.63], 2: [0.5, 0.5, 0.6]}), {})
+    alone = verdicts.judge(every)
+    beside = verdicts.judge([*every, *(replace(one, study="another") for one in every)])
+    assert [one.adjusted for one in beside] == [one.adjusted for one in alone] * 2
+
+
+def test_equivalence_is_corrected_for_multiplicity(preset: Preset) -> None:
+    values = {0: [0.500, 0.512, 0.52], 1: [0.502, 0.511, 0.521], 2: [0.499, 0.513, 0.519]}
+    plain = replace(MINE, primary=())
+    (first, second) = comparison.compare(plain, preset, made(cast(Any, values)), {"kendall_tau": 0.025})
+    assert verdicts.judge([first])[0].verdict == "equivalent"
+    many = verdicts.judge([first, second, *(replace(second, key=number) for number in range(20))])
+    assert (many[0].verdict, many[0].leans) == ("undecided", "equivalent")
+
+
+def test_looks_end_at_the_first_seed_that_a_row_has_not_finished(preset: Preset) -> None:
+    values: dict[int, list[float | None]] = {0: [0.5, 0.52, 0.51, 0.5], 1: [0.6, None, 0.62, 0.61], 2: [0.5] * 4}
+    found = made(values)
+    looked = [comparison._finished(one, found) for one in comparison.compare(MINE, preset, found, {})]
+    assert [one.seeds for one in looked] == [(0,), (0,), (0, 1, 2, 3)]
+    diverged = [replace(one, state="diverged") if one.state == "missing" else one for one in found]
+    assert comparison._finished(looked[0], diverged).seeds == (0,)
+    whole = comparison.compare(MINE, preset, diverged, {})[0]
+    assert comparison._finished(whole, diverged).seeds == (0, 2, 3)
