@@ -14,8 +14,27 @@ export OMP_NUM_THREADS := 1
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+# The oldest Python that the project supports.
+OLDEST := $(shell sed -n 's/^requires-python = ">=\([0-9.]*\)"/\1/p' pyproject.toml)
+# The version of an interpreter, such as 3.11; nothing if it does not run.
+version = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+# A version that is supported; nothing for another one.
+supported = $(shell printf '%s\n' $(OLDEST) $(1) | sort -VC && echo $(1))
+# .venv stays if its Python runs and is supported, and if PYTHON, where one is named, is of the same version.
+MADE_BY := $(call version,$(BIN)/python)
+NAMED := $(if $(filter-out file,$(origin PYTHON)),$(call version,$(PYTHON)),$(MADE_BY))
+KEPT := $(filter $(NAMED),$(call supported,$(MADE_BY)))
+
+.PHONY: environment
+environment:
+	@test -n "$(call supported,$(call version,$(PYTHON)))" || { \
+		echo "error: $(PYTHON) is Python $(or $(call version,$(PYTHON)),that does not run);" \
+			"$(OLDEST) or newer is needed: make $(or $(MAKECMDGOALS),setup) PYTHON=/path/to/python$(OLDEST)" >&2; exit 1; }
+	@test ! -e .venv || echo ".venv is rebuilt: its Python is $(or $(MADE_BY),broken), the new one" \
+		"is $(call version,$(PYTHON))"
+	$(PYTHON) -m venv --clear .venv
+
+$(STAMP): pyproject.toml $(if $(KEPT),,environment)
 	$(BIN)/python -m pip install -e '.[dev]'
 	touch $@
 

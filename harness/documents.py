@@ -7,14 +7,14 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
-from enum import Enum
+from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 from harness.errors import HarnessError
 
 
-class Word(str, Enum):
+class Word(StrEnum):
     """One of a fixed set of words, each with its meaning. Compares, prints and is stored as the plain text."""
 
     meaning: str
@@ -24,9 +24,6 @@ class Word(str, Enum):
         word._value_ = text
         word.meaning = meaning
         return word
-
-    def __str__(self) -> str:
-        return str.__str__(self)  # Enum's own way of printing changes between versions of Python
 
 
 def canonical(document: Any) -> str:
@@ -121,10 +118,10 @@ def amount(size: int) -> str:
 
 def utc_now() -> datetime:
     """The current time as Sacred stores it: UTC without a time zone."""
-    return datetime.now(timezone.utc).replace(tzinfo=None)
+    return datetime.now(UTC).replace(tzinfo=None)
 
 
 def utc_text(seconds: float | None = None) -> str:
     """A time in seconds since 1970 (now by default) as stored documents write it: ISO format, UTC, no time zone."""
-    when = utc_now() if seconds is None else datetime.fromtimestamp(seconds, timezone.utc).replace(tzinfo=None)
+    when = utc_now() if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
     return when.isoformat()

@@ -68,9 +68,7 @@ class BrokenComponent(UserError):
     """The file whose line raised the error: the component's own, or a neighbour that it imports."""
 
     @classmethod
-    def during_import(
-        cls, file: Path, error: BaseException, *, advice: str = "", within: Path | None = None
-    ) -> BrokenComponent:
+    def during_import(cls, file: Path, error: BaseException, *, within: Path | None = None) -> BrokenComponent:
         """The error for a `file` whose import raised `error`: names the line, there or in a neighbour it imports.
 
         Neighbours are the files below `within`, by default those of the file's own folder.
@@ -81,7 +79,7 @@ class BrokenComponent(UserError):
         # SyntaxError repeats its file and line in str(); only its message is new.
         text = error.msg if isinstance(error, SyntaxError) else str(error)
         reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        broken = cls(f"{at} does not import{through}: {reason}" + (f"\n{advice}" if advice else ""))
+        broken = cls(f"{at} does not import{through}: {reason}")
         broken.place = place
         return broken
 
@@ -112,6 +110,11 @@ class Diverged(HarnessError):
 
     def __str__(self) -> str:
         return f"training diverged at step {self.step}: the loss is {self.loss}"
+
+
+def with_notes(error: BaseException) -> str:
+    """The message of an error and its notes, one per line."""
+    return "\n".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def where(folder: Path, error: BaseException) -> tuple[Path, int] | None:

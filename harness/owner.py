@@ -11,7 +11,7 @@ import functools
 import os
 import platform
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,9 @@ def is_alive(owner: Mapping[str, Any], heartbeat: str | None) -> bool:
     if heartbeat is None:
         return False
     beat = datetime.fromisoformat(heartbeat)
-    beat = beat if beat.tzinfo else beat.replace(tzinfo=timezone.utc)
+    beat = beat if beat.tzinfo else beat.replace(tzinfo=UTC)
     # A heartbeat from the future is that of a wrong clock: it would last until then.
-    return abs(datetime.now(timezone.utc) - beat) < FRESH
+    return abs(datetime.now(UTC) - beat) < FRESH
 
 
 def lives_here(owner: Mapping[str, Any]) -> bool | None:

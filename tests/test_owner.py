@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -48,14 +48,14 @@ def test_a_name_with_parentheses_and_spaces_is_read(tmp_path: Any) -> None:
 @pytest.mark.parametrize("aware", [True, False])
 def test_on_another_host_the_heartbeat_tells(age: int, alive: bool, aware: bool) -> None:
     owner = {"host": "elsewhere", "pid": os.getpid(), "started": 1}
-    beat = datetime.now(timezone.utc) - timedelta(seconds=age)
+    beat = datetime.now(UTC) - timedelta(seconds=age)
     assert is_alive(owner, (beat if aware else beat.replace(tzinfo=None)).isoformat()) is alive
     assert not is_alive(owner, None)
 
 
 def test_a_process_with_the_same_number_in_another_container_is_not_seen() -> None:
     """Nor is one from before a reboot: only a heartbeat tells."""
-    beat = datetime.now(timezone.utc).isoformat()
+    beat = datetime.now(UTC).isoformat()
     for other in ({"boot": "another"}, {"pid_namespace": "pid:[1]"}, {"host": "elsewhere"}):
         owner = this_process() | other
         assert lives_here(owner) is None

@@ -60,7 +60,7 @@ def test_its_metadata_says_what_it_is(site: Path) -> None:
     (about,) = (metadata.PathDistribution(path).metadata for path in site.glob("*.dist-info"))
     assert about["Author"] == "the nas-harness developers" and about["License-Expression"] == "MIT"
     assert str(about.json["description"]).startswith("# ") and "neural architecture search" in about["Keywords"]
-    assert about["Requires-Python"] == ">=3.10" and "Typing :: Typed" in about.get_all("Classifier", [])
+    assert about["Requires-Python"] == ">=3.11" and "Typing :: Typed" in about.get_all("Classifier", [])
 
 
 def test_it_lists_runs_and_reports_in_an_empty_folder_beside_a_users_own_method(site: Path, tmp_path: Path) -> None:

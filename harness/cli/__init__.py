@@ -25,7 +25,7 @@ from harness import __version__
 from harness.cli._completion import VARIABLE
 from harness.cli._help import MainGroup
 from harness.cli._plain_text import replace_what_cannot_be_written
-from harness.errors import ComponentWarning, HarnessError, UnknownName, UserError, users_place
+from harness.errors import ComponentWarning, HarnessError, UnknownName, UserError, users_place, with_notes
 
 
 class _Commands(MainGroup):
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except HarnessError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {with_notes(error)}", err=True)
         return 2 if isinstance(error, UserError) else 1
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)

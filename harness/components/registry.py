@@ -160,8 +160,9 @@ def _import(kind: str, entry: Entry[T]) -> T:
     except (NameCollision, BrokenComponent):
         raise
     except (Exception, SystemExit) as error:
-        advice = f"It is the target {entry.lazy!r} of the {kind} {entry.name!r}."
-        raise BrokenComponent.during_import(entry.file, error, advice=advice) from error
+        broken = BrokenComponent.during_import(entry.file, error)
+        broken.add_note(f"It is the target {entry.lazy!r} of the {kind} {entry.name!r}.")
+        raise broken from error
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.owner import slurm_job
@@ -53,4 +53,4 @@ def _submitted(job: Mapping[str, str]) -> str | None:
 
 def _began(run: StoredRun) -> float:
     text = run.start_time or run.stop_time
-    return 0.0 if text is None else datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp()
+    return 0.0 if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()

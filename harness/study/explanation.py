@@ -28,7 +28,7 @@ from harness.components.registries import (
 )
 from harness.components.registry import Registry
 from harness.components.space import short
-from harness.errors import UserError
+from harness.errors import UserError, with_notes
 from harness.stores import quantities
 from harness.stores.schema import CURVES, PANEL, Cost, Result
 from harness.study.configuration import COMPONENTS, NAMES, Ranking, Retraining, RunConfig
@@ -218,7 +218,7 @@ def _component(registry: Registry[Any], name: str) -> Explained:
     try:
         thing = registry.get(name)
     except UserError as error:  # a lazy target that does not import
-        return Explained(f"{name} ({registry.kind})", text, {**facts, "problem": str(error)})
+        return Explained(f"{name} ({registry.kind})", text, {**facts, "problem": with_notes(error)})
     if isinstance(thing, type) or entry.summary == docstring(thing).partition("\n")[0]:
         text = docstring(thing) or text
     prefix = "" if _takes_value(key) else f"{key}."

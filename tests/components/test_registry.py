@@ -18,6 +18,7 @@ from harness.errors import (
     NameCollision,
     UnknownName,
     UserError,
+    with_notes,
 )
 
 Schedule = Callable[[int], float]
@@ -129,7 +130,7 @@ def test_a_lazy_target_that_is_not_there_names_the_registering_file(target: str)
     with pytest.raises(BrokenComponent) as caught:
         schedules.get("x")
     assert __file__ in str(caught.value)
-    assert target in str(caught.value)
+    assert target in with_notes(caught.value)
 
 
 def test_lookups_prepare_and_registrations_do_not() -> None:

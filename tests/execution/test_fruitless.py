@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import timezone
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ def save(store: Path, key: str, seconds: float) -> None:
     (store / "work").mkdir(exist_ok=True)
     file = store / "work" / f"{key[:16]}-0123456789abcdef.checkpoint"
     file.write_bytes(b"")
-    moment = STARTED.replace(tzinfo=timezone.utc).timestamp() + seconds
+    moment = STARTED.replace(tzinfo=UTC).timestamp() + seconds
     os.utime(file, (moment, moment))
 
 

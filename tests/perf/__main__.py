@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
@@ -35,7 +35,7 @@ def main() -> None:
     for name in chosen.only or ROWS:
         print(f"{time.perf_counter() - begin:4.0f} s: {name} …", file=sys.stderr, flush=True)
         rows.append(ROWS[name]())
-    day = datetime.now(timezone.utc).date()
+    day = datetime.now(UTC).date()
     machine = f"{cpu_model()}, {os.cpu_count()} cores, {platform.system()}"
     head = f"{day}, {machine}, torch {torch.__version__}, one thread a process; medians, ratios of turns side by side."
     text = f"{head}\n\n{table(rows)}\n"

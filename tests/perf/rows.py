@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from unittest import mock
 
@@ -153,7 +153,7 @@ def _first() -> float:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
         curves = [json.loads(path.read_text())["train_loss"] for path in Path(store).glob("*/metrics.json")]
         firsts = [curve["timestamps"][0] for curve in curves]
-        return min(datetime.fromisoformat(when).replace(tzinfo=timezone.utc).timestamp() for when in firsts) - begin
+        return min(datetime.fromisoformat(when).replace(tzinfo=UTC).timestamp() for when in firsts) - begin
 
 
 NEAR_EMPTY = 200

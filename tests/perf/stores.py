@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.environment import cpu_model
@@ -146,7 +146,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = chosen.folder or Path(temporary)
         found = {number: look_at(number, folder.absolute(), chosen.repeat, chosen.only) for number in chosen.runs}
-    day = datetime.now(timezone.utc).date()
+    day = datetime.now(UTC).date()
     print(f"{day}, {cpu_model()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()};")
     print(f"best of {chosen.repeat} by the clock, in brackets of processor time without the server's.\n")
     print(table(found))

@@ -29,8 +29,7 @@ def check_components() -> Findings:
     try:
         noticed, _ = _noticed(discover)
     except UserError as error:
-        text, _, advice = str(error).partition("\n")
-        yield problem("components", text, advice or "rename one of them")
+        yield problem("components", str(error), "rename one of them")
         return
     files = left_out()
     for file, why in files.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import platform
 import sys
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, distribution, metadata, requires, version
@@ -38,9 +39,7 @@ class Bounds:
 def bounds() -> Bounds | None:
     """The bounds of `pyproject.toml` in a checkout, else those of the installed package; None if neither is there."""
     file = ENGINE.parent / "pyproject.toml"
-    if not SHIPPED.is_dir() and file.is_file() and sys.version_info >= (3, 11):
-        import tomllib
-
+    if not SHIPPED.is_dir() and file.is_file():
         project = tomllib.loads(file.read_text())["project"]
         return Bounds(project["requires-python"], project["dependencies"], project["optional-dependencies"])
     try:

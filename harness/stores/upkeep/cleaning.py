@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.files import DAY, is_unfinished, living_writer
@@ -64,7 +64,7 @@ def done_trials(runs: Iterable[StoredRun]) -> dict[str, float]:
     done: dict[str, float] = {}
     for run in runs:
         if run.counts and run.stop_time is not None:
-            stopped = datetime.fromisoformat(run.stop_time).replace(tzinfo=timezone.utc)
+            stopped = datetime.fromisoformat(run.stop_time).replace(tzinfo=UTC)
             done[run.key[:16]] = stopped.timestamp()
     return done
 

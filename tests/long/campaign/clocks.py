@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,7 @@ def _in_directory(place: Path, shift: float) -> None:
 
 
 def _in_database(database: Any, key: str, shift: float) -> None:
-    when = datetime.now(timezone.utc) + timedelta(seconds=shift)
+    when = datetime.now(UTC) + timedelta(seconds=shift)
     database[COLLECTION].update_one({"_id": key}, {"$set": {"owner": away(this_process()), "renewed": when}})
 
 
@@ -125,7 +125,7 @@ def heartbeats(scene: Scene, rng: random.Random) -> Tally:
             run = store / scene.unfinished
             trial, record = (json.loads((run / name).read_text()) for name in ("cell.json", "run.json"))
             (run / "cell.json").write_text(json.dumps({**trial, "owner": away(trial["owner"])}))
-            beat = datetime.now(timezone.utc).replace(tzinfo=None) + timedelta(seconds=shift)
+            beat = datetime.now(UTC).replace(tzinfo=None) + timedelta(seconds=shift)
             (run / "run.json").write_text(json.dumps({**record, "heartbeat": beat.isoformat()}))
             asked = ("--preset", "tiny", "--seeds", "1", "--store", str(store))
             said = attempt(one, "status", "unfinished", *asked)
