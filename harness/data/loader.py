@@ -202,9 +202,7 @@ class Normalise:
         if len(self.rows[0]) != width * channels:
             self.rows = self.scale.flatten().repeat(width), self.shift.flatten().repeat(width)
         rows = images.permute(0, 2, 3, 1).reshape(*images.shape[:1], -1, width * channels).to(torch.float32)
-        for image in rows:  # one by one they stay in the cache
-            image.mul_(self.rows[0]).add_(self.rows[1])
-        return rows.view(len(images), -1, width, channels).permute(0, 3, 1, 2)
+        return rows.mul_(self.rows[0]).add_(self.rows[1]).view(len(images), -1, width, channels).permute(0, 3, 1, 2)
 
 
 def in_order(

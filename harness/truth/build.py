@@ -15,6 +15,7 @@ import os
 import platform
 import random
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -163,11 +164,13 @@ def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], wo
     import torch
 
     torch.set_num_threads(1)
-    plan = Plan.from_json(plan_document)
+    plan, start = Plan.from_json(plan_document), time.process_time()
     rows = train_rows(plan, numbers)
+    seconds = round(time.process_time() - start, 1)
     path = piece_file(Path(work), piece)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    text = json.dumps({"plan": plan.json(), "environment": environment(), "rows": rows}, separators=(",", ":"))
+    document = {"plan": plan.json(), "environment": environment(), "seconds": seconds, "rows": rows}
+    text = json.dumps(document, separators=(",", ":"))
     with temporary.open("w") as file:
         file.write(text)
         file.flush()
