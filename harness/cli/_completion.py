@@ -1,4 +1,5 @@
-"""Completion of studies, presets, runs and configuration keys in the shell. Quick, and silent whatever happens."""
+"""Completion of studies, presets, runs and configuration keys in the shell: quick, silent whatever happens, and
+without running any code of the current folder. Names of studies and presets there are read from the files."""
 
 from __future__ import annotations
 
@@ -25,10 +26,13 @@ def _silent(complete: Complete) -> Callable[[click.Context, click.Parameter, str
 
     @wraps(complete)
     def silent(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+        from harness.components.discovery import users_code_left_out
+
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             try:
-                found = list(complete(context, typed))
-            except (Exception, SystemExit):  # such as a file of the user's that does not import
+                with users_code_left_out():
+                    found = list(complete(context, typed))
+            except (Exception, SystemExit):  # such as a store that cannot be read
                 return []
         return [item for item in found if item.type != "plain" or str(item.value).startswith(typed)]
 
@@ -51,10 +55,9 @@ def studies(context: click.Context, typed: str) -> Iterable[CompletionItem]:
 @_silent
 def presets(context: click.Context, typed: str) -> Iterable[CompletionItem]:
     """The presets of all spaces."""
-    from harness.components.registries import PRESETS
+    from harness.components.preset import quick_summaries
 
-    named = {key.rpartition("/")[2]: PRESETS.entries[key].summary for key in PRESETS.names() if "/" in key}
-    return [CompletionItem(name, help=summary) for name, summary in named.items()]
+    return [CompletionItem(name, help=summary) for name, summary in quick_summaries().items()]
 
 
 @_silent
@@ -76,7 +79,7 @@ def conditions(context: click.Context, typed: str) -> Iterable[CompletionItem]:
 
 
 def _keys() -> list[str]:
-    """All configuration keys, with the options of all components."""
+    """All configuration keys, with the options of all components that ship with the harness."""
     from harness.components.registries import SEARCHES
     from harness.documents import flatten
     from harness.study.configuration import COMPONENTS, Retraining, RunConfig, with_names

@@ -35,13 +35,13 @@ class WithUpdates(Command):
 
 
 class PresetOption(click.Option):
-    """An option whose help names the presets. They are read only when the help is shown."""
+    """An option whose help names the presets. Their files are read only when the help is shown."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        from harness.components.preset import quick_names
+        from harness.components.preset import quick_summaries
 
         record = super().get_help_record(ctx)
-        return record and (record[0], f"{record[1]}  [presets: {', '.join(quick_names())}]")
+        return record and (record[0], f"{record[1]}  [presets: {', '.join(quick_summaries())}]")
 
 
 def preset_option(command: F) -> F:

@@ -63,10 +63,10 @@ def _unknown(word: str) -> UnknownName:
     import difflib
 
     from harness.components.discovery import why_missing
-    from harness.components.preset import quick_names
+    from harness.components.preset import quick_summaries
     from harness.study.explanation import known
 
-    names = {name.lower(): name for name in sorted(known() | set(quick_names()))}
+    names = {name.lower(): name for name in sorted(known() | set(quick_summaries()))}
     near = [names[one] for one in difflib.get_close_matches(word.lower(), names, n=3)]
     question = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     text = f"nothing is named {word!r}{question} `harness list` shows all components, metrics and presets"

@@ -57,6 +57,8 @@ class _State:
         """Modules that entry points imported."""
         self.notices = Notices(_READ)
         self.running = False
+        self.ours_only = False
+        """Whether the user's components are left out."""
 
 
 _state = _State(_BESIDE_THE_ENGINE)
@@ -77,6 +79,7 @@ def discover() -> None:
         if place in _state.places and not repaired:
             return
         ours, user = _folders(_LOADED_AT_DISCOVERY)
+        user = [] if _state.ours_only else user
         if (*ours, *user) in _state.done and not repaired:
             _state.places.add(place)
             return
@@ -94,15 +97,24 @@ def discover() -> None:
         _look_around()
 
 
-def load_presets() -> None:
-    """Load the preset files alone: quick, whatever the spaces import. Files with mistakes are passed over."""
+@contextmanager
+def users_code_left_out() -> Iterator[None]:
+    """Within, no component of the current directory is loaded: help and completion run in folders of others, too."""
     with _lock:
-        ours, user = _folders(_PRESETS)
-        for file in (file for folder in (*ours, *user) for file in _component_files(folder)):
-            try:
-                _import_file(file)
-            except UserError:  # told by the commands that need it
-                _forget(_module_name(file))
+        before, _state.ours_only = _state.ours_only, True
+    try:
+        yield
+    finally:
+        _state.ours_only = before
+
+
+def load_presets() -> list[Path]:
+    """Load our preset files alone: quick, whatever the spaces import. Returns the user's, which are not loaded."""
+    with _lock:
+        ours, user = ([file for folder in some for file in _component_files(folder)] for some in _folders(_PRESETS))
+        for file in ours:
+            _import_file(file)
+        return user
 
 
 def why_missing(name: str) -> list[str]:
@@ -172,7 +184,9 @@ def _is_within(name: str, module: str) -> bool:
 
 
 def _place() -> tuple[str, ...]:
-    """The current directory and which component folders are in it."""
+    """The current directory and which component folders are in it; nothing if they are left out."""
+    if _state.ours_only:
+        return ()
     try:
         return (os.getcwd(), *filter(os.path.isdir, _LOADED_AT_DISCOVERY))
     except FileNotFoundError:  # it was deleted

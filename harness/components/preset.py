@@ -6,8 +6,10 @@ Presets are ordinary configuration, which `with key=value` can override. They ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from harness.components.discovery import load_presets, why_missing
@@ -17,6 +19,8 @@ from harness.errors import InvalidConfiguration, UnknownName
 ByName = Mapping[str, Mapping[str, Any]]
 
 _DEFAULT = "default"
+_NAMING = {"Preset": 0, "with_differences": 1}
+"""What makes a preset, and the position of the preset's name among its arguments."""
 
 
 @dataclass(frozen=True)
@@ -176,10 +180,27 @@ def get_preset(name: str, space: str | None = None) -> Preset:
     return found[name]
 
 
-def quick_names() -> list[str]:
-    """The names of all presets that are in files of their own, without loading other components: for help texts."""
-    load_presets()
-    return sorted({key.rpartition("/")[2] for key in PRESETS.entries if key != _DEFAULT})
+def quick_summaries() -> dict[str, str]:
+    """The presets that are in files of their own, each with its summary, without loading other components.
+
+    For help texts and completion: files of the user are read, not run.
+    """
+    named = {name: "" for file in load_presets() for name in _names_in(file)}
+    ours = {key.rpartition("/")[2]: entry.summary for key, entry in PRESETS.entries.items() if key != _DEFAULT}
+    return dict(sorted({**named, **ours}.items()))
+
+
+def _names_in(file: Path) -> Iterator[str]:
+    """The names in calls of `Preset` and `with_differences`."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):  # the commands that load the file report it
+        return
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if called in _NAMING:
+            values = [*call.args[_NAMING[called] :][:1], *(one.value for one in call.keywords if one.arg == "name")]
+            yield from (one.value for one in values if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
 def _registered(space: str) -> dict[str, Preset]:

@@ -174,6 +174,44 @@ def test_completion_is_silent_whatever_is_broken(tmp_path: Path) -> None:
     assert completed("run", "--preset", "tiny", "ablation_calr", folder=tmp_path) == (["ablation_calr_ms"], "")
 
 
+HOSTILE = """from pathlib import Path
+Path(__file__).with_suffix(".ran").touch()
+from harness.components.preset import Preset, register
+register(Preset("theirs", "A preset.", seeds=1, datasets=("digits",), space="nasbench201"))
+"""
+
+
+@pytest.fixture
+def downloaded(tmp_path: Path) -> Path:
+    """A folder of somebody else, whose every file leaves a trace when it runs."""
+    for name in ("methods", "spaces", "datasets", "benchmarks", "presets", "studies", "studies/presets"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "theirs.py").write_text(HOSTILE)
+    return tmp_path
+
+
+def test_help_runs_no_code_of_the_current_folder(
+    downloaded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = every_command()
+    monkeypatch.chdir(downloaded)
+    with discovery.fresh():
+        for name in commands:
+            assert cli.main([*name.split(), "--help"]) == 0
+        assert cli.main(["--help"]) == 0 and not [*downloaded.rglob("*.ran")]
+        capsys.readouterr()
+        assert cli.main(["run", "--help"]) == 0 and "theirs, tiny" in " ".join(capsys.readouterr().out.split())
+
+
+def test_completion_runs_no_code_of_the_current_folder(downloaded: Path) -> None:
+    assert completed("run", "--preset", "th", folder=downloaded) == (["theirs"], "")
+    assert completed("query", "--preset", "ti", folder=downloaded) == (["tiny"], "")
+    assert completed("run", "thei", folder=downloaded) == (["theirs"], "")
+    assert completed("run", "theirs", "with", "schedule.gamma_p", folder=downloaded)[0] == ["schedule.gamma_prime="]
+    assert completed("plan", "--only", "method.na", folder=downloaded) == (["method.name="], "")
+    assert not [*downloaded.rglob("*.ran")]
+
+
 def test_an_unknown_command_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lits"]) == 2
     message = capsys.readouterr().err
