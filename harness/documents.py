@@ -1,17 +1,93 @@
-"""Documents of plain JSON types: canonical text, flattening, fixed words, and values that JSON cannot represent. Of
-the harness only `harness.errors` is imported."""
+"""Documents of plain JSON types: checks against a type, canonical text, flattening, fixed words, and values that JSON
+cannot represent.
+
+msgspec checks documents and never produces them: it drops unknown keys and turns 2 into 2.0. Of the harness only
+`harness.errors` is imported.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from functools import lru_cache
+from typing import Any, NotRequired, Required, get_args, get_origin, get_type_hints, is_typeddict
 
-from harness.errors import HarnessError
+import msgspec
+
+from harness.errors import DataError, HarnessError
+
+NEWER = "this version of the harness reads up to"
+"""In the message about a document of a newer schema."""
+
+
+@dataclass(frozen=True)
+class Newest:
+    """Notes the newest version that is read, on a key `schema`."""
+
+    version: int
+
+
+def problem(kind: Any, document: Any) -> str | None:
+    """What is wrong with a document of that type, for the reader; None if nothing is. Unknown keys are allowed."""
+    newest = _newest(kind)
+    if newest is not None and isinstance(document, dict):
+        version = document.get("schema")
+        if isinstance(version, int) and not isinstance(version, bool) and version > newest:
+            return f"has schema {version}; {NEWER} {newest}: update it"
+    try:
+        msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at ")
+        place = place.strip("`").removeprefix("$").removeprefix(".")
+        if missing := _MISSING.fullmatch(reason):
+            return f"{place}.{missing[1]} is missing".removeprefix(".")
+        return f"{place}: {reason[:1].lower()}{reason[1:]}".removeprefix(": ")
+    except (UnicodeError, RecursionError, OverflowError) as error:
+        return f"cannot be read: {error}"
+    return None
+
+
+def parsed(text: bytes | str, kind: Any = None) -> dict[str, Any]:
+    """The JSON object that the text is, of that type if one is given. Raises `DataError` with the reason alone."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"is not whole JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise DataError("holds no JSON object")
+    if kind is not None:
+        check(kind, document)
+    return document
+
+
+def check(kind: Any, document: Any) -> None:
+    """Raise `DataError` with the reason alone if the document is not of that type."""
+    if (wrong := problem(kind, document)) is not None:
+        raise DataError(wrong)
+
+
+@lru_cache(maxsize=64)
+def keys(kind: Any) -> Mapping[str, Any]:
+    """The keys of a TypedDict with their annotations, those of its base classes first."""
+    hints = get_type_hints(kind, include_extras=True)
+    optional = (NotRequired, Required)
+    return {key: get_args(hint)[0] if get_origin(hint) in optional else hint for key, hint in hints.items()}
+
+
+_MISSING = re.compile("Object missing required field `(.*)`", re.DOTALL)
+
+
+@lru_cache(maxsize=64)
+def _newest(kind: Any) -> int | None:
+    """The newest version of such documents that is read; None if they have none."""
+    notes = get_args(keys(kind).get("schema")) if is_typeddict(kind) else ()
+    return next((note.version for note in notes if isinstance(note, Newest)), None)
 
 
 class Word(StrEnum):

@@ -9,7 +9,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.stores import quantities
+from harness.study.columns import number_names
 from harness.study.comparisons import baseline
 from harness.study.layout import label_column
 
@@ -64,7 +64,7 @@ def pairs_frame(
     for one in findings.counted:
         value = look_up(one.metrics, metric)
         values[one.request.row, one.request.dataset, one.request.seed] = None if value is None else float(value)
-    known = {*quantities.numbers(), *(name for one in findings.counted for name in one.metrics)}
+    known = {*number_names(), *(name for one in findings.counted for name in one.metrics)}
     if metric not in known and all(value is None for value in values.values()):
         raise UnknownName.among("metric", metric, known)
     referred = reference_values(findings, store, against, metric) if isinstance(against, str) else {}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
-from harness.stores.quantities import curves_of
-from harness.stores.schema import OBSERVED
+from harness.schema import OBSERVED
+from harness.study.curves import curves_of
 from harness.study.expansion import expand_stored
 from harness.study.metrics import SUPERNET
 from harness.study.predictions import Imported, stored

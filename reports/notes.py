@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.stores.schema import PANEL
+from harness.schema import PANEL
 from harness.study.layout import Column
 from harness.study.study import Study
 

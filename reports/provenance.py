@@ -10,11 +10,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from harness.documents import flatten
+from harness.documents import flatten, parsed
 from harness.errors import HarnessError
+from harness.schema import RunDocument
 from harness.stores.directory.run_directory import RUN
-from harness.stores.schema import RunDocument
-from harness.stores.shapes import parsed
 
 if TYPE_CHECKING:
     from harness.stores.store import Store

@@ -6,7 +6,7 @@ import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 
-from harness.stores.schema import PANEL
+from harness.schema import PANEL
 from harness.study.layout import Column
 from harness.study.panel import LEAST
 from harness.study.study import Study

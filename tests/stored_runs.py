@@ -9,11 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from harness.schema import OBSERVED, SCHEMA, UNRANKED
 from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.reading import read_small
 from harness.stores.directory.run_directory import PREDICTIONS, TRIAL, RunDirectory, predictions_document
 from harness.stores.directory.store import DirectoryStore, StoredRun
-from harness.stores.schema import OBSERVED, SCHEMA, UNRANKED
 from harness.study.study import Request
 from harness.study.trial import Trial
 

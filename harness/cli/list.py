@@ -60,7 +60,7 @@ def _built_in_rows(kind: str) -> list[Row]:
 
         return [(name, meaning, "") for name, meaning in numbers().items()]
     if kind == "observations":
-        from harness.stores.schema import CURVES
+        from harness.study.curves import CURVES
 
         return [(curve.name, f"{curve.meaning} ({curve.setting})", "") for curve in CURVES]
     return []

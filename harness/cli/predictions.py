@@ -124,7 +124,7 @@ def _show(imported: Imported, benchmark: str | None) -> None:
     """Print τ and the panel, by the table of truth of that name, or by the one that fits."""
     from harness.cli.show import sections
     from harness.errors import DataError
-    from harness.stores.schema import PANEL
+    from harness.schema import PANEL
     from harness.study.configuration import Ranking
     from harness.study.predictions import judged, judges
 

@@ -11,8 +11,8 @@ from harness.cli._completion import runs
 from harness.cli._help import Command
 from harness.cli._store_option import store_option
 from harness.owner import describe
+from harness.schema import PANEL
 from harness.stores.places import Places
-from harness.stores.schema import PANEL
 from harness.stores.stored import Status, without_curves
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from harness.errors import Unreachable, UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
+    from harness.schema import Naming
     from harness.stores.opened import Opened
-    from harness.stores.trial_text import Naming
 
 
 @click.group("store", cls=Group, example="harness store check --fix")
@@ -123,7 +123,7 @@ def _sync(store: Places, weights_max: int, quiet: bool = False, names: bool = Tr
 
 def _names(opened: Opened) -> dict[str, Naming]:
     """What all known studies call the stored runs."""
-    from harness.stores.trial_text import NOBODY
+    from harness.schema import NOBODY
     from harness.study.catalogue import all_studies
     from harness.study.naming import namings
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.execution.states import Kind
+from harness.schema import Naming
 from harness.stores.claims.lease import LEASE
 from harness.stores.mongo.snapshot import WEIGHTS_MAX
 from harness.stores.opened import Opened
 from harness.stores.places import Places
-from harness.stores.trial_text import Naming
 from harness.study.trial import Trial
 
 

@@ -19,10 +19,10 @@ from harness.components.space import Architecture
 from harness.documents import finite
 from harness.execution.task import Report, Task
 from harness.interruption import held_back
+from harness.schema import NOBODY, title
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.stores.sacred import SETTINGS, Experiment, RunObserver
-from harness.stores.trial_text import NOBODY, title
 from harness.study.judging import Predictions
 from harness.study.trial import Trial
 from harness.training.precision import arithmetic

@@ -27,10 +27,9 @@ from harness.documents import canonical
 from harness.errors import DataError, InvalidConfiguration
 from harness.execution.executors.slots import Slots
 from harness.execution.states import Work, stand
+from harness.schema import Naming, Result
 from harness.seeds import make_rng
-from harness.stores.schema import Result
 from harness.stores.stored import StoredRun
-from harness.stores.trial_text import Naming
 from harness.study.configuration import COMPONENTS, RunConfig, with_names
 from harness.study.expansion import expand_stored, found_by_search, parents
 from harness.study.fingerprints import are_here, can_be_judged

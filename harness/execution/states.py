@@ -11,8 +11,8 @@ from functools import reduce
 from itertools import takewhile
 
 from harness.documents import Word
+from harness.schema import Naming
 from harness.stores.stored import Status, StoredRun
-from harness.stores.trial_text import Naming
 from harness.study.configuration import Observe
 from harness.study.reader import read
 from harness.study.study import Request

@@ -21,12 +21,12 @@ from harness.execution.experiment import compute, sacred_run
 from harness.execution.states import State, state_of
 from harness.execution.task import Task, failed, is_full
 from harness.interruption import LOST, TIMEOUT, asked_first, finish_alone, reason_of
+from harness.schema import ASKED
 from harness.stores.claims.lease import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
 from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.run_directory import LOG, RunDirectory
 from harness.stores.opened import Opened
-from harness.stores.trial_text import ASKED
 from harness.study.trial import Trial
 from harness.training.stages.retrain import best_found
 

@@ -15,13 +15,13 @@ from types import MappingProxyType
 
 from harness.errors import HarnessError, Unreachable, UserError
 from harness.execution.executors.executor import Stopping
+from harness.schema import Naming
 from harness.stores.claims.lease import LEASE, Claims
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.snapshot import WEIGHTS_MAX
 from harness.stores.opened import Opened
 from harness.stores.places import Places
 from harness.stores.store import Store
-from harness.stores.trial_text import Naming
 
 ANSWERS_WITHIN = 3.0
 """Timeout of the database in seconds; a longer one would block the display of running trials."""

@@ -15,11 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from harness.documents import parsed, problem
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
+from harness.schema import OBSERVED, ImportedDocument, PredictionsDocument, ReferenceDocument, Searched
 from harness.stores import collector
-from harness.stores.records import ImportedDocument, ReferenceDocument
-from harness.stores.schema import OBSERVED, PredictionsDocument, Searched
-from harness.stores.shapes import parsed, problem
 from harness.stores.stored import Problem, Status, StoredRun, agree
 
 LISTED = 20

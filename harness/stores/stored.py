@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.documents import Word, flatten
 from harness.owner import is_alive
-from harness.stores.schema import OBSERVED
+from harness.schema import OBSERVED
 
 
 class Status(Word):

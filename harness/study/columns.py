@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args, get_type_hints
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from harness.components.optimiser import Optimiser
 from harness.components.option import meanings
 from harness.components.registries import SEARCHES
-from harness.stores import quantities
-from harness.stores.schema import Cost, Result
+from harness.documents import keys
+from harness.schema import OBSERVED, PANEL, Cost, Result, Shown, described
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.reader import Component, hints
 
@@ -73,10 +75,96 @@ def describe() -> list[Described]:
     found += [Described(name, "configuration", kind, texts.pop(name)[1]) for name, kind in kinds.items()]
     found += [Described(name, "configuration", kind, text) for name, (kind, text) in texts.items()]
     for part, document in (("result", Result), ("cost", Cost)):
-        own = quantities.columns(document)
-        for name, text in quantities.column_meanings(document).items():
+        own = document_columns(document)
+        for name, text in column_meanings(document).items():
             found.append(Described(name, part, own.get(name, float), text))
     return found
+
+
+def document_columns(kind: Any) -> dict[str, type]:
+    """The columns of a document of that type and their types: nested keys are joined by underscores.
+
+    A section that may be null also has a column that says whether it is there. Curves have none, and keys that differ
+    from run to run (the stages of `stage_seconds`) have theirs where they occur.
+    """
+    return {name: shown for name, shown, _ in _columns(kind)}
+
+
+def column_meanings(kind: Any) -> dict[str, str]:
+    """The meaning of every column; a star stands for keys that differ from run to run."""
+    found = {name: meaning for name, _, meaning in _columns(kind)}
+    return found | {f"{key}_*": text for key, text in described(kind).items() if key in open_sections()}
+
+
+def _columns(kind: Any, about: str = "") -> Iterator[tuple[str, type, str]]:
+    """Name, type and meaning of every column; the meanings begin with what the document is about."""
+    before = f"{about}: " if about else ""
+    for key, hint in keys(kind).items():
+        plain, meaning, *notes = get_args(hint)
+        choices = [one for one in _alternatives(plain) if one is not NoneType]
+        if is_typeddict(choices[0]):
+            optional = len(choices) < len(_alternatives(plain))
+            if optional:
+                yield key, bool, meaning
+            inside = _columns(choices[0], "" if optional else meaning)
+            yield from ((f"{key}_{inner}", own, text) for inner, own, text in inside)
+        elif get_origin(choices[0]) is not dict:
+            shown = next((note.kind for note in notes if isinstance(note, Shown)), None)
+            yield key, shown or (choices[0] if choices[0] in (float, int, str, bool) else object), before + meaning
+
+
+def flat(kind: Any, document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document of that type with each section that may be null as two: whether it is there, and its keys.
+
+    Curves are left out. The rest, keys that the type does not know included, stays as it is.
+    """
+    sections = _sections(kind)
+    found: dict[str, Any] = {}
+    for key, value in document.items():
+        if key in sections:
+            found[key] = value is not None
+            found |= {f"{key}_{inner}": item for inner, item in (value or {}).items()}
+        elif key != OBSERVED:
+            found[key] = value
+    return found
+
+
+@lru_cache(maxsize=1)
+def number_names() -> tuple[str, ...]:
+    """The keys of result and cost that hold one number, as a study's columns name them: dots between nested keys."""
+    return tuple(key for kind in (Result, Cost) for key in _numbers(kind))
+
+
+def few_numbers() -> list[str]:
+    """The same, with one name for all of the panel: a list for readers."""
+    return list(dict.fromkeys(f"{PANEL}.…" if name.startswith(f"{PANEL}.") else name for name in number_names()))
+
+
+def _numbers(kind: Any) -> Iterator[str]:
+    for key, hint in keys(kind).items():
+        for one in _alternatives(get_args(hint)[0]):
+            if is_typeddict(one):
+                yield from (f"{key}.{inner}" for inner in _numbers(one))
+            elif one in (float, int):
+                yield key
+
+
+def open_sections() -> list[str]:
+    """The keys of result and cost whose own keys differ from run to run, such as the seconds of each stage."""
+    kinds = {key: get_args(hint)[0] for kind in (Result, Cost) for key, hint in keys(kind).items()}
+    return [key for key, plain in kinds.items() if get_origin(plain) is dict and key != OBSERVED]
+
+
+@lru_cache(maxsize=64)
+def _sections(kind: Any) -> frozenset[str]:
+    """The keys whose value is a document of its own or null."""
+    hints = {key: _alternatives(get_args(hint)[0]) for key, hint in keys(kind).items()}
+    return frozenset(key for key, kinds in hints.items() if NoneType in kinds and any(map(is_typeddict, kinds)))
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    """The types that a value may have one of."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 def _named(own: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from harness.components.registries import (
 from harness.components.registry import Registry
 from harness.components.space import Network as Network
 from harness.errors import InvalidConfiguration
-from harness.stores import quantities
+from harness.schema import left_out
 from harness.study.reader import Component, as_component, as_type, complete, hints, read, require, require_precision
 from harness.study.retraining import SHUFFLED as SHUFFLED
 from harness.study.retraining import Retraining as Retraining
@@ -149,7 +149,7 @@ class Ranking:
     @property
     def left_out(self) -> tuple[str, ...]:
         """The results that are not requested."""
-        return quantities.left_out(self)
+        return left_out(self)
 
     def __post_init__(self) -> None:
         require(self.images is None or self.images >= 1, f"rank.images must be at least 1, not {self.images}")

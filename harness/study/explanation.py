@@ -29,9 +29,10 @@ from harness.components.registries import (
 from harness.components.registry import Registry
 from harness.components.space import short
 from harness.errors import UserError, with_notes
-from harness.stores import quantities
-from harness.stores.schema import CURVES, PANEL, Cost, Result
+from harness.schema import PANEL, Cost, Result, needing
+from harness.study.columns import column_meanings, number_names, open_sections
 from harness.study.configuration import COMPONENTS, NAMES, Ranking, Retraining, RunConfig
+from harness.study.curves import CURVES, curve_of
 from harness.study.expansion import dotted
 from harness.study.reader import Component, hints
 
@@ -73,17 +74,17 @@ def known() -> set[str]:
     every = keys()
     names = {*every, *(key.rpartition(".")[2] for key in every), *(key.partition(".")[0] for key in every)}
     components = {name for registry in REGISTRIES.values() if registry is not PRESETS for name in registry.names()}
-    measured = {*columns(), *quantities.numbers(), PANEL, *(curve.name for curve in CURVES)}
+    measured = {*columns(), *number_names(), PANEL, *(curve.name for curve in CURVES)}
     return (names | components | measured) - {"name"}
 
 
 def numbers() -> dict[str, str]:
     """The metrics that every run may have, with their meanings; a star stands for keys that differ from run to run."""
     meanings = columns()
-    every = {name: meanings[name.replace(".", "_")] for name in quantities.numbers()}
+    every = {name: meanings[name.replace(".", "_")] for name in number_names()}
     found = {name: text for name, text in every.items() if not name.startswith(f"{PANEL}.")}
     found |= {f"{PANEL}.*": f"many measures of the ranking; `harness explain {PANEL}` lists them"}
-    return found | {f"{name}.*": meanings[f"{name}_*"] for name in quantities.open_sections()}
+    return found | {f"{name}.*": meanings[f"{name}_*"] for name in open_sections()}
 
 
 def relative(path: str) -> str:
@@ -93,7 +94,7 @@ def relative(path: str) -> str:
 
 def columns() -> dict[str, str]:
     """The columns of result and cost with their meanings."""
-    return {name: text for kind in (Result, Cost) for name, text in quantities.column_meanings(kind).items()}
+    return {name: text for kind in (Result, Cost) for name, text in column_meanings(kind).items()}
 
 
 def keys() -> dict[str, list[Explained]]:
@@ -252,25 +253,25 @@ def _takes_value(key: str) -> bool:
 def _metrics(name: str) -> Iterator[Explained]:
     column = name.replace(".", "_")
     meanings = columns()
-    inside = [one for one in quantities.numbers() if one.startswith(f"{name}.") and name.partition(".")[0] == PANEL]
+    inside = [one for one in number_names() if one.startswith(f"{name}.") and name.partition(".")[0] == PANEL]
     if inside:
         text = "Measures of the ranking, each over those that were predicted."
         listed = [Explained(one, meanings[one.replace(".", "_")]) for one in inside]
         yield Explained(f"{name} (metrics)", text, {"more": "docs/measures.md"}, listed)
     if column not in meanings:
-        section = next((key for key in quantities.open_sections() if column.startswith(f"{key}_")), None)
+        section = next((key for key in open_sections() if column.startswith(f"{key}_")), None)
         column = f"{section}_*" if section else column
     if column in meanings:
-        kind = next(one for one in (Result, Cost) if column in quantities.column_meanings(one))
-        needed = [setting for setting in hints(Ranking) if name in quantities.needing(setting)]
+        kind = next(one for one in (Result, Cost) if column in column_meanings(one))
+        needed = [setting for setting in hints(Ranking) if name in needing(setting)]
         facts = {
             "kind": f"{'result' if kind is Result else 'cost'}: a column of `harness query` and of harness.results",
-            "study": f'Column("…", "{name}")' if name in quantities.numbers() else "",
+            "study": f'Column("…", "{name}")' if name in number_names() else "",
             "needs": ", ".join(f"rank.{setting}" for setting in needed),
             "how": " ".join(docstring(getattr(metrics, name, None)).split()) if hasattr(metrics, name) else "",
         }
         yield Explained(f"{name} (metric)", meanings[column], facts)
-    curve = quantities.curve_of(name)
+    curve = curve_of(name)
     if curve is not None:
         facts = {"asked by": curve.setting, "study": f'Line("…", "{name}") of a figure, or a column: its last value'}
         yield Explained(f"{name} (curve)", curve.meaning, facts)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.stores import quantities
-from harness.stores.schema import OBSERVED, PANEL, Cost, Result
-from harness.study.columns import RUN, configured
+from harness.schema import OBSERVED, PANEL, Cost, Result
+from harness.study.columns import RUN, configured, document_columns, flat
 from harness.study.configuration import with_names
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def record(run: StoredRun, ranking_key: str | None = None, names: Mapping[str, s
         "overridden": bool(run.overrides),
     }
     _add_columns(columns, with_names(run.trial["config"], names))
-    _add_columns(columns, quantities.flat(Result, {"diverged": None, **result}))
+    _add_columns(columns, flat(Result, {"diverged": None, **result}))
     _add_columns(columns, run.cost or {})
     return columns
 
@@ -65,7 +64,7 @@ def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None
     import pandas
 
     run = {name: kind for name, (kind, _) in RUN.items()}
-    kinds = {**run, **(extra or {}), **configured(), **quantities.columns(Result), **quantities.columns(Cost)}
+    kinds = {**run, **(extra or {}), **configured(), **document_columns(Result), **document_columns(Cost)}
     met = dict.fromkeys(map(tuple, records))
     columns = list(dict.fromkeys([*kinds, *(column for shape in met for column in shape)]))
     # Read row by row, then transpose: reading column by column would fetch every run from memory each time.

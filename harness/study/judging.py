@@ -28,9 +28,8 @@ from harness.metrics import (
     neutral_complexity_bias,
     partial_tau,
 )
+from harness.schema import PANEL, UNRANKED, needing
 from harness.seeds import derive
-from harness.stores.quantities import needing
-from harness.stores.schema import PANEL, UNRANKED
 from harness.study.configuration import Ranking, RunConfig
 from harness.study.panel import panel
 
@@ -250,7 +249,7 @@ def result_of(
     ranking: Ranking,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """What is stored of a ranking (`harness.stores.schema.Ranked`)."""
+    """What is stored of a ranking (`harness.schema.Ranked`)."""
     judgement = judge(predictions, supernets, benchmark, dataset, ranking, seed)
     score = scores(predictions, ranking.by)
     return {

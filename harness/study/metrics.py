@@ -1,6 +1,6 @@
 """Checks the metrics that a study names when the study is loaded, not when its table stays empty. Imports no torch.
 
-A column may show a number of the result or the cost (`harness.stores.schema`), a curve that a row observes (its last
+A column may show a number of the result or the cost (`harness.schema`), a curve that a row observes (its last
 value), a registered metric, or a curve of a registered observation. `supernet.` before a name means the trial that a
 retraining starts from. A line of a figure shows a curve of its row.
 """
@@ -14,9 +14,10 @@ from typing import Any
 from harness.components.discovery import why_missing
 from harness.components.registries import METRICS, OBSERVATIONS
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.stores import quantities
-from harness.stores.schema import PANEL
+from harness.schema import PANEL
+from harness.study.columns import few_numbers, number_names, open_sections
 from harness.study.configuration import Observe, RunConfig
+from harness.study.curves import curve_names, curve_of
 from harness.study.expansion import dotted
 from harness.study.layout import Bars, Column, Curves, Line, Row, Scatter
 from harness.study.reader import hints
@@ -46,7 +47,7 @@ def check_asked(study: Study, configs: Iterable[RunConfig]) -> None:
     asked = {name for config in configs for name in config.rank.metrics}
     for column in (*study.columns, *_drawn(study)):
         for name in _shown(column, study):
-            if name not in (*asked, *quantities.numbers()) and name in METRICS:
+            if name not in (*asked, *number_names()) and name in METRICS:
                 raise InvalidConfiguration(
                     f"study {study.name}: column {column.label!r} shows the metric {name!r}, but no row asks for it; "
                     f'set "rank.metrics": ["{name}"] in a row\'s settings, or give it after `with`'
@@ -64,9 +65,9 @@ def _check(study: Study) -> None:
                 raise UnknownName.among("column's metric", instead, {column.metric for column in columns})
     for column in columns:
         for name in _shown(column, study):
-            _require(name, f"column {column.label!r}", asked, quantities.numbers())
+            _require(name, f"column {column.label!r}", asked, number_names())
         if isinstance(column.reference, str):
-            _require(column.reference, f"the reference of column {column.label!r}", asked, quantities.numbers())
+            _require(column.reference, f"the reference of column {column.label!r}", asked, number_names())
     for line in _lines(study):
         own = study.rows[find_row(study, line.row)]
         _require(line.metric, f"line {line.label!r}", _asked(own), (), f"row {tuple(own.labels.values())}")
@@ -76,16 +77,16 @@ def _require(name: str, where: str, asked: Mapping[str, Any], numbers: Iterable[
     """Raise unless runs of the study, or of the row that is named, have the metric."""
     name = name.removeprefix(f"{SUPERNET}.")
     section, dot, _ = name.partition(".")
-    if name in numbers or (dot and numbers and section in quantities.open_sections()):
+    if name in numbers or (dot and numbers and section in open_sections()):
         return
-    curve = quantities.curve_of(name)
+    curve = curve_of(name)
     if curve is not None and curve.setting in asked:
         return
     if curve is not None:
         unseen = f"{row} does not observe {name!r}" if row else f"no row observes {name!r}"
         raise UnknownName(f"{where}: {unseen}; set {curve.setting} in {row or 'a row'}'s settings or points")
-    shown = numbers if name.startswith(PANEL) else quantities.few_numbers() if numbers else ()
-    known = {*shown, *(f"{one}.…" for one in quantities.open_sections() if numbers), *quantities.curve_names()}
+    shown = numbers if name.startswith(PANEL) else few_numbers() if numbers else ()
+    known = {*shown, *(f"{one}.…" for one in open_sections() if numbers), *curve_names()}
     own = {*(METRICS.names() if numbers else ()), *OBSERVATIONS.names()}
     # An observation names its curves when it is made: by its own name as a rule, but that is its own affair.
     named = any(_plain(name) == one or _plain(name).startswith(f"{one}_") for one in map(_plain, OBSERVATIONS.names()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.components.preset import Preset, presets_of
 from harness.errors import DataError
-from harness.stores.trial_text import Naming
+from harness.schema import Naming
 from harness.study.layout import Row
 from harness.study.members import members
 from harness.study.study import Request, Study

@@ -54,7 +54,7 @@ Floats = npt.NDArray[np.float64]
 def panel(
     predictions: Mapping[Architecture, float], benchmark: Benchmark, dataset: str, ranking: Ranking
 ) -> dict[str, Any]:
-    """The panel of predictions for `dataset`, as it is stored (`harness.stores.schema.Panel`).
+    """The panel of predictions for `dataset`, as it is stored (`harness.schema.Panel`).
 
     The predictions are those that rank: accuracies, or losses times −1.
     """

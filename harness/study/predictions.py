@@ -23,7 +23,7 @@ from harness.components.registries import BENCHMARKS, SPACES
 from harness.components.space import Architecture, Space, short
 from harness.documents import canonical
 from harness.errors import DataError, UnknownName, UserError
-from harness.stores.schema import PANEL, UNRANKED
+from harness.schema import PANEL, UNRANKED
 from harness.study.configuration import Ranking
 from harness.study.judging import (
     Prediction,
@@ -72,7 +72,7 @@ class Imported:
         return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:32]
 
     def document(self) -> dict[str, Any]:
-        """What is stored under the key (`harness.stores.schema.ImportedDocument`)."""
+        """What is stored under the key (`harness.schema.ImportedDocument`)."""
         return {"imported": self.name} | {key: value for key, value in vars(self).items() if key != "name"}
 
     def predictions(self) -> dict[Architecture, float]:

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.benchmark import benchmark_for
 from harness.components.preset import Preset
-from harness.documents import canonical
+from harness.documents import canonical, problem
 from harness.errors import DataError
-from harness.stores.records import ReferenceDocument
-from harness.stores.shapes import problem
+from harness.schema import ReferenceDocument
 from harness.study.configuration import COMPONENTS
 from harness.study.expansion import dotted, expand_stored
 from harness.study.fingerprints import Recorded

@@ -21,9 +21,9 @@ from harness.components.registries import DATASETS
 from harness.components.space import Architecture, Space
 from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
+from harness.schema import OBSERVED, UNRANKED
 from harness.seeds import make_rng
 from harness.stores.checkpoints import Checkpoint
-from harness.stores.schema import OBSERVED, UNRANKED
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.judging import (
     Prediction,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.registries import SCHEDULES
 from harness.errors import DataError
-from harness.stores.schema import OBSERVED
+from harness.schema import OBSERVED
 from harness.study.configuration import RunConfig
 from harness.study.references import references_of, stored_result
 

@@ -14,8 +14,8 @@ from harness.cli import main
 from harness.components.discovery import component
 from harness.components.preset import Preset
 from harness.components.registries import SPACES
+from harness.schema import OBSERVED, PANEL
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.schema import OBSERVED, PANEL
 from harness.study.configuration import RunConfig
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.execution.job import run_job
+from harness.schema import PANEL
 from harness.stores.directory.run_directory import (
     COMPLETION,
     WEIGHTS,
@@ -20,7 +21,6 @@ from harness.stores.directory.run_directory import (
     write_ranking,
 )
 from harness.stores.directory.store import DirectoryStore, StoredRun
-from harness.stores.schema import PANEL
 from harness.stores.upkeep.comparison import Side, compare
 from harness.study.study import Request
 from harness.study.trial import Trial

@@ -17,10 +17,11 @@ from harness.components.discovery import component
 from harness.components.preset import get_preset, presets_of
 from harness.components.registries import SPACES
 from harness.execution.states import stand
+from harness.schema import UNRANKED, Cost, Ranked, Result
 from harness.stores.directory.run_directory import predictions_document, write_ranking
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.schema import CURVES, JUDGED_BY, UNRANKED, Cost, Ranked, Result
 from harness.study.catalogue import all_studies, find_studies
+from harness.study.curves import CURVES, JUDGED_BY
 from harness.study.expansion import expand
 from harness.study.study import Request, Study
 from harness.truth.imported import AccuracyTable

@@ -45,16 +45,16 @@ def change(path: Path, edit: Change) -> None:
 
 ODD: dict[str, tuple[str, str, Change, str]] = {
     "host misspelt": ("lost", "cell.json", misspell, "owner.host is missing"),
-    "no owner": ("lost", "cell.json", lambda d: d.update(owner=None), "owner is None, not an object"),
-    "no pid": ("lost", "cell.json", lambda d: d["owner"].update(pid=None), "owner.pid is None, not a whole number"),
-    "ranking": ("lost", "cell.json", lambda d: d.update(ranking=[]), "ranking is [], not text"),
+    "no owner": ("lost", "cell.json", lambda d: d.update(owner=None), "owner: expected `object`"),
+    "no pid": ("lost", "cell.json", lambda d: d["owner"].update(pid=None), "owner.pid: expected `int`"),
+    "ranking": ("lost", "cell.json", lambda d: d.update(ranking=[]), "ranking: expected `str`"),
     "attempt": ("lost", "cell.json", lambda d: d.update(attempt=9), "attempt 9, not about"),
-    "configuration": ("lost", "cell.json", lambda d: d["cell"]["config"].update(rank=5), "cell.config.rank is 5"),
-    "seed": ("failed", "cell.json", lambda d: d["cell"]["config"].update(seed="x"), "cell.config.seed is 'x'"),
-    "parent": ("failed", "cell.json", lambda d: d["cell"].update(parent=5), "cell.parent is 5, not text"),
-    "overrides": ("failed", "cell.json", lambda d: d.update(overrides=[]), "overrides is [], not an object"),
-    "trace": ("failed", "run.json", lambda d: d.update(fail_trace=5), "fail_trace is 5, not a list"),
-    "time": ("failed", "run.json", lambda d: d.update(stop_time="noon"), "stop_time is 'noon', not a time"),
+    "configuration": ("lost", "cell.json", lambda d: d["cell"]["config"].update(rank=5), "cell.config.rank: expected"),
+    "seed": ("failed", "cell.json", lambda d: d["cell"]["config"].update(seed="x"), "cell.config.seed: expected"),
+    "parent": ("failed", "cell.json", lambda d: d["cell"].update(parent=5), "cell.parent: expected `str | null`"),
+    "overrides": ("failed", "cell.json", lambda d: d.update(overrides=[]), "overrides: expected"),
+    "trace": ("failed", "run.json", lambda d: d.update(fail_trace=5), "fail_trace: expected `array | null`"),
+    "time": ("failed", "run.json", lambda d: d.update(stop_time="noon"), "stop_time: "),
 }
 
 

@@ -23,10 +23,10 @@ from harness.components.selection import equal_count, equal_width
 from harness.components.space import Architecture
 from harness.data.loader import Batch
 from harness.metrics import kendall_tau
+from harness.schema import UNRANKED
 from harness.seeds import make_rng
 from harness.stores.directory.run_directory import predictions_document, write_ranking
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.schema import UNRANKED
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.expansion import expand
 from harness.study.judging import Judgement, Prediction, judge, selected_architectures

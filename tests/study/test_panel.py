@@ -14,9 +14,9 @@ from harness.components.benchmark import Benchmark
 from harness.components.registries import SPACES
 from harness.components.selection import RULES
 from harness.components.space import Architecture, Space
+from harness.documents import problem
 from harness.metrics import at_k, bootstrap_error, kendall_tau, spearman_rho
-from harness.stores.schema import Panel
-from harness.stores.shapes import problem
+from harness.schema import Panel
 from harness.study.configuration import Ranking
 from harness.study.panel import panel
 

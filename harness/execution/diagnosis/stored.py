@@ -7,11 +7,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from harness.documents import NEWER
 from harness.errors import HarnessError, Unreachable, UserError
 from harness.execution.diagnosis.finding import Findings, nearest, note, ok, plural, problem, write_error
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.claims.lease import LEASE
-from harness.stores.directory.reading import NEWER
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.places import MONGO, VARIABLE, Places
 from harness.stores.stored import Problem, Status

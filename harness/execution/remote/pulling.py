@@ -29,7 +29,7 @@ from harness.execution.remote.parcel import Parcel, digest_of, engine_digest
 from harness.execution.session import Show
 from harness.execution.settings import Settings
 from harness.execution.states import Work
-from harness.stores.schema import OBSERVED
+from harness.schema import OBSERVED
 
 EVERY = 0.25
 """Least seconds between two messages."""

@@ -29,9 +29,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.documents import parsed, problem
 from harness.errors import DataError, Unreachable, UserError
 from harness.files import open_regular
 from harness.owner import this_process
+from harness.schema import ClaimDocument
 from harness.stores.claims.lease import (
     LEASE,
     NEWER,
@@ -44,8 +46,6 @@ from harness.stores.claims.lease import (
     newer,
     seconds_ahead,
 )
-from harness.stores.records import ClaimDocument
-from harness.stores.shapes import parsed, problem
 
 RUBBISH = 3600.0
 """Seconds after which an unlinked file counts as left behind by a killed process."""

@@ -17,8 +17,10 @@ from pymongo.collection import ReturnDocument
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
 
+from harness.documents import problem
 from harness.errors import Unreachable, UserError
 from harness.owner import this_process
+from harness.schema import MongoClaimDocument
 from harness.stores.claims.lease import (
     LEASE,
     NEWER,
@@ -33,8 +35,6 @@ from harness.stores.claims.lease import (
     seconds_ahead,
 )
 from harness.stores.mongo.connection import Document, translated
-from harness.stores.records import MongoClaimDocument
-from harness.stores.shapes import problem
 
 COLLECTION = "harness_claims"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from harness.documents import parsed, problem
 from harness.errors import DataError
-from harness.stores.records import CurvesDocument, Point
-from harness.stores.shapes import parsed, problem
+from harness.schema import CurvesDocument, Point
 from harness.stores.store import Metrics
 
 Columns = dict[str, dict[str, list[Any]]]

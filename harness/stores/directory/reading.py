@@ -8,9 +8,20 @@ from os.path import lexists
 from pathlib import Path
 from typing import Any
 
-from harness.documents import canonical, sealed, shortened_trace
+from harness.documents import canonical, parsed, sealed, shortened_trace
 from harness.errors import DataError
 from harness.files import read_regular, sha256
+from harness.schema import (
+    AbsentDocument,
+    CompletionDocument,
+    CurvesDocument,
+    InvalidDocument,
+    PredictionsDocument,
+    RankingDocument,
+    ResultDocument,
+    RunDocument,
+    TrialDocument,
+)
 from harness.stores.directory.run_directory import (
     ABSENT,
     COMPLETION,
@@ -23,25 +34,10 @@ from harness.stores.directory.run_directory import (
     TRIAL,
     WEIGHTS,
 )
-from harness.stores.records import AbsentDocument, CurvesDocument, InvalidDocument
-from harness.stores.schema import (
-    SCHEMA,
-    CompletionDocument,
-    PredictionsDocument,
-    RankingDocument,
-    ResultDocument,
-    RunDocument,
-    TrialDocument,
-)
-from harness.stores.shapes import parsed, problem
 from harness.stores.stored import OPEN, Problem, Status, without_curves
 
 SMALL = 1 << 20
 """Bytes up to which a file's checksum is verified on every read. Weights are verified when they are used."""
-
-
-NEWER = "this version of the harness reads up to"
-"""Part of the reason why a document of a newer schema is refused."""
 
 
 class Damaged(DataError):
@@ -217,39 +213,23 @@ def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, An
 
 
 def read_small(path: Path, kind: Any = None) -> dict[str, Any]:
-    """Read a JSON object, of that type of `harness.stores.schema` if one is given.
+    """Read a JSON object, of that type of `harness.schema` if one is given.
 
     Raises `Damaged` if it is missing, incomplete, of a newer schema, or not of the type. Unknown keys are kept.
     """
     try:
-        document = parsed(read_regular(path))
-        if "schema" in getattr(kind, "__required_keys__", ()):
-            check_schema(document)
-        if kind is not None and (wrong := problem(kind, document)) is not None:
-            raise Damaged(path, wrong)
+        return parsed(read_regular(path), kind)
     except FileNotFoundError:
         raise Damaged(path, "is missing") from None
     except OSError as error:
         raise Damaged(path, f"cannot be read: {error.strerror or error}") from error
-    except Damaged:
-        raise
     except DataError as error:
         raise Damaged(path, str(error)) from error
-    return document
 
 
 def check_predictions(path: Path) -> None:
     """Raise `Damaged` unless the file holds predictions. Readers of runs do not need them, and so do not read them."""
     read_small(path, PredictionsDocument)
-
-
-def check_schema(document: Mapping[str, Any]) -> None:
-    """Raise `DataError` unless this version of the harness reads documents of that schema."""
-    version = document.get("schema")
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise DataError("does not say its schema")
-    if version > SCHEMA:
-        raise DataError(f"has schema {version}; {NEWER} {SCHEMA}: update it")
 
 
 def _checksum(path: Path) -> str:

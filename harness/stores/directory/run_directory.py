@@ -1,7 +1,7 @@
 """The write side of one run: its directory, from creation to the completion record.
 
 A run counts as done only if `completion.json`, written last, exists and agrees with the files beside it.
-The names of the files are defined only here, their contents in `harness.stores.schema`.
+The names of the files are defined only here, their contents in `harness.schema`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from harness.documents import sealed, utc_text, without_nan
 from harness.errors import DataError, UserError
 from harness.files import make_durable, read_regular, sha256, write, write_json
 from harness.owner import this_process
+from harness.schema import SCHEMA
 from harness.stores.directory.curves import read_line, to_columns
-from harness.stores.schema import SCHEMA
 
 if TYPE_CHECKING:
     from harness.study.trial import Trial

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from harness.documents import parsed
 from harness.errors import DataError
 from harness.files import make_durable, sha256, write
+from harness.schema import CompletionDocument, Versioned
 from harness.stores.directory.reading import read_small, summarise
 from harness.stores.directory.run_directory import (
     ABSENT,
@@ -23,8 +25,6 @@ from harness.stores.directory.run_directory import (
 )
 from harness.stores.mongo.snapshot import COMPLETE, is_addition, look
 from harness.stores.mongo.store import MongoStore, is_there
-from harness.stores.schema import CompletionDocument, Versioned
-from harness.stores.shapes import parsed
 
 Entries = Mapping[str, Mapping[str, Any]]
 """What the database knows about a run's files, by name."""

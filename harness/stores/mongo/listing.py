@@ -12,12 +12,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from harness.documents import flatten
+from harness.documents import flatten, parsed, problem
 from harness.errors import DataError
-from harness.stores.schema import PANEL
-from harness.stores.shapes import parsed, problem
+from harness.schema import NOBODY, PANEL, Naming, title
 from harness.stores.stored import final_values, newest_result, without_curves
-from harness.stores.trial_text import NOBODY, Naming, title
 
 Document = dict[str, Any]
 

@@ -25,8 +25,10 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
 
+from harness.documents import problem
 from harness.errors import DataError
 from harness.files import open_regular, read_regular
+from harness.schema import NOBODY, SCHEMA, MirroredDocument, Naming
 from harness.stores.directory.reading import Damaged
 from harness.stores.directory.run_directory import INVALID, SOURCES, TRIAL, WEIGHTS
 from harness.stores.mongo import gridfs, listing
@@ -46,10 +48,6 @@ from harness.stores.mongo.snapshot import (
     revision,
     take,
 )
-from harness.stores.records import MirroredDocument
-from harness.stores.schema import SCHEMA
-from harness.stores.shapes import MISSING, problem
-from harness.stores.trial_text import NOBODY, Naming
 
 __all__ = ["project", "revision"]
 
@@ -63,6 +61,9 @@ LONGEST_SUMMARY = 4 << 20
 SMALL_NUMBER, LARGEST_NUMBER = 1 << 31, 1 << 53
 """Numbers of runs follow those of other users' documents below the first, and our own below the second, which is the
 largest that JavaScript, and so Omniboard, can hold exactly."""
+
+MISSING = object()
+"""Stands for a version that a document does not have."""
 
 
 def project(

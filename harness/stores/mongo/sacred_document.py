@@ -14,11 +14,11 @@ from typing import Any
 import bson
 
 from harness.files import open_regular
+from harness.schema import ASKED, Naming
 from harness.stores.directory.reading import read_small
 from harness.stores.directory.run_directory import CONFIG, INFO, LOG
 from harness.stores.mongo.listing import ended_with, listed
 from harness.stores.mongo.snapshot import Snapshot
-from harness.stores.trial_text import ASKED, Naming
 
 Document = dict[str, Any]
 

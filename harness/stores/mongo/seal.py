@@ -11,9 +11,19 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from harness.documents import flatten
+from harness.documents import flatten, parsed, problem
 from harness.errors import DataError
-from harness.stores.directory.reading import check_schema, not_listed, summary_of, wrong_trial
+from harness.schema import (
+    CompletionDocument,
+    InvalidDocument,
+    MirroredDocument,
+    RankingDocument,
+    ResultDocument,
+    RunDocument,
+    Seal,
+    TrialDocument,
+)
+from harness.stores.directory.reading import not_listed, summary_of, wrong_trial
 from harness.stores.directory.run_directory import (
     COMPLETION,
     INVALID,
@@ -25,9 +35,6 @@ from harness.stores.directory.run_directory import (
     WEIGHTS,
 )
 from harness.stores.mongo.snapshot import COMPLETE, explained, phase_of
-from harness.stores.records import InvalidDocument, MirroredDocument, Seal
-from harness.stores.schema import CompletionDocument, RankingDocument, ResultDocument, RunDocument, TrialDocument
-from harness.stores.shapes import parsed, problem
 from harness.stores.stored import OPEN, Status
 
 Entries = Mapping[str, Mapping[str, Any]]
@@ -147,7 +154,6 @@ def _rankings(entries: Entries, read: Read) -> dict[str, dict[str, Any]]:
 def _document(name: str, kind: type, read: Read) -> dict[str, Any]:
     content = read(name)
     try:
-        check_schema(parsed(content)) if "schema" in kind.__required_keys__ else None  # type: ignore[attr-defined]
         return parsed(content, kind)
     except DataError as error:
         raise DataError(f"{name}: {error}") from error

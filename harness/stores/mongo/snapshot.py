@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.errors import DataError
 from harness.files import read_regular, sha256
+from harness.schema import CompletionDocument, RunDocument
 from harness.stores.directory.curves import Columns, check_columns, to_columns
 from harness.stores.directory.reading import Damaged, read_small, summarise
 from harness.stores.directory.run_directory import (
@@ -33,7 +34,6 @@ from harness.stores.directory.run_directory import (
     WEIGHTS,
     read_points,
 )
-from harness.stores.schema import CompletionDocument, RunDocument
 from harness.stores.stored import Problem, Status, stored_run
 
 OPEN, ENDED, COMPLETE = 0, 1, 2

@@ -17,18 +17,15 @@ from typing import IO, Any
 
 from pymongo.database import Database
 
-from harness.documents import utc_text
+from harness.documents import check, parsed, problem, utc_text
 from harness.errors import DataError, HarnessError, UnknownName, UserError
+from harness.schema import SCHEMA, CompletionDocument, Listed, Projected, Summary, Versioned
 from harness.stores.directory.curves import by_metric, from_columns, read_line
-from harness.stores.directory.reading import check_schema
 from harness.stores.directory.run_directory import COMPLETION, INVALID, METRICS, POINTS
 from harness.stores.mongo import gridfs
 from harness.stores.mongo.connection import address, translated
 from harness.stores.mongo.seal import contradiction, from_files, is_sealed, seal, wrong_document
 from harness.stores.mongo.snapshot import phase_of
-from harness.stores.records import Listed, Projected
-from harness.stores.schema import SCHEMA, CompletionDocument, Summary
-from harness.stores.shapes import parsed, problem, require
 from harness.stores.store import REFERENCE, Metrics, Store
 from harness.stores.stored import OPEN, Problem, Status, StoredRun, stored_run
 
@@ -290,7 +287,7 @@ class MongoStore(Store):
         if found is None:
             raise UnknownName(f"{self.name} has no run {run_id}")
         own: Document = found.get("harness") or {}  # a reply may be damaged, whatever was asked for
-        check_schema(own)
+        check(Versioned, own)
         return own
 
     def _content(self, run_id: str, name: str, entries: Mapping[str, Document]) -> bytes:
@@ -311,11 +308,10 @@ def _summary(own: Any) -> Document | None:
     revision = own.get("revision")
     if revision == 0 and "summary" not in own:
         return None
-    check_schema(own)
+    check(Versioned, own)
     if not isinstance(revision, int) or revision <= 0:
         raise DataError(f"its revision is {revision!r}, not a number above 0")
-    if (wrong := problem(Projected, own)) is not None:
-        raise DataError(wrong)
+    check(Projected, own)
     try:
         summary = parsed(own["summary"], Summary)
     except DataError as error:
@@ -335,7 +331,8 @@ def _told(own: Document) -> str:
 def by_name(own: Mapping[str, Any]) -> dict[str, Document]:
     """The entries of the run's files in a document, by name. Raises `DataError`."""
     found = {part: own.get(part) or [] for part in ("documents", "files")}
-    require(Listed, found, "the list of its files")
+    if (wrong := problem(Listed, found)) is not None:
+        raise DataError(f"the list of its files: {wrong}")
     return {entry["name"]: entry for part in found.values() for entry in part}
 
 

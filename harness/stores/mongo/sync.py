@@ -15,7 +15,9 @@ from typing import Any
 
 from pymongo.database import Database
 
+from harness.documents import parsed, problem
 from harness.errors import DataError
+from harness.schema import NOBODY, MirroredState, Naming, Projected, Summary
 from harness.stores.directory.reading import Damaged
 from harness.stores.directory.run_directory import COMPLETION, INVALID, TRIAL
 from harness.stores.directory.store import DirectoryStore
@@ -27,11 +29,7 @@ from harness.stores.mongo.sacred_document import fitting
 from harness.stores.mongo.seal import is_sealed
 from harness.stores.mongo.snapshot import COMPLETE, WEIGHTS_MAX, State, additions, look
 from harness.stores.mongo.store import MongoStore, whole
-from harness.stores.records import MirroredState, Projected
-from harness.stores.schema import Summary
-from harness.stores.shapes import parsed, problem
 from harness.stores.store import same_reference
-from harness.stores.trial_text import NOBODY, Naming
 
 Document = dict[str, Any]
 

@@ -26,19 +26,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from harness.documents import amount, sealed
+from harness.documents import amount, parsed, sealed
 from harness.errors import DataError, UserError
 from harness.files import open_regular, write
+from harness.schema import MANIFESTS, CompletionDocument, ManifestDocument
 from harness.stores.directory.run_directory import ABSENT, COMPLETION, RANKINGS, WEIGHTS, declare_absent
 from harness.stores.directory.store import REFERENCES, RUN_ID
-from harness.stores.records import ManifestDocument
-from harness.stores.schema import CompletionDocument
-from harness.stores.shapes import parsed, problem
 from harness.stores.store import REFERENCE, Store
 from harness.stores.stored import StoredRun
-
-SCHEMA = 2
-"""Schema of the manifest. A newer one is refused. An archive without references has schema 1, as it always had."""
 
 MANIFEST, RUNS = "manifest.json", "runs"
 LONGEST_MANIFEST = 1 << 26
@@ -71,7 +66,7 @@ class Manifest:
 
     def document(self) -> dict[str, Any]:
         runs = {name: {"files": files, "absent": dict(self.absent[name])} for name, files in self.files.items()}
-        schema, more = (SCHEMA, {"references": self.references}) if self.references else (1, {})
+        schema, more = (MANIFESTS, {"references": self.references}) if self.references else (1, {})
         document = {"schema": schema, "study": self.study, "preset": self.preset, "missing": list(self.missing)}
         return sealed({**document, "runs": runs, **more})
 
@@ -79,11 +74,7 @@ class Manifest:
     def read(cls, text: bytes) -> Manifest:
         """Raises `DataError` for a manifest that is damaged, forged or newer."""
         try:
-            document = parsed(text)
-            if isinstance(version := document.get("schema"), int) and version > SCHEMA:
-                raise DataError(f"has schema {version}; this version of the harness reads up to {SCHEMA}")
-            if (odd := problem(ManifestDocument, document)) is not None:
-                raise DataError(odd)
+            document = parsed(text, ManifestDocument)
             if document != sealed(document):
                 raise DataError("is not the one that was written: the checksum differs")
         except (DataError, ValueError, RecursionError) as error:

@@ -16,9 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.documents import parsed
 from harness.errors import DataError, UserError
 from harness.files import DAY, make_durable, sha256, write
 from harness.owner import describe
+from harness.schema import CompletionDocument, RankingDocument, TrialDocument
 from harness.stores.claims.lease import ClaimRecord, Claims
 from harness.stores.directory.curves import check_columns
 from harness.stores.directory.reading import (
@@ -39,8 +41,6 @@ from harness.stores.directory.run_directory import (
     read_points,
 )
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.schema import CompletionDocument, RankingDocument, TrialDocument
-from harness.stores.shapes import parsed
 from harness.stores.store import Store, supersede
 from harness.stores.stored import Problem, StoredRun
 

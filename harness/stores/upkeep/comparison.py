@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.documents import flatten
+from harness.documents import flatten, parsed
 from harness.errors import DataError
+from harness.schema import PANEL, CompletionDocument, RunDocument
 from harness.stores.directory.run_directory import COMPLETION, RUN, WEIGHTS
-from harness.stores.schema import PANEL, CompletionDocument, RunDocument
-from harness.stores.shapes import parsed
 from harness.stores.store import Store
 from harness.stores.stored import Status, StoredRun, agree, without_curves
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from harness.documents import problem
 from harness.errors import DataError, UserError
 from harness.files import make_durable, write
-from harness.stores import shapes
+from harness.schema import RankingDocument
 from harness.stores.directory.reading import Damaged, read_small
 from harness.stores.directory.run_directory import ABSENT, INVALID, PREDICTIONS, RANKINGS, WEIGHTS
 from harness.stores.directory.store import DirectoryStore
-from harness.stores.schema import RankingDocument
 from harness.stores.store import kind_of
 from harness.stores.stored import agree
 from harness.stores.upkeep.archive import MAX_SIZE, Manifest, reference_file, unpack
@@ -151,13 +151,13 @@ def _verify(archive: Path, folder: Path, manifest: Manifest) -> dict[str, dict[s
     Returns the references.
     """
     for run in sorted(manifest.files):
-        for problem in examine(folder / run):
-            place = Path(problem.place).relative_to(folder)
-            raise DataError(f"{archive}: {place}: {problem.reason}; nothing was imported")
+        for damage in examine(folder / run):
+            place = Path(damage.place).relative_to(folder)
+            raise DataError(f"{archive}: {place}: {damage.reason}; nothing was imported")
     try:
         documents = {key: read_small(folder / reference_file(key)) for key in manifest.references}
         for key, document in documents.items():
-            if (wrong := shapes.problem(kind_of(document), document)) is not None:
+            if (wrong := problem(kind_of(document), document)) is not None:
                 raise Damaged(folder / reference_file(key), wrong)
         return documents
     except Damaged as error:

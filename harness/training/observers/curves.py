@@ -26,8 +26,8 @@ from harness.data.loading import evaluation_batches
 from harness.documents import finite
 from harness.metrics import kendall_tau
 from harness.seeds import derive
-from harness.stores.schema import JUDGED_BY, SIZES
 from harness.study.configuration import RunConfig
+from harness.study.curves import JUDGED_BY, SIZES
 from harness.study.judging import Predictions, scores, selected_architectures
 from harness.study.trial import Trial
 from harness.training.cost import Meter

@@ -211,7 +211,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "no trial": ("cell.json", Path.unlink, "missing"),
     "a list for a trial": ("cell.json", lambda file: file.write_text("[]"), "no JSON object"),
     "newer trial": ("cell.json", lambda file: edit(file, lambda d: d | {"schema": 3}), "schema 3"),
-    "no schema": ("cell.json", lambda file: edit(file, lambda d: {**d, "schema": None}), "does not say its schema"),
+    "no schema": ("cell.json", lambda file: edit(file, lambda d: {**d, "schema": None}), "schema: expected"),
     "another's trial": ("cell.json", lambda file: edit(file, lambda d: d | {"run_id": "x-1"}), "about run x-1"),
     "another identity": ("cell.json", lambda file: edit(file, lambda d: d | {"identity": {}}), "another identity"),
     "fields missing": ("cell.json", lambda file: file.write_text('{"schema": 1}'), "is missing"),

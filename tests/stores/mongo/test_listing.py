@@ -12,12 +12,12 @@ from pymongo.database import Database
 
 from harness.cli import main
 from harness.components.preset import get_preset
+from harness.schema import ASKED, NOBODY, Naming
 from harness.stores.directory.run_directory import INFO
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.projection import project
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import sync
-from harness.stores.trial_text import ASKED, NOBODY, Naming
 from harness.stores.upkeep.mirror_checking import check_mirror
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand

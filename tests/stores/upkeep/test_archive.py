@@ -273,8 +273,8 @@ def _no_manifest(members: Members) -> Members:
         (_long_header, "has a header of 1,048"),
         (_pipe, "which is not a regular file"),
         (_no_manifest, "does not begin with manifest.json"),
-        (_odd_missing, "its manifest missing is 5, not a list"),
-        (_odd_size, "files.cell.json.size is 'big', not a whole number"),
+        (_odd_missing, "its manifest missing: expected `array`, got `int`"),
+        (_odd_size, "files[...].size: expected `int`, got `str`"),
     ],
 )
 def test_nothing_of_a_bad_archive_is_imported(

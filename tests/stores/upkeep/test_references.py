@@ -12,10 +12,10 @@ import pytest
 from pymongo.database import Database
 
 from harness.errors import DataError
+from harness.schema import UNRANKED
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.store import REFERENCES, MongoStore
 from harness.stores.mongo.sync import sync
-from harness.stores.schema import UNRANKED
 from harness.stores.upkeep.archive import export_runs
 from harness.stores.upkeep.checking import check_database, check_directory
 from harness.stores.upkeep.importing import import_into_database, import_into_directory

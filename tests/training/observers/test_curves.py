@@ -21,8 +21,8 @@ from harness.components.registries import SPACES
 from harness.components.space import NetworkSettings
 from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
-from harness.stores.quantities import curves_of
 from harness.study.configuration import Observe, RunConfig
+from harness.study.curves import curves_of
 from harness.study.trial import Trial
 from harness.training.cost import Meter
 from harness.training.observers.curves import Observers, observed_subnets

@@ -1,21 +1,24 @@
-"""What is stored: every document of a run as a type, with one line of meaning per key.
+"""Every stored document as a type, with one line of meaning per key.
 
-This is the one place that says what a result contains; `harness.stores.records` says what is kept beside runs. Readers
-check what they read against these types (`harness.stores.shapes`), the columns of `harness.results` and their dtypes
-derive from them (`harness.stores.quantities`), and so do the metrics that a study may show (`harness.study.metrics`): a
-key that is added to `Result` or `Cost` appears there without another edit. Of the house only
-`harness.stores.trial_text` is imported.
+Readers check what they read against these types (`problem` and `parsed` of `harness.documents`) and keep the dictionary
+that was read, with the keys of a newer version. The columns of `harness.results` and
+their dtypes derive from these types (`harness.study.columns`), and so do the metrics that a study may show
+(`harness.study.metrics`): a key that is added to `Result` or `Cost` appears there without another edit.
 
-A class without `total=False` lists the keys that every version has written: a document without one of them is damaged.
-Keys that are not listed here, those of a newer version, are kept as they are.
+A key that is neither `NotRequired` nor in a class with `total=False` is one that every version has written: a document
+without it is damaged. A number that is not finite is null in every stored document. Of the harness only
+`harness.documents` is imported.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: TypedDict does not see `NotRequired` in annotations that are text.
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required, TypedDict, get_args
 
-from harness.stores.trial_text import TIME, Json, Number, Owner, TrialText
+import msgspec
+
+from harness.documents import Newest, keys
 
 SCHEMA = 2
 """Version of all documents of a run. Older ones are read; a newer one is refused, and the message says so.
@@ -27,7 +30,24 @@ PANEL = "panel"
 """The key of a ranking's result that holds its panel."""
 
 OBSERVED = "observed"
-"""The key of a result that holds the curves; they are no columns (`harness.results.metrics` reads curves)."""
+"""The key of a result that holds the curves; they are not columns (`harness.results.metrics` reads curves)."""
+
+ASKED = "asked"
+"""The key of `info.json` that holds the run's naming."""
+
+CLAIMS = 1
+"""Version of a stored claim."""
+
+MANIFESTS = 2
+"""Version of an archive's manifest. 1: without references. 2: with them."""
+
+Json = dict[str, Any]
+Number = Annotated[str, "a whole number as text", msgspec.Meta(pattern=r"^[0-9]{1,1000}\Z")]
+
+if TYPE_CHECKING:
+    Time = str
+else:
+    Time = datetime  # msgspec checks that the text is a time in ISO format
 
 
 @dataclass(frozen=True)
@@ -206,14 +226,70 @@ UNRANKED: Judgement = {
 """The result of a run that ranked nothing, in the order in which results are written."""
 
 
+class Owner(TypedDict):
+    """The process that made a run, or holds a claim (`harness.owner`)."""
+
+    host: Annotated[str, "the machine's name"]
+    pid: Annotated[int, "the process's number"]
+    started: Annotated[int | None, "when it started, in kernel ticks"]
+    boot: NotRequired[Annotated[str | None, "the id of the machine's boot"]]
+    pid_namespace: NotRequired[Annotated[str | None, "its PID namespace"]]
+
+
+class Named(TypedDict):
+    """A component: its name, with its options beside it."""
+
+    name: Annotated[str, "the name"]
+
+
+class RankedOn(TypedDict):
+    """What readers need of the section `rank`."""
+
+    images: Annotated[int | None, "the number of images ranked on; null for all"]
+    batch_size: Annotated[int, "images per batch"]
+
+
+class Config(TypedDict):
+    """What readers need of a configuration; `harness.study.configuration` defines all of it."""
+
+    seed: Annotated[int, "the seed"]
+    space: Annotated[str, "the space"]
+    dataset: Annotated[str, "the data set"]
+    method: Annotated[Named, "the method"]
+    optimiser: Annotated[Json, "the optimiser"]
+    rank: Annotated[RankedOn, "how it is ranked"]
+    observe: Annotated[Json, "what is observed"]
+    benchmark: NotRequired[Annotated[str | None, "the benchmark that judges"]]
+
+
+class TrialText(TypedDict):
+    """A trial as text (`harness.study.trial.Trial.json`)."""
+
+    config: Annotated[Config, "the configuration"]
+    parent: Annotated[str | None, "the search that the trial starts from: its key and its ranking's"]
+    images: NotRequired[Annotated[str | None, "the fingerprint of its images"]]
+
+
+class Naming(TypedDict):
+    """What studies call a run (`harness.study.naming`): in its `info.json`, and in the database."""
+
+    rows: Annotated[dict[str, str], "by study that asks for it, the name of its row; the first to ask comes first"]
+    metrics: Annotated[list[str], "the metrics that the first of these rows shows, in the order of its columns"]
+    ranking: Annotated[str | None, "the key of the ranking that gives them"]
+
+
+NOBODY: Naming = {"rows": {}, "metrics": [], "ranking": None}
+"""The naming of a run that no known study asks for."""
+
+
 class Versioned(TypedDict):
     """The key of every document that the harness writes into a run's directory."""
 
-    schema: Annotated[int, "the version of this schema"]
+    schema: Annotated[int, "the version of this schema", Newest(SCHEMA)]
 
 
-class Started(Versioned):
-    """The keys of every `cell.json`."""
+class TrialDocument(Versioned):
+    """`cell.json`: what the run is about, written first."""
 
     key: Annotated[str, "the trial's key: the hash of its identity"]
     attempt: Annotated[int, "the number of the attempt, from 1 on"]
@@ -223,12 +299,7 @@ class Started(Versioned):
     preset: Annotated[str, "the preset that the trial was expanded under"]
     overrides: Annotated[Json, "the overrides of the command"]
     owner: Annotated[Owner, "the process that made the run"]
-
-
-class TrialDocument(Started, total=False):
-    """`cell.json`: what the run is about, written first."""
-
-    ranking: Annotated[str, "the key of the ranking that is made with the run"]
+    ranking: NotRequired[Annotated[str, "the key of the ranking that is made with the run"]]
 
 
 class Experiment(TypedDict, total=False):
@@ -251,18 +322,13 @@ class Host(TypedDict, total=False):
     gpus: Annotated[Gpus | None, "its GPUs"]
 
 
-class Recorded(TypedDict):
-    """The key of every `run.json`."""
-
-    status: Annotated[str, "Sacred's status: RUNNING, COMPLETED, INTERRUPTED, FAILED"]
-
-
-class RunDocument(Recorded, total=False):
+class RunDocument(TypedDict, total=False):
     """Our part of `run.json`; the rest is Sacred's."""
 
-    start_time: Annotated[str | None, "when the run began", TIME]
-    stop_time: Annotated[str | None, "when it ended", TIME]
-    heartbeat: Annotated[str | None, "when its process was last heard of", TIME]
+    status: Required[Annotated[str, "Sacred's status: RUNNING, COMPLETED, INTERRUPTED, FAILED"]]
+    start_time: Annotated[Time | None, "when the run began"]
+    stop_time: Annotated[Time | None, "when it ended"]
+    heartbeat: Annotated[Time | None, "when its process was last heard of"]
     fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line; how a lost one died"]
     experiment: Annotated[Experiment | None, "the experiment, as Sacred describes it"]
     host: Annotated[Host | None, "the machine, as Sacred describes it"]
@@ -285,21 +351,16 @@ class Searched(TypedDict):
     counts: Annotated[dict[str, list[float]], "by count, that of the stand-alone network that limits count"]
 
 
-class Predicted(Versioned):
-    """The keys of all predictions."""
+class PredictionsDocument(Versioned):
+    """`predictions.json`, and the predictions of a further ranking."""
 
     images: Annotated[int | None, "the number of images ranked on; null for all"]
     batch_size: Annotated[int, "images per batch; batch statistics depend on it"]
     accuracies: Annotated[dict[Number, float | None], "the predicted accuracy by the architecture's number"]
-
-
-class PredictionsDocument(Predicted, total=False):
-    """`predictions.json`, and the predictions of a further ranking."""
-
-    losses: Annotated[dict[Number, float | None], "the mean cross-entropy on the same images, to 6 decimals"]
-    calibration: Annotated[int, "training batches that calibrated each architecture"]
-    rough: Annotated[dict[str, Json], "by number of images, accuracies on fewer images"]
-    searched: Annotated[Searched, "the scores of the search that was made with the ranking"]
+    losses: NotRequired[Annotated[dict[Number, float | None], "the mean cross-entropy on the same images"]]
+    calibration: NotRequired[Annotated[int, "training batches that calibrated each architecture"]]
+    rough: NotRequired[Annotated[dict[str, Json], "by number of images, accuracies on fewer images"]]
+    searched: NotRequired[Annotated[Searched, "the scores of the search that was made with the ranking"]]
 
 
 class CompletionDocument(Versioned):
@@ -317,24 +378,19 @@ class RankingText(TypedDict):
     benchmark: Annotated[str | None, "the benchmark that judges"]
 
 
-class RankedLater(Versioned):
-    """The keys of every further ranking."""
+class RankingDocument(Versioned):
+    """`rankings/KEY.json`: another ranking of the same weights."""
 
     result: Annotated[Ranked, "what the ranking gave"]
     files: Annotated[dict[str, str], "the SHA-256 of the predictions beside it"]
+    ranking: NotRequired[Annotated[RankingText, "how it was made"]]
+    recomputed: NotRequired[Annotated[bool, "whether it replaces an earlier one"]]
+    cost: NotRequired[Annotated[Json, "as in `Cost`; empty where nothing was computed"]]
+    checksum: NotRequired[Annotated[str, "the SHA-256 of the rest as canonical JSON; earlier versions wrote none"]]
 
 
-class RankingDocument(RankedLater, total=False):
-    """`rankings/KEY.json`: another ranking of the same weights."""
-
-    ranking: Annotated[RankingText, "how it was made"]
-    recomputed: Annotated[bool, "whether it replaces an earlier one"]
-    cost: Annotated[Json, "as in `Cost`; empty where nothing was computed"]
-    checksum: Annotated[str, "the SHA-256 of the rest as canonical JSON; earlier versions wrote none"]
-
-
-class Summarised(TypedDict):
-    """The keys of every summary."""
+class Summary(TypedDict):
+    """All that lists, plans and tables need of a run: in the index of a directory, and in the database."""
 
     id: Annotated[str, "the run's id"]
     key: Annotated[str, "the trial's key"]
@@ -344,49 +400,198 @@ class Summarised(TypedDict):
     overrides: Annotated[Json, "the overrides"]
     recorded: Annotated[str, "how the run ended (done, failed, interrupted), or open if it has not"]
     owner: Annotated[Owner, "the process that made the run"]
-    heartbeat: Annotated[str | None, "when that process was last heard of", TIME]
+    heartbeat: Annotated[Time | None, "when that process was last heard of"]
     result: Annotated[Result | None, "the result of a done run"]
     cost: Annotated[Cost | None, "the cost of a done run"]
     rankings: Annotated[dict[str, Ranked], "what each ranking gave, by its key"]
-    start_time: Annotated[str | None, "when the run began", TIME]
-    stop_time: Annotated[str | None, "when it ended", TIME]
+    start_time: Annotated[Time | None, "when the run began"]
+    stop_time: Annotated[Time | None, "when it ended"]
     fail_trace: Annotated[list[str] | None, "the traceback of a failed run"]
+    ranking: NotRequired[Annotated[str | None, "the key of the ranking that was made with the run"]]
+    asked: NotRequired[Annotated[dict[str, RankingText], "how the further rankings were made"]]
+    recomputed: NotRequired[Annotated[list[str], "the keys of rankings that replace earlier ones"]]
+    invalid: NotRequired[Annotated[str | None, "why the run must not be counted"]]
 
 
-class Summary(Summarised, total=False):
-    """All that lists, plans and tables need of a run: in the index of a directory, and in the database."""
+class InvalidDocument(Versioned):
+    """`invalid.json`: the run is kept, and never counted."""
 
-    ranking: Annotated[str | None, "the key of the ranking that was made with the run"]
-    asked: Annotated[dict[str, RankingText], "how the further rankings were made"]
-    recomputed: Annotated[list[str], "the keys of rankings that replace earlier ones"]
+    reason: Annotated[str, "why"]
+
+
+class AbsentDocument(Versioned):
+    """`absent.json`: what was left out when the run was copied."""
+
+    files: Annotated[dict[str, str], "the SHA-256 of each file left out"]
+
+
+class ReferenceDocument(TypedDict):
+    """A reference in `references/KEY.json`, or in the database: the result of a predictor without training."""
+
+    reference: Annotated[str, "which predictor"]
+    cell: Annotated[TrialText, "the trial whose ranking it is compared with"]
+    result: Annotated[Ranked, "what its ranking gave"]
+
+
+class ImportedDocument(TypedDict):
+    """Predictions from elsewhere, beside the references: judged when they are shown."""
+
+    imported: Annotated[str, "the name that they were given"]
+    space: Annotated[str, "the space of the architectures"]
+    dataset: Annotated[str, "the data set that they are about"]
+    source: Annotated[str, "the name of the file that they were read from"]
+    sha256: Annotated[str, "the SHA-256 of that file"]
+    accuracies: Annotated[dict[Number, float], "the predicted accuracy by the architecture's number"]
+
+
+class Point(TypedDict):
+    """One line of `metrics.jsonl`."""
+
+    name: Annotated[str, "the curve"]
+    step: Annotated[int, "the step"]
+    value: Annotated[float | None, "the value; null if it is not a finite number"]
+    timestamp: Annotated[Time, "when it was measured"]
+
+
+class CurveColumns(TypedDict):
+    """One curve of `metrics.json`, as columns of equal length."""
+
+    steps: Annotated[list[int], "the steps"]
+    values: Annotated[list[float | None], "the values; null where one is not a finite number"]
+    timestamps: Annotated[list[Time], "when they were measured"]
+
+
+CurvesDocument = dict[str, CurveColumns]
+"""`metrics.json`: every curve by its name."""
+
+
+class ClaimDocument(TypedDict):
+    """A claim, in a directory or in the database."""
+
+    schema: Annotated[int, "the version of claims", Newest(CLAIMS)]
+    attempt: Annotated[int, "the number of the attempt"]
+    owner: Annotated[Owner | None, "the process that holds it; null if none does"]
+    held: Annotated[bool, "whether it is held"]
+    lease: Annotated[float, "seconds without renewal after which it expires"]
+    token: Annotated[str | None, "what distinguishes this claim from all others"]
+
+
+class MongoClaimDocument(ClaimDocument):
+    """A claim in the database, without its times."""
+
+    generation: Annotated[int, "how often it was changed"]
+
+
+class ArchivedFile(TypedDict):
+    """A file of an archive."""
+
+    sha256: Annotated[str, "its SHA-256"]
+    size: Annotated[int, "its size in bytes"]
+
+
+class ArchivedRun(TypedDict):
+    """A run of an archive."""
+
+    files: Annotated[dict[str, ArchivedFile], "its files by name"]
+    absent: Annotated[dict[str, str], "the SHA-256 of files that were left out"]
+
+
+class ManifestDocument(TypedDict):
+    """`manifest.json` of an archive."""
+
+    schema: Annotated[int, "the version of manifests", Newest(MANIFESTS)]
+    study: Annotated[str, "the study whose runs these are"]
+    preset: Annotated[str, "its preset"]
+    missing: Annotated[list[str], "what the study needs and the archive does not have"]
+    runs: Annotated[dict[str, ArchivedRun], "the runs by id"]
+    checksum: Annotated[str, "the SHA-256 of the rest"]
+    references: NotRequired[Annotated[dict[str, ArchivedFile], "references by key"]]
+
+
+class Entry(TypedDict):
+    """The keys of every file of a mirrored run."""
+
+    name: Annotated[str, "its name"]
+    size: Annotated[int, "its size in bytes"]
+    sha256: Annotated[str, "its SHA-256"]
+    modified: Annotated[int, "when it was changed, in microseconds since 1970"]
+
+
+class TextEntry(Entry):
+    """A small file, in the run's document itself."""
+
+    text: Annotated[str, "its content"]
+
+
+class FileEntry(Entry):
+    """A larger file."""
+
+    id: Annotated[Any, "its id in GridFS; null if it is not in the database"]
+
+
+class Seal(TypedDict):
+    """What shows that a summary is the one that was written (`harness.stores.mongo.seal`)."""
+
+    files: Annotated[str, "SHA-256 over the names and checksums of the files that it was made from"]
+    summary: Annotated[str, "SHA-256 over that, the run's id, the mark, the problems and the summary"]
+
+
+class Projected(TypedDict):
+    """What readers need of every mirrored run."""
+
+    run_id: Annotated[str, "the run's id"]
+    cell16: Annotated[str, "the first 16 digits of the trial's key"]
+    summary: Annotated[str, "the summary (`Summary`), as JSON"]
     invalid: Annotated[str | None, "why the run must not be counted"]
+    problems: Annotated[list[tuple[str, str]], "places in the run that cannot be used, and reasons"]
+    seal: NotRequired[Annotated[Seal, "its checksums"]]
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A curve that a run may observe, and the setting that asks for it."""
+class Listed(TypedDict, total=False):
+    """The files of a mirrored run."""
 
-    name: str
-    """Its name; a star stands for what varies: the size of a subnet, the number of a path."""
-    setting: str
-    meaning: str
-    judged: bool = False
-    """Whether the ranking of the run measures it: another ranking gives another curve."""
-    ends: tuple[str, ...] = ()
-    """What may stand in the place of the star; empty for whole numbers."""
+    documents: Annotated[list[TextEntry], "small files"]
+    files: Annotated[list[FileEntry], "larger files"]
 
 
-JUDGED_BY = "@"
-"""What stands before the key of a ranking in the name of a curve that another ranking than the run's own measures."""
+class MirroredState(TypedDict):
+    """What shows how new a mirrored run is."""
 
-SIZES = ("small", "medium", "large")
-"""The subnets whose curves are observed: one per third of the range of complexity."""
+    run_id: Annotated[str, "the run's id"]
+    revision: Annotated[int, "how new it is (`harness.stores.mongo.snapshot`)"]
+    added: NotRequired[Annotated[list[str], "names of files added after completion"]]
 
-CURVES = (
-    Curve("kendall_tau", "observe.kendall_tau_every", "Kendall's τ over the selected architectures", judged=True),
-    Curve("valid_loss_*", "observe.subnets_every", "validation loss of a small, medium, large subnet", True, SIZES),
-    Curve("valid_accuracy_*", "observe.subnets_every", "validation accuracy of these subnets, in %", True, SIZES),
-    Curve("gradient_spread", "observe.spread", "mean standard deviation of gradients over an epoch's steps"),
-    Curve("momentum_spread", "observe.spread", "the same of momentum buffers"),
-    Curve("mgcs_*", "observe.gradient_similarity", "similarity of a path's first-layer gradient to the first path's"),
-)
+
+class MirroredDocument(Projected, Listed, MirroredState, total=False):
+    """`harness` of a run's document in the database."""
+
+    schema: Annotated[int, "the version of the run's documents"]
+    origin: Annotated[str, "the SHA-256 of `cell.json`"]
+    version: Annotated[int, "how often the document was written"]
+    shown: Annotated[str, "what lists show it by, as JSON (`harness.stores.mongo.listing`); older documents have none"]
+
+
+def described(kind: Any) -> dict[str, str]:
+    """The meaning of every key, in order."""
+    return {key: notes[0] for key, notes in _notes(kind)}
+
+
+def needing(setting: str) -> tuple[str, ...]:
+    """The keys of a result that are computed only with that setting of `rank`."""
+    return tuple(key for key, notes in _notes(Result) if Needs(setting) in notes)
+
+
+def left_out(rank: Any) -> tuple[str, ...]:
+    """The keys of a result that these settings of `rank` do not ask for."""
+    needs = {key: next((note for note in notes if isinstance(note, Needs)), None) for key, notes in _notes(Result)}
+    return tuple(key for key, need in needs.items() if need and getattr(rank, need.setting) in (None, False))
+
+
+def title(naming: Naming, otherwise: str) -> str:
+    """The name of a run: that of the first row that asked for it, as "STUDY: LABELS OF THE ROW"."""
+    return next((f"{study}: {row}" for study, row in naming["rows"].items()), otherwise)
+
+
+def _notes(kind: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Every key with its meaning and what else is noted about it."""
+    return ((key, get_args(hint)[1:]) for key, hint in keys(kind).items())
