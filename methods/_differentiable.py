@@ -6,13 +6,15 @@ refused, because no step belongs to a single subnet.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.components.clustering import Clustering
-from harness.components.method import Method
+from harness.components.method import Method, Step
+from harness.components.option import added
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule
 from harness.components.space import Architecture, Space
@@ -23,10 +25,13 @@ from .optimisers import _holder
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from harness.data.loader import Batch
     from harness.training.supernet import SupernetTraining
 
 SPREAD = 1e-3
 """Standard deviation of the initial architecture parameters."""
+
+UPDATES = ("architecture", "weights")
 
 REASON = (
     "differentiable methods optimise the weights and the importance of operations together, without considering "
@@ -46,6 +51,8 @@ class Differentiable(Method):
     """The decay of the running means of their gradients and of the squares of these."""
     architecture_decay: float = 1e-3
     """Their weight decay."""
+    first_update: str = added("architecture")
+    """What a step updates first, the architecture parameters or the weights; the other one then sees the change."""
 
     def __post_init__(self) -> None:
         betas, rate, decay = self.architecture_betas, self.architecture_rate, self.architecture_decay
@@ -54,6 +61,10 @@ class Differentiable(Method):
         require(
             len(betas) == 2 and all(0 <= beta < 1 for beta in betas),
             f"method.architecture_betas must be two numbers in [0, 1), not {list(betas)}",
+        )
+        require(
+            self.first_update in UPDATES,
+            f"method.first_update is {self.first_update!r}; allowed: {', '.join(UPDATES)}",
         )
 
     def check(self, space: Space, clustering: Clustering, sampler: Sampler) -> None:
@@ -82,6 +93,32 @@ class Differentiable(Method):
             betas=self.architecture_betas,
             weight_decay=self.architecture_decay,
         )
+
+    def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> Step:
+        valid = training.validation.batch(step)
+        training.clear_gradients()
+        if self.first_update == "architecture":
+            self.learn(training, batch, valid, step)
+        loss = self.train_weights(training, batch, step)
+        if self.first_update == "weights":
+            self.learn(training, batch, valid, step)
+        passes, images = self.passes(training.space), (len(batch.labels), len(valid.labels))
+        return Step(loss, sum(passes), sum(own * count for own, count in zip(passes, images, strict=True)))
+
+    @abstractmethod
+    def passes(self, space: Space) -> tuple[int, int]:
+        """Passes of a step over the training batch, and over the validation batch."""
+
+    def paths_per_step(self, space: Space) -> int:
+        return sum(self.passes(space))
+
+    @abstractmethod
+    def learn(self, training: SupernetTraining, batch: Batch, valid: Batch, step: int) -> None:
+        """Update the architecture parameters by the validation batch."""
+
+    @abstractmethod
+    def train_weights(self, training: SupernetTraining, batch: Batch, step: int) -> Tensor:
+        """Update the weights by the training batch; returns the losses."""
 
     def score(self, trainings: Sequence[SupernetTraining], architecture: Architecture) -> float:
         """The logarithm of the architecture's probability: of its operations, where these matter."""

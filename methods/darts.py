@@ -1,9 +1,10 @@
 """DARTS (Liu et al., 2019): a mixture of all operations, weighted by a softmax of architecture parameters α.
 
-A step updates α by the loss of a validation batch, then the weights by that of a training batch. First order takes the
-present weights as they are. Second order takes the validation loss after one step of the weights, w′ = w − ξ·∇L_train,
-and its whole gradient in α: ∂L_valid(w′, α)/∂α − ξ·∂²L_train/∂α∂w·∂L_valid/∂w′. The published code approximates the
-last product by finite differences; here it is exact, by differentiating the training gradient once more.
+A step updates α by the loss of a validation batch, then the weights by that of a training batch, as in the paper's
+Algorithm 1; scripts of NAS-Bench-201 update the weights first (`first_update`). First order takes the present weights
+as they are. Second order takes the validation loss after one step of the weights, w′ = w − ξ·∇L_train, and its whole
+gradient in α: ∂L_valid(w′, α)/∂α − ξ·∂²L_train/∂α∂w·∂L_valid/∂w′. The published code approximates the last product by
+finite differences; here it is exact, by differentiating the training gradient once more.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from harness.components.method import Step
 from harness.components.registries import METHODS
 from harness.components.space import Space
 from harness.components.supernet import Mixture, TwiceDifferentiable, offered
@@ -44,8 +44,9 @@ class DARTS(Differentiable):
         super().__post_init__()
         require(self.order in MIXTURES, f"method.order must be 1 or 2, not {self.order}")
 
-    def paths_per_step(self, space: Space) -> int:
-        return MIXTURES[self.order] * passes_of_a_mixture(space)
+    def passes(self, space: Space) -> tuple[int, int]:
+        half = MIXTURES[self.order] * passes_of_a_mixture(space) // 2
+        return half, half
 
     def begin(self, training: SupernetTraining) -> None:
         super().begin(training)
@@ -56,9 +57,7 @@ class DARTS(Differentiable):
                 "would vanish; use float32 or bfloat16"
             )
 
-    def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> Step:
-        valid = training.validation.batch(step)
-        training.clear_gradients()
+    def learn(self, training: SupernetTraining, batch: Batch, valid: Batch, step: int) -> None:
         alphas = alphas_of(training)
         if self.order == 1:
             training.backward(training.mixed_loss(valid, mixture(training)), inputs=alphas, batch=valid)
@@ -66,11 +65,12 @@ class DARTS(Differentiable):
             for alpha, gradient in zip(alphas, unrolled_gradient(training, batch, valid, step), strict=True):
                 alpha.grad = gradient
         training.update_own("optimiser")
+
+    def train_weights(self, training: SupernetTraining, batch: Batch, step: int) -> Tensor:
         loss = training.mixed_loss(batch, [weights.detach() for weights in mixture(training)])
         training.backward(loss)
         training.update_mixture(step)
-        passes = self.paths_per_step(training.space)
-        return Step(loss.detach()[None], passes, passes * (len(batch.labels) + len(valid.labels)) // 2)
+        return loss.detach()[None]
 
 
 def mixture(training: SupernetTraining) -> list[Tensor]:

@@ -1,13 +1,16 @@
 """GDAS (Dong and Yang, 2019): one path per step, drawn by Gumbel noise from the learned distribution.
 
 For each decision p = softmax((log-softmax(α) + g)/τ) with g = −ln Exp(1); its largest entry is the choice. The sample
-is hard and its gradient that of p: h = one-hot − p.detach() + p, where τ falls linearly from 10 to 0.1. A step learns α
-through h by a validation batch, then trains the weights of a newly drawn path by a training batch.
+is hard and its gradient that of p: h = one-hot − p.detach() + p, where τ falls linearly from 10 to 0.1. A step trains
+the weights of a drawn path by a training batch, then learns α through h by a validation batch and a newly drawn path.
 
 In the forward pass h is one-hot, so the chosen operations alone give the exact result. For the gradient,
-∂L/∂h_o = ⟨∂L/∂output, f_o(x)⟩ would need the output of every operation o. GDAS, as published, keeps the chosen one's:
-∂L/∂α = ⟨∂L/∂output, f_k(x)⟩·∂p_k/∂α, and runs single paths only. With `operations=all` the sum has all terms, at the
-cost of DARTS's mixture.
+∂L/∂h_o = ⟨∂L/∂output, f_o(x)⟩ would need the output of every operation o. `operations` says what replaces it:
+
+- `chosen`: the paper's text. Only the chosen operation k has a term: ∂L/∂α = ⟨∂L/∂output, f_k(x)⟩·∂p_k/∂α.
+- `released`: the code that gave the values of NAS-Bench-201. It adds h_o to the output for every other operation o: 0
+  in the forward pass, but ∂L/∂h_o = Σ ∂L/∂output, as if f_o(x) were 1 everywhere.
+- `all`: the exact sum, at the cost of DARTS's mixture.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from harness.components.method import Step
+from harness.components.option import added
 from harness.components.registries import METHODS
 from harness.components.space import Architecture, Space
-from harness.components.supernet import Gated, Mixture, offered
+from harness.components.supernet import Gated, Mixture, Shifted, offered
 from harness.errors import require
 
 from ._differentiable import Differentiable, alphas_of, every_decision, passes_of_a_mixture
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
     from harness.data.loader import Batch
     from harness.training.supernet import SupernetTraining
 
-OPERATIONS = ("chosen", "all")
+OPERATIONS = ("chosen", "released", "all")
+FALLS = ("epoch", "step")
 
 
 @METHODS.register("gdas")
@@ -39,56 +43,60 @@ class GDAS(Differentiable):
     """Differentiable: single paths drawn by Gumbel noise, with the gradient of the softmax."""
 
     ranks_reason: ClassVar[str | None] = None
+    version: ClassVar[int] = 2
+    """1 updated architecture parameters first and only those that the path needs, and lowered τ every step."""
 
+    first_update: str = added("weights")
     temperature: float = 10.0
-    """τ at the first step."""
+    """τ at the beginning."""
     final_temperature: float = 0.1
-    """τ at the last step."""
+    """τ at the end."""
+    temperature_falls: str = added("epoch")
+    """When τ falls: from epoch to epoch, as in the released code (the paper says only that it falls linearly), or from
+    step to step."""
     operations: str = "chosen"
-    """Whose outputs the gradient of the architecture parameters takes: those of the chosen operations, or of all."""
+    """Whose outputs the gradient of the architecture parameters takes: those of the chosen operations, these and ones
+    for all others (released), or those of all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("temperature", "final_temperature"):
             require(getattr(self, name) > 0, f"method.{name} must be above 0, not {getattr(self, name)}")
-        require(
-            self.operations in OPERATIONS,
-            f"method.operations is {self.operations!r}; allowed: {', '.join(OPERATIONS)}",
-        )
+        for name, allowed in (("operations", OPERATIONS), ("temperature_falls", FALLS)):
+            value = getattr(self, name)
+            require(value in allowed, f"method.{name} is {value!r}; allowed: {', '.join(allowed)}")
 
-    def paths_per_step(self, space: Space) -> int:
-        return 1 + self._passes_for_alphas(space)
-
-    def _passes_for_alphas(self, space: Space) -> int:
-        return 1 if self.operations == "chosen" else passes_of_a_mixture(space)
+    def passes(self, space: Space) -> tuple[int, int]:
+        return 1, passes_of_a_mixture(space) if self.operations == "all" else 1
 
     def begin(self, training: SupernetTraining) -> None:
         super().begin(training)
-        ability: type[Any] = Gated if self.operations == "chosen" else Mixture
-        offered(training.network, ability, "GDAS")
+        ability: type[Any] = {"chosen": Gated, "released": Shifted, "all": Mixture}[self.operations]
+        offered(training.network, ability, f"GDAS with method.operations={self.operations}")
 
     def temperature_at(self, training: SupernetTraining, step: int) -> float:
         """τ at that step, counted from 0."""
-        progress = step / max(1, training.total_steps - 1)
+        length = training.steps_per_epoch if self.temperature_falls == "epoch" else 1
+        progress = (step // length) / max(1, training.total_steps // length - 1)
         return self.temperature + (self.final_temperature - self.temperature) * progress
 
-    def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> Step:
-        valid, temperature = training.validation.batch(step), self.temperature_at(training, step)
-        training.clear_gradients()
-        path, weights = sample(training, temperature)
-        if self.operations == "chosen":
-            loss = training.gated_loss(valid, path, [own[choice] for own, choice in zip(weights, path, strict=True)])
-        else:
+    def learn(self, training: SupernetTraining, batch: Batch, valid: Batch, step: int) -> None:
+        path, weights = sample(training, self.temperature_at(training, step))
+        if self.operations == "all":
             loss = training.mixed_loss(valid, weights)
-        training.backward(loss, inputs=alphas_of(training), batch=valid)
+        else:
+            gates = [own[choice] for own, choice in zip(weights, path, strict=True)]
+            others = [own.sum() - gate for own, gate in zip(weights, gates, strict=True)]
+            loss = training.gated_loss(valid, path, gates, others if self.operations == "released" else None)
+        alphas = alphas_of(training)
+        training.backward(loss, inputs=alphas, batch=valid)
+        for alpha in alphas:  # that of an edge which the path does not need: decay and momentum go on, as released
+            alpha.grad = alpha.new_zeros(len(alpha)) if alpha.grad is None else alpha.grad
         training.update_own("optimiser")
-        path, _ = sample(training, temperature)
-        losses = self.descend(training, batch, path, step)
-        first = self._passes_for_alphas(training.space)
-        return Step(losses, 1 + first, len(batch.labels) + first * len(valid.labels))
 
-    def descend(self, training: SupernetTraining, batch: Batch, path: Architecture, step: int) -> Tensor:
-        """Train the weights of a path. One with decisions that are not drawn (on inputs) runs all its operations."""
+    def train_weights(self, training: SupernetTraining, batch: Batch, step: int) -> Tensor:
+        """A path with decisions that are not drawn (on inputs) runs all its operations."""
+        path, _ = sample(training, self.temperature_at(training, step))
         if len(training.space.operation_decisions) == len(path):
             return training.descend(batch, [path], step)
         training.clear_gradients()

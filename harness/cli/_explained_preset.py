@@ -77,16 +77,19 @@ def _changes(difference: Difference, base: Preset) -> list[str]:
     for method, settings in {"": difference.settings, **difference.by_method}.items():
         known = {**base.settings, **base.by_method.get(method, {})}
         for key, text in zip(settings, _assignments(settings), strict=True):
-            before = _shown(known[key] if key in known else _default(key))
+            before = _shown(known[key] if key in known else _default(key, method))
             changes.append(f"{text} ({base.name}: {before})" + (f" for {method}" if method else ""))
     return changes
 
 
-def _default(key: str) -> Any:
-    """The configuration's default for a key that a preset does not set."""
+def _default(key: str, method: str) -> Any:
+    """The default for a key that a preset does not set: that of the method's option, or of the configuration."""
+    from harness.components.registries import METHODS
     from harness.documents import flatten
     from harness.study.configuration import RunConfig
 
+    if method and key.startswith("method."):
+        return getattr(METHODS.get(method)(), key.removeprefix("method."))
     return flatten(RunConfig().json())[key]
 
 

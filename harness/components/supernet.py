@@ -61,6 +61,23 @@ class Gated(Protocol):
 
 
 @runtime_checkable
+class Shifted(Protocol):
+    """Runs one path as `Gated` does, with a number added to the result of every decision."""
+
+    def forward_shifted(
+        self,
+        x: torch.Tensor,
+        architecture: Architecture,
+        gates: Sequence[torch.Tensor],
+        shifts: Sequence[torch.Tensor],
+    ) -> torch.Tensor:
+        """Logits of the path, each outcome times its gate plus its shift, also where the outcome is zero.
+
+        Shifts of 0 give the logits of `Gated.forward_gated`. Differentiable in images, network, gates and shifts.
+        """
+
+
+@runtime_checkable
 class TwiceDifferentiable(Protocol):
     """Can leave its fast path, so that gradients of gradients exist and hooks of modules run."""
 

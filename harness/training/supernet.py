@@ -23,7 +23,7 @@ from harness.components.method import Part
 from harness.components.sampler import PathSource, Within, draw_together, informed, learner
 from harness.components.schedule import Factor
 from harness.components.space import Architecture, Space
-from harness.components.supernet import Gated, Mixture, offered
+from harness.components.supernet import Gated, Mixture, Shifted, offered
 from harness.data.loader import Batch, Loader
 from harness.data.loading import EvaluationBatches
 from harness.errors import InvalidConfiguration
@@ -248,12 +248,21 @@ class SupernetTraining:
                 logits = torch.func.functional_call(_Mixed(self.network), others, (batch.images, weights))
             return self.loss_of(logits, batch.labels)
 
-    def gated_loss(self, batch: Batch, path: Architecture, gates: Sequence[Tensor]) -> Tensor:
-        """The training loss of one path whose choices are weighted; `gates` as for `Gated.forward_gated`."""
+    def gated_loss(
+        self, batch: Batch, path: Architecture, gates: Sequence[Tensor], shifts: Sequence[Tensor] | None = None
+    ) -> Tensor:
+        """The training loss of one path whose choices are weighted; `gates` as for `Gated.forward_gated`, `shifts` as
+        for `Shifted.forward_shifted`."""
         self._check(path)
-        network = offered(self.network, Gated, "a path with weighted choices")
         with phase("forward"), autocast(self.precision, batch.images.device):
-            logits = network.forward_gated(batch.images, path, gates)
+            if shifts is None:
+                logits = offered(self.network, Gated, "a path with weighted choices").forward_gated(
+                    batch.images, path, gates
+                )
+            else:
+                logits = offered(self.network, Shifted, "a path with shifted choices").forward_shifted(
+                    batch.images, path, gates, shifts
+                )
             return self.loss_of(logits, batch.labels)
 
     def clear_gradients(self) -> None:

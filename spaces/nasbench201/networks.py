@@ -24,7 +24,7 @@ from harness.components.space import Architecture, NetworkSettings
 from harness.training.parts import groups_here
 
 from . import mixture
-from .cell import EDGES, NODES, POOL, SKIP, live_edges
+from .cell import EDGES, NODES, NONE, POOL, SKIP, live_edges
 from .engine import Engine
 from .evaluation import Evaluation
 from .mixture import KERNELS
@@ -106,6 +106,31 @@ class Cell(nn.Module):
             nodes[target] = value if present is None else present + value
         output = nodes[NODES - 1]
         return torch.zeros_like(x) if output is None else output
+
+    def forward_shifted(
+        self, x: Tensor, architecture: Architecture, gates: Sequence[Tensor], shifts: Sequence[Tensor]
+    ) -> Tensor:
+        """As `forward`, with a number per edge added to its result. A node that only gets such numbers is zero, and
+        passes their gradient on through skips and pools: a ReLU has none at zero."""
+        nodes, filled = [x], {0}
+        for target in range(1, NODES):
+            total = torch.zeros_like(x)
+            for edge, (end, source) in enumerate(EDGES):
+                if end != target:
+                    continue
+                operation = architecture[edge]
+                if operation != NONE and (source in filled or operation not in KERNELS):
+                    value = nodes[source]
+                    if operation == POOL:
+                        value = functional.avg_pool2d(value, 3, 1, padding=1, count_include_pad=False)
+                    elif operation != SKIP:
+                        value = self.convolutions[f"{edge}_{operation}"](torch.relu(value))
+                    total = total + gates[edge] * value
+                    if source in filled:
+                        filled.add(target)
+                total = total + shifts[edge]
+            nodes.append(total)
+        return nodes[-1]
 
     def forward_mixed(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
         """All operations of every edge, weighted; `weights` has a vector per edge. Operation none adds nothing."""
@@ -217,6 +242,12 @@ class Supernet(Network):
     def forward_gated(self, x: Tensor, architecture: Architecture, gates: Sequence[Tensor]) -> Tensor:
         """Logits of one path, the result of each edge's operation times its gate: one number per edge."""
         return self._through(x, lambda cell, x: cell(x, architecture, gates))
+
+    def forward_shifted(
+        self, x: Tensor, architecture: Architecture, gates: Sequence[Tensor], shifts: Sequence[Tensor]
+    ) -> Tensor:
+        """The same, and one number per edge added to the edge's result."""
+        return self._through(x, lambda cell, x: cell.forward_shifted(x, architecture, gates, shifts))
 
     @contextmanager
     def twice_differentiable(self) -> Iterator[None]:

@@ -1,13 +1,15 @@
-"""Training settings of the methods that the paper compares with, by method, for the preset `paper` of NAS-Bench-201.
+"""Training settings of the methods that the paper compares with, by method, for the presets of NAS-Bench-201.
 
-Each value is the published one: epochs, batch and rates of the method's own paper or public code. Where nothing is
-published for this space, the preset's own settings hold. Options of the methods themselves have their papers' values
-as defaults.
+`COMPARED` has epochs, batch and rates of the method's own paper or public code, for the preset `paper`. Where nothing
+is published for this space, the preset's own settings hold. Options of the methods themselves follow their papers, and
+their public code where a paper is silent; `RELEASED` is where both speak and differ, for the preset `official`.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from harness.components.preset import Difference
 
 EVERYWHERE: dict[str, dict[str, Any]] = {
     "sandwich": {"optimiser.clip": None, "optimiser.clip_value": 1.0, "train.label_smoothing": 0.1},
@@ -55,3 +57,23 @@ COMPARED: dict[str, dict[str, Any]] = {
     # The benchmark's settings for random sampling, whose rate ends at 0.001.
     "nsas": {"train.epochs": 250, "schedule.final": 0.04},
 }
+
+RELEASED = (
+    Difference(
+        "order of DARTS's updates",
+        "architecture parameters, then weights",
+        "weights, then architecture parameters",
+        "Algorithm 1 of DARTS has the architecture first; the benchmark's scripts have the weights first, all but the "
+        "older one of the second order",
+        by_method={"darts": {"method.first_update": "weights"}},
+    ),
+    Difference(
+        "GDAS's gradient of operations that were not chosen",
+        "none",
+        "that of their weights, added to the output: the sum of the output's gradient",
+        "the paper back-propagates only the gradient that the chosen operation gives; forward_gdas of the benchmark's "
+        "code adds the weight of every other operation, 0 in the forward pass, to the output",
+        by_method={"gdas": {"method.operations": "released"}},
+    ),
+)
+"""Where the papers of compared methods and their public code differ."""

@@ -70,13 +70,14 @@ def test_official_is_explained_point_by_point(capsys: pytest.CaptureFixture[str]
         for settings in (point.settings, *point.by_method.values()):
             for key in settings:
                 assert f"{key}=" in words
-    assert "It differs from `paper` in 11 ways" in text
+    assert "It differs from `paper` in 13 ways" in text
     for change in (
         "rank.selection=equal-width (paper: equal-count)",
         "rank.selection_on=imagenet16-120 (paper: null)",
         "optimiser.clip=null (paper: 5.0) for fairnas",
         "schedule.name=constant (paper: cosine) for fairnas",
         "method.split=0 (paper: null) for fsnas",
+        "method.first_update=weights (paper: architecture) for darts",
         "supernets trained on cifar10, rank.truth each data set",
         "rank.top1=false (paper: true)",
     ):

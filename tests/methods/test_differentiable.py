@@ -28,6 +28,7 @@ darts: Any = component("methods.darts")
 gdas: Any = component("methods.gdas")
 clusters, samplers, schedules = (component(f"methods.{name}") for name in ("clusters", "samplers", "schedules"))
 SPACE = SPACES.get("nasbench201")()
+EDGES: Any = component("spaces.nasbench201.cell").EDGES
 tiny: Any = test_train.tiny  # a method may be given with its options
 
 
@@ -145,11 +146,13 @@ def test_samples_follow_the_learned_distribution(few_digits: DataSet) -> None:
     assert share == pytest.approx(probability, abs=0.05)  # 5 deviations; Gumbel's maximum is the softmax
 
 
-def test_the_temperature_falls_linearly_from_10_to_a_tenth(few_digits: DataSet) -> None:
-    method, training, _, _ = training_of(few_digits, name="gdas")
-    found = [method.temperature_at(training, step) for step in range(training.total_steps)]
-    assert (found[0], found[-1]) == (10.0, pytest.approx(0.1))
-    assert {round(a - b, 9) for a, b in zip(found, found[1:], strict=False)} == {round(9.9 / 7, 9)}
+def test_the_temperature_falls_linearly_from_10_to_a_tenth_by_epochs_or_steps(few_digits: DataSet) -> None:
+    found = {}
+    for falls in ({}, {"temperature_falls": "step"}):
+        method, training, _, _ = training_of(few_digits, name="gdas", **falls)
+        found[len(falls)] = [method.temperature_at(training, step) for step in range(training.total_steps)]
+    assert found[0] == pytest.approx([10, 10, 6.7, 6.7, 3.4, 3.4, 0.1, 0.1])  # 4 epochs of 2 steps
+    assert found[1] == pytest.approx([10 - 9.9 * step / 7 for step in range(8)])
 
 
 def test_gdas_takes_the_chosen_operations_gradient_or_that_of_all(few_digits: DataSet) -> None:
@@ -169,7 +172,103 @@ def test_gdas_takes_the_chosen_operations_gradient_or_that_of_all(few_digits: Da
     assert not all(map(torch.allclose, every, expected))
 
 
-@pytest.mark.parametrize("operations", ["chosen", "all"])
+def cell_as_released(cell: Any, x: torch.Tensor, path: tuple[int, ...], weights: list[torch.Tensor]) -> torch.Tensor:
+    """A cell in which each edge adds its chosen operation times its weight, and the weights of all others."""
+    nodes = [x]
+    for target in (1, 2, 3):
+        total: Any = 0
+        for edge, (end, source) in enumerate(EDGES):
+            if end == target:
+                value = nodes[source]
+                results: list[Any] = [
+                    lambda x: 0 * x,
+                    lambda x: x,
+                    *(lambda x, o=o, e=edge: cell.convolutions[f"{e}_{o}"](torch.relu(x)) for o in (2, 3)),
+                    lambda x: torch.nn.functional.avg_pool2d(x, 3, 1, padding=1, count_include_pad=False),
+                ]
+                for choice, weight in enumerate(weights[edge]):
+                    total = total + (weight * results[choice](value) if choice == path[edge] else weight)
+        nodes.append(total)
+    return nodes[-1]
+
+
+@pytest.mark.parametrize("path", [(3, 4, 1, 2, 3, 3), (0, 3, 1, 4, 2, 1), (0, 3, 4, 1, 4, 1)])
+def test_gdas_as_released_adds_the_weights_of_operations_that_were_not_chosen(
+    path: tuple[int, ...], few_digits: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a node gets nothing but these weights: their gradient passes skips and pools."""
+    method, training, _, valid = training_of(few_digits, name="gdas", operations="released")
+    alphas, temperature = shared.alphas_of(training), method.temperature_at(training, 2)
+    noise = [[9.0 * (choice == own) for choice in range(5)] for own in path]
+    weights = [gdas.hard_sample(alpha, one, temperature) for alpha, one in zip(alphas, noise, strict=True)]
+    network: Any = training.network
+    logits = network._through(valid.images, lambda cell, x: cell_as_released(cell, x, path, weights))
+    loss = torch.nn.functional.cross_entropy(logits, valid.labels)
+    expected = torch.autograd.grad(loss, alphas, retain_graph=True, materialize_grads=True)
+    gates = [own[choice] for own, choice in zip(weights, path, strict=True)]
+    chosen = training.gated_loss(valid, path, gates)
+    assert chosen.item() == pytest.approx(loss.item())
+    slopes = torch.autograd.grad(chosen, alphas, materialize_grads=True)
+    assert not all(map(torch.allclose, slopes, expected))
+
+    draws = iter(noise)
+    found: list[torch.Tensor] = []
+    monkeypatch.setattr(gdas, "gumbel", lambda training, count: next(draws))
+    monkeypatch.setattr(
+        SupernetTraining, "update_own", lambda self, name: found.extend(alpha.grad.clone() for alpha in alphas)
+    )
+    method.learn(training, valid, valid, 2)
+    assert len(found) == 6 and all(map(torch.allclose, found, expected))
+
+
+@pytest.mark.parametrize("name", ["darts", "gdas"])
+@pytest.mark.parametrize("first", ["weights", "architecture"])
+def test_the_second_update_of_a_step_sees_the_first_one(
+    name: str, first: str, few_digits: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, training, batch, _ = training_of(few_digits, name=name, first_update=first)
+    seen = []
+    weights, alphas = list(training.network.parameters()), shared.alphas_of(training)
+    before = [one.detach().clone() for one in (*weights, *alphas)]
+
+    def changed() -> tuple[bool, bool]:
+        now = [not torch.equal(one, old) for one, old in zip((*weights, *alphas), before, strict=True)]
+        return any(now[: len(weights)]), any(now[len(weights) :])
+
+    for hook in ("learn", "train_weights"):
+        plain = getattr(type(method), hook)
+
+        def watched(*given: Any, plain: Any = plain, hook: str = hook) -> Any:
+            seen.append((hook, changed()))
+            return plain(*given)
+
+        monkeypatch.setattr(type(method), hook, watched)
+    monkeypatch.setattr(training.validation, "batch", lambda step: batch)
+    done = make_step(method, training, batch, 2)
+    order = ["learn", "train_weights"] if first == "architecture" else ["train_weights", "learn"]
+    halfway = (False, True) if first == "architecture" else (True, False)
+    assert seen == [(order[0], (False, False)), (order[1], halfway)] and changed() == (True, True)
+    assert done.passes == method.paths_per_step(SPACE)
+
+
+def test_parameters_of_edges_that_a_path_does_not_need_keep_their_momentum(
+    few_digits: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, training, batch, _ = training_of(few_digits, name="gdas")
+    noise = itertools.cycle([[9.0 * (choice == own) for choice in range(5)] for own in (1, 1, 1, 3, 0, 0)])
+    monkeypatch.setattr(training.validation, "batch", lambda step: batch)
+    make_step(method, training, batch, 2)
+    monkeypatch.setattr(gdas, "gumbel", lambda training, count: next(noise))
+    before = [alpha.detach().clone() for alpha in shared.alphas_of(training)]
+    make_step(method, training, batch, 3)  # only edge 3 leads from input to output
+    assert not any(map(torch.equal, before, shared.alphas_of(training)))
+
+
+def test_published_orders_are_the_defaults() -> None:
+    assert (darts.DARTS().first_update, gdas.GDAS().first_update) == ("architecture", "weights")
+
+
+@pytest.mark.parametrize("operations", ["chosen", "released", "all"])
 def test_a_step_of_gdas_learns_and_trains_single_paths(operations: str, few_digits: DataSet) -> None:
     config = tiny({"name": "gdas", "operations": operations, "architecture_rate": 0.1})
     method, (training,) = prepare(config, build_supernets(config, few_digits), 2, few_digits)
@@ -258,7 +357,9 @@ def test_calr_ms_and_samplers_are_refused_with_the_reason(
         ({"name": "darts", "order": 3}, "method.order must be 1 or 2, not 3"),
         ({"name": "darts", "architecture_rate": 0}, "method.architecture_rate must be above 0"),
         ({"name": "gdas", "final_temperature": 0}, "method.final_temperature must be above 0"),
-        ({"name": "gdas", "operations": "some"}, "method.operations is 'some'; allowed: chosen, all"),
+        ({"name": "gdas", "operations": "some"}, "method.operations is 'some'; allowed: chosen, released, all"),
+        ({"name": "gdas", "temperature_falls": "never"}, "method.temperature_falls is 'never'; allowed: epoch, step"),
+        ({"name": "darts", "first_update": "both"}, "method.first_update is 'both'; allowed: architecture, weights"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
@@ -309,7 +410,7 @@ def test_the_darts_space_has_parameters_for_operations_alone(method: dict[str, A
 @pytest.mark.parametrize("name", ["darts", "gdas"])
 def test_a_supernet_without_a_mixture_is_refused(name: str, few_digits: DataSet) -> None:
     config = tiny(name, space="mobilenet-reduced", benchmark=None, network={})
-    with pytest.raises(InvalidConfiguration, match=rf"{name.upper()} needs a supernet with the method forward_"):
+    with pytest.raises(InvalidConfiguration, match=rf"{name.upper()}.* needs a supernet with the method forward_"):
         prepare(config, build_supernets(config, few_digits), 2, few_digits)
 
 

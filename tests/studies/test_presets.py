@@ -332,7 +332,7 @@ def test_every_difference_between_the_two_is_a_point_and_every_point_a_differenc
         changes = bool(point.settings or point.by_method or point.trained_on)
         assert changes == (point.own != SAME), point.name
     # Each flip alone changes some row's configuration.
-    rows = [("spos", {}), ("spos", CALR), ("fairnas", {}), ("fsnas", {})]
+    rows = [("spos", {}), ("spos", CALR), *((method, {}) for method in OFFICIAL.by_method)]
     for point in DIFFERENCES:
         if point.own != SAME and not point.trained_on:
             preset = flipped(point.name)
