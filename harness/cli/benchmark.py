@@ -124,12 +124,13 @@ def import_(file: Path, name: str | None, trust: bool, out: Path | None) -> None
 def info(name: str | None) -> None:
     """Show how a table was made and how far it can be trusted.
 
-    NAME is a benchmark or a table's file; by default the benchmark of the default preset.
+    NAME is a benchmark, a table's file, or the folder of finished pieces of a build (--work); by default the benchmark
+    of the default preset. τ of the seeds and of the number of parameters are over all architectures of the table, and
+    over the best one of each non-empty bin of accuracy.
     """
-    from harness.truth.description import describe, load
+    from harness.truth.description import describe
 
-    name = name or _default_benchmark()
-    for label, text in describe(name, load(name)):
+    for label, text in describe(name or _default_benchmark()):
         click.echo(f"{label:15} {text}")
 
 
@@ -141,20 +142,19 @@ def info(name: str | None) -> None:
 def verify(name: str | None, sample: int, seed: int, jobs: int | None) -> int:
     """Train random rows of a table again and compare.
 
-    NAME is a benchmark or a table's file; by default the benchmark of the default preset. On the kind of CPU
-    and version of torch that made the table the numbers must be equal; elsewhere they must be within the spread
-    of the seeds.
+    NAME is as for `benchmark info`. On the kind of CPU and version of torch that made the table the numbers must be
+    equal; elsewhere they must be within the spread of the seeds.
     """
     import os
 
     from rich.progress import track
 
-    from harness.truth.description import load_computed
+    from harness.truth.description import computed_table
     from harness.truth.verify import verify_rows
 
-    benchmark = load_computed(name or _default_benchmark())
-    rows = verify_rows(benchmark.table, sample, seed, jobs or os.cpu_count() or 1)
-    found = list(track(rows, total=min(sample, len(benchmark.table.classes)), description="retraining", transient=True))
+    table = computed_table(name or _default_benchmark())
+    rows = verify_rows(table, sample, seed, jobs or os.cpu_count() or 1)
+    found = list(track(rows, total=min(sample, len(table.classes)), description="retraining", transient=True))
     exact = sum(row.exact for row in found)
     within = sum(row.within for row in found)
     same = found[0].same_machine

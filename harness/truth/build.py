@@ -17,7 +17,7 @@ import random
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -230,31 +230,72 @@ def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def assemble(plan: Plan, work: Path) -> Table:
-    """The table, from all its pieces. Raises `DataError` if one is missing."""
-    space = SPACES.get(plan.space)()
-    dataset = DATASETS.get(plan.dataset)()
-    rows: list[list[Any]] = []
-    environments: set[str] = set()
-    for piece, numbers in pieces(plan, space).items():
-        found = read_piece(work, piece, plan, numbers)
-        if found is None:
-            raise DataError(f"{piece_file(work, piece)} is missing: run the build again to finish it")
-        rows += found
-        environments.add(json.dumps(json.loads(piece_file(work, piece).read_text())["environment"], sort_keys=True))
-    rows.sort()
-    provenance = {
-        **plan.json(),
-        "images": {split: len(getattr(dataset, split)) for split in ("train", "valid", "test")},
-        "environments": [json.loads(text) for text in sorted(environments)],
-        "command": command(plan),
-    }
-    return Table(
+@dataclass(frozen=True)
+class Progress:
+    """What an unfinished build has: a table of the classes that are done."""
+
+    plan: Plan
+    table: Table
+    total: int
+    """Classes of the space."""
+    seconds: float | None
+    """Seconds of one core per class; None where the pieces do not say."""
+    missing: Path | None
+    """The first piece that is missing, if any is."""
+
+
+def progress(work: Path, plan: Plan | None = None) -> Progress:
+    """What the pieces in that folder hold; without a plan, by that of the first. Raises `DataError`."""
+    plan = plan or _plan_in(work)
+    space, dataset = SPACES.get(plan.space)(), DATASETS.get(plan.dataset)()
+    planned = pieces(plan, space)
+    found = {piece: rows for piece, numbers in planned.items() if (rows := read_piece(work, piece, plan, numbers))}
+    documents = [json.loads(piece_file(work, piece).read_text()) for piece in found]
+    rows = sorted(row for piece in found.values() for row in piece)
+    if not rows:
+        raise DataError(f"{work}: holds no piece of a table; make some with `{command(plan)} --work {work}`")
+    timed = [(document["seconds"], len(document["rows"])) for document in documents if "seconds" in document]
+    table = Table(
         np.array([row[0] for row in rows], np.int32),
         np.array([row[1] for row in rows], np.uint16),
         np.array([row[2] for row in rows], np.uint16),
-        provenance,
+        {
+            **plan.json(),
+            "images": {split: len(getattr(dataset, split)) for split in ("train", "valid", "test")},
+            "environments": _distinct(document["environment"] for document in documents),
+            "command": command(plan),
+        },
     )
+    return Progress(
+        plan,
+        table,
+        total=sum(map(len, planned.values())),
+        seconds=sum(seconds for seconds, _ in timed) / sum(count for _, count in timed) if timed else None,
+        missing=next((piece_file(work, piece) for piece in planned if piece not in found), None),
+    )
+
+
+def assemble(plan: Plan, work: Path) -> Table:
+    """The table, from all its pieces. Raises `DataError` if one is missing."""
+    made = progress(work, plan)
+    if made.missing:
+        raise DataError(f"{made.missing} is missing: run the build again to finish it")
+    return made.table
+
+
+def _plan_in(work: Path) -> Plan:
+    """The plan of the first piece in a folder."""
+    for path in sorted(work.glob("piece-*.json")):
+        try:
+            return Plan.from_json(json.loads(path.read_text())["plan"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path}: not a piece of a table ({error}); delete it to rebuild it") from error
+    raise DataError(f"{work}: holds no piece of a table; `harness benchmark build --work {work}` makes them")
+
+
+def _distinct(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each of the documents once, in a fixed order."""
+    return [json.loads(text) for text in sorted({json.dumps(one, sort_keys=True) for one in documents})]
 
 
 def command(plan: Plan) -> str:

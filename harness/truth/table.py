@@ -16,10 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.components.benchmark import Benchmark
-from harness.components.selection import equal_width
 from harness.components.space import Space
 from harness.errors import DataError, UnknownName
-from harness.metrics import kendall_tau
 from harness.truth.npz import FORMAT as FORMAT
 from harness.truth.npz import checksum, read_arrays, write_arrays
 
@@ -65,6 +63,12 @@ class Table:
         return int(self.valid.shape[1])
 
 
+def rows_of(space: Space, table: Table) -> npt.NDArray[np.int64]:
+    """The row of every architecture's class in the table, in the order of the space's numbers; -1 if it is missing."""
+    rows = {int(number): row for row, number in enumerate(table.classes)}
+    return np.array([rows.get(space.index(space.network_class(a)), -1) for a in space], np.int64)
+
+
 class TableBenchmark(Benchmark):
     """A computed table as ground truth: each architecture has the mean accuracy of its class's seeds."""
 
@@ -73,14 +77,12 @@ class TableBenchmark(Benchmark):
         self.space = space
         self.table = table
         self.datasets = (table.provenance["dataset"],)
-        rows = {int(number): row for row, number in enumerate(table.classes)}
-        try:
-            self._rows = np.array([rows[space.index(space.network_class(a))] for a in space])
-        except KeyError as error:
+        self._rows = rows_of(space, table)
+        if len(missing := np.flatnonzero(self._rows < 0)):
             raise DataError(
-                f"benchmark {name}: architecture {space.architecture(error.args[0])} is missing; the table holds "
+                f"benchmark {name}: architecture {space.architecture(int(missing[0]))} is missing; the table holds "
                 f"{len(table.classes)} classes"
-            ) from error
+            )
         images = table.provenance["images"]
         self._seeds: dict[str, npt.NDArray[np.float64]] = {
             split: getattr(table, split)[self._rows].astype(np.float64) * (100 / images[split]) for split in self.splits
@@ -108,52 +110,3 @@ class TableBenchmark(Benchmark):
             raise UnknownName.among(f"data set of benchmark {self.name}", dataset, self.datasets)
         if split not in self.splits:
             raise UnknownName.among("split", split, self.splits)
-
-
-@dataclass(frozen=True)
-class Reliability:
-    """How well a table orders architectures: agreement of its seeds, span, and the selected set."""
-
-    lowest: float
-    highest: float
-    median: float
-    seed_deviation: float
-    selected: int
-    split_half_selected: float
-    """Kendall's τ between the two halves of the seeds on the selected set, mean over all ways to halve."""
-    split_half_all: float
-    seed_pair_selected: float
-
-
-def reliability(benchmark: TableBenchmark, bins: int = 400) -> Reliability:
-    """The reliability of the table, estimated from its own seeds (test split)."""
-    from itertools import combinations
-
-    dataset = benchmark.datasets[0]
-    seeds = benchmark.by_seed(dataset)
-    means = benchmark.accuracies(dataset)
-    selected = equal_width(means, bins)
-    count = seeds.shape[1]
-    everyone = set(range(count))
-    halves = [
-        (sorted(half), sorted(everyone - set(half)))
-        for half in combinations(range(count), count // 2)
-        # With an even number of seeds, each division occurs twice, once from either side.
-        if half and (count % 2 or 0 in half)
-    ]
-
-    def agreement(rows: npt.NDArray[np.int64], pairs: list[tuple[list[int], list[int]]]) -> float:
-        values = [kendall_tau(seeds[rows][:, a].mean(1), seeds[rows][:, b].mean(1)) for a, b in pairs]
-        return float(np.mean(values)) if values else float("nan")
-
-    pairs = [([a], [b]) for a, b in combinations(range(count), 2)]
-    return Reliability(
-        lowest=float(means.min()),
-        highest=float(means.max()),
-        median=float(np.median(means)),
-        seed_deviation=float(seeds.std(1, ddof=1).mean()) if count > 1 else float("nan"),
-        selected=len(selected),
-        split_half_selected=agreement(selected, halves),
-        split_half_all=agreement(np.arange(len(means)), halves),
-        seed_pair_selected=agreement(selected, pairs),
-    )

@@ -55,6 +55,11 @@ BENCHMARKS.register(
     summary="NAS-Bench-201 on the embedded digits, computed by `harness benchmark build` (embedded).",
 )
 BENCHMARKS.register(
+    "digits-polar",
+    lazy=".benchmark.official:polar",
+    summary="NAS-Bench-201 on the digits of either contrast, where larger is better; not finished.",
+)
+BENCHMARKS.register(
     "nasbench201",
     lazy=".benchmark.official:official",
     summary="NAS-Bench-201 on CIFAR-10, CIFAR-100 and ImageNet16-120, once imported (`harness benchmark import`).",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.training.stages.standalone import StandaloneRecipe
 from harness.training.trial import run_trial
+from harness.truth import build as building
 from harness.truth.build import Plan, command, make_piece, pieces
 from harness.truth.table import Table, TableBenchmark
 from tests.official_files import malicious, rows, write_csv
@@ -36,9 +38,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_unknown_benchmarks_and_files_that_are_no_tables(
     action: str, toy_project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "no benchmark is named 'digit'; did you mean 'digits'? Known: digits, nasbench201, toy" in refused(
-        capsys, action, "digit"
-    )
+    message = refused(capsys, action, "digit")
+    assert "no benchmark is named 'digit'; did you mean 'digits'? " in message
+    assert "Known: digits, digits-polar, nasbench201, toy" in message
     assert "none.npz: no such table" in refused(capsys, action, "none.npz")
     (tmp_path / "text.npz").write_text("94.37")
     assert f"{tmp_path / 'text.npz'}: not a readable benchmark table" in refused(
@@ -142,6 +144,10 @@ def test_options_out_of_range(arguments: list[str], capsys: pytest.CaptureFixtur
     assert f"Invalid value for '{arguments[1]}'" in capsys.readouterr().err
 
 
+CLASSES = [0, 0, 0, 0, *range(4, 12)]
+"""The class of every architecture of the toy space."""
+
+
 def test_info_says_how_the_table_was_made_and_what_it_is_worth(
     toy_project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,9 +155,42 @@ def test_info_says_how_the_table_was_made_and_what_it_is_worth(
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert shown["space"] == "toy (12 architectures, 9 classes)"
     assert shown["seeds"] == "2 per class, from seed 0"
-    assert shown["selected"] == "9 non-empty bins of 400 (equal width)"
+    assert shown["selected"] == "9 non-empty bins of 400 (equal width), of 12 architectures"
     assert "3.33 to 76.67 %, span 73.33 points" in shown["test"]
     assert "1.000 on the selected" in shown["split-half"]
+    assert shown["parameters'"] == "τ   0.707 on the selected, 0.828 on all"
+    assert "1.000 on the selected" in shown["ceiling"]
+
+
+def test_info_and_verify_of_an_unfinished_build(
+    toy_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(building, "CLASSES_A_PIECE", 2)
+    plan = Plan.make("toy", "toy", StandaloneRecipe(width=2, depth=1, epochs=1, batch_size=20), seeds=2, seed=3)
+    assert "holds no piece of a table" in refused(capsys, "info", str(tmp_path))
+    assert "holds no piece of a table" in refused(capsys, "verify", str(tmp_path))
+    planned = pieces(plan, SPACES.get("toy")())
+    for piece in (0, 2):
+        make_piece(plan.json(), piece, planned[piece], str(tmp_path))
+    assert main(["benchmark", "info", str(tmp_path)]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert shown["pieces"] == str(tmp_path) and shown["done"].startswith("4 of 9 classes, ")
+    assert shown["left"].startswith("5 classes, about 0.0 hours of one core")
+    assert shown["space"] == "toy (12 architectures, 4 classes)"
+    known = sum(number in planned[0] + planned[2] for number in CLASSES)
+    assert shown["selected"].endswith(f", of {known} architectures")
+    assert {"parameters'", "split-half", "ceiling", "signal"} <= set(shown)
+    assert main(["benchmark", "verify", str(tmp_path), "--jobs", "1"]) == 0
+    assert "retrained 4 rows: 4 exactly equal" in capsys.readouterr().out
+    # Pieces of an earlier version do not say how long they took.
+    for path in tmp_path.glob("piece-*.json"):
+        document = json.loads(path.read_text())
+        assert document.pop("seconds") >= 0
+        path.write_text(json.dumps(document))
+    assert main(["benchmark", "info", str(tmp_path)]) == 0
+    assert "4 of 9 classes\n" in capsys.readouterr().out
+    (tmp_path / "piece-00001.json").write_text("{")
+    assert "piece-00001.json: not a piece of a table" in refused(capsys, "info", str(tmp_path))
 
 
 def test_build_assembles_finished_pieces_and_refuses_those_of_another_plan(

@@ -13,7 +13,9 @@ import pytest
 
 from harness.components.registries import BENCHMARKS, SPACES
 from harness.errors import DataError, UnknownName
-from harness.truth.table import FORMAT, Table, TableBenchmark, reliability
+from harness.metrics import kendall_tau
+from harness.truth.reliability import Reliability, agreement, reliability
+from harness.truth.table import FORMAT, Table, TableBenchmark
 
 
 def same(first: Table, second: Table) -> bool:
@@ -137,24 +139,31 @@ def test_every_architecture_has_the_mean_of_its_class(toy_project: Path) -> None
         benchmark.accuracies("toy", "train")
 
 
-def made_up(toy_table: Table, columns: list[list[int]]) -> TableBenchmark:
-    """The toy's benchmark with these correct answers (of 60) per seed for its nine networks."""
+def made_up(toy_table: Table, columns: list[list[int]]) -> Reliability:
+    """The reliability of the toy's table with these correct answers (of 60) per seed for its nine networks."""
     correct = np.array(columns, np.uint16).T
-    return TableBenchmark("made up", SPACES.get("toy")(), replace(toy_table, valid=correct, test=correct))
+    return reliability(SPACES.get("toy")(), replace(toy_table, valid=correct, test=correct))
+
+
+def tau_of_sizes() -> float:
+    """τ of the toy's parameters with accuracies that rise with the class."""
+    space = SPACES.get("toy")()
+    return kendall_tau([space.complexity(one) for one in space], [0] * 4 + list(range(4, 12)))
 
 
 UP = [0, 6, 12, 18, 24, 30, 36, 42, 48]
 
 
 def test_reliability_of_seeds_that_agree(toy_project: Path, toy_table: Table) -> None:
-    worth = reliability(made_up(toy_table, [UP, [value + 6 for value in UP]] * 2))
+    worth = made_up(toy_table, [UP, [value + 6 for value in UP]] * 2)
     assert [worth.lowest, worth.highest] == pytest.approx([5, 85])
     # Twelve architectures, the first four of one class: the 6th has 12 and 18, the 7th 18 and 24.
     assert worth.median == pytest.approx(100 * (15 + 21) / 2 / 60)
     assert worth.seed_deviation == pytest.approx(100 * math.sqrt(12) / 60)  # four values, two pairs 6 apart
     assert worth.selected == 9
-    for agreement in (worth.split_half_selected, worth.split_half_all, worth.seed_pair_selected):
-        assert agreement == pytest.approx(1)
+    for found in (worth.on_selected, worth.on_all):
+        assert [found.split_half, found.seed_pair, found.whole, found.ceiling] == pytest.approx([1] * 4)
+    assert worth.on_all.parameters == pytest.approx(tau_of_sizes())
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 4])
@@ -166,27 +175,46 @@ def test_reliability_takes_all_ways_to_halve(seeds: int, toy_project: Path, toy_
     """
     weak = [20 + number for number in range(9)]
     strong = [60 - 5 * number for number in range(9)]
-    worth = reliability(made_up(toy_table, [weak] * (seeds - 1) + [strong]))
-    assert worth.split_half_selected == pytest.approx(-1)
-    assert worth.split_half_all == pytest.approx(-1)
+    worth = made_up(toy_table, [weak] * (seeds - 1) + [strong])
+    assert worth.on_selected.split_half == pytest.approx(-1)
+    assert worth.on_all.split_half == pytest.approx(-1)
+    assert worth.on_all.whole == worth.on_all.ceiling == 0
     agreeing = math.comb(seeds - 1, 2)
-    assert worth.seed_pair_selected == pytest.approx((2 * agreeing - math.comb(seeds, 2)) / math.comb(seeds, 2))
+    assert worth.on_selected.seed_pair == pytest.approx((2 * agreeing - math.comb(seeds, 2)) / math.comb(seeds, 2))
 
 
 def test_three_seeds_are_divided_in_three_ways(toy_project: Path, toy_table: Table) -> None:
     """Two rising seeds and a weak falling one: only the division that leaves it alone disagrees."""
     falling = [20 - 2 * number for number in range(9)]
-    worth = reliability(made_up(toy_table, [falling, UP, UP]))
+    worth = made_up(toy_table, [falling, UP, UP])
     # {0} | {1, 2}: −1. {1} | {0, 2}: +1. {2} | {0, 1}: +1.
-    assert worth.split_half_selected == pytest.approx(1 / 3)
+    assert worth.on_selected.split_half == pytest.approx(1 / 3)
 
 
 def test_one_seed_says_nothing_of_its_reliability(toy_project: Path, toy_table: Table) -> None:
-    worth = reliability(made_up(toy_table, [UP]))
+    worth = made_up(toy_table, [UP])
     assert worth.highest == pytest.approx(80) and worth.selected == 9
-    assert all(
-        map(
-            math.isnan,
-            (worth.seed_deviation, worth.split_half_selected, worth.split_half_all, worth.seed_pair_selected),
-        )
-    )
+    unknown = (worth.on_all.split_half, worth.on_all.seed_pair, worth.on_all.whole, worth.on_all.ceiling)
+    assert all(map(math.isnan, (worth.seed_deviation, worth.signal, *unknown)))
+    assert worth.on_all.parameters == pytest.approx(tau_of_sizes())
+
+
+def test_the_mean_of_all_seeds_agrees_better_than_halves_and_the_truth_better_still(
+    toy_project: Path, toy_table: Table
+) -> None:
+    """By theory: normal noise as strong as the differences between networks, two seeds."""
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(10_000, 1))
+    first, second = (truth + rng.normal(size=(10_000, 2))).T, (truth + rng.normal(size=(10_000, 2))).T
+    found = agreement(first.T, truth[:, 0])
+    assert found.split_half == pytest.approx(1 / 3, abs=0.03)  # Greiner: correlation 1/2
+    assert found.whole == pytest.approx(kendall_tau(first.mean(0), second.mean(0)), abs=0.03)
+    assert found.ceiling == pytest.approx(kendall_tau(first.mean(0), truth[:, 0]), abs=0.03)
+
+
+def test_the_signal_is_the_deviation_of_the_truth_in_standard_errors(toy_project: Path, toy_table: Table) -> None:
+    worth = made_up(toy_table, [UP, [value + 6 for value in UP]] * 2)
+    connected = [0] * 4 + UP[1:]  # the first four architectures are one class
+    between = np.var([value + 3 for value in connected], ddof=1)
+    error = 12 / 4  # four seeds, two pairs 6 apart: variance 12
+    assert worth.signal == pytest.approx(math.sqrt((between - error) / error))

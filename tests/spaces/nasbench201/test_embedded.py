@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+from harness.cli import main
 from harness.components.discovery import component
 from harness.components.registries import BENCHMARKS, DATASETS
-from harness.truth.table import Reliability, TableBenchmark, reliability
+from harness.truth.reliability import Reliability, reliability
+from harness.truth.table import TableBenchmark
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +23,7 @@ def embedded() -> TableBenchmark:
 
 @pytest.fixture(scope="module")
 def worth(embedded: TableBenchmark) -> Reliability:
-    return reliability(embedded, bins=400)
+    return reliability(embedded.space, embedded.table)
 
 
 def test_every_architecture_has_an_accuracy(embedded: TableBenchmark) -> None:
@@ -39,7 +44,11 @@ def test_a_hundred_bins_are_filled(worth: Reliability) -> None:
 
 
 def test_the_halves_of_the_seeds_agree_on_the_selected(worth: Reliability) -> None:
-    assert worth.split_half_selected >= 0.7
+    assert worth.on_selected.split_half >= 0.7
+
+
+def test_larger_networks_are_hardly_better_on_it(worth: Reliability) -> None:
+    assert round(worth.on_all.parameters, 3) == 0.079 and round(worth.on_selected.parameters, 3) == 0.172
 
 
 def test_it_was_made_on_the_data_set_that_is_shipped(embedded: TableBenchmark) -> None:
@@ -51,3 +60,17 @@ def test_it_was_made_on_the_data_set_that_is_shipped(embedded: TableBenchmark) -
 
 def test_it_is_small() -> None:
     assert component("spaces.nasbench201.benchmark.official").EMBEDDED.stat().st_size < 500_000
+
+
+def test_the_table_of_polar_digits_says_how_to_finish_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    official = component("spaces.nasbench201.benchmark.official")
+    monkeypatch.setattr(official, "POLAR", tmp_path / "digits-polar.npz")
+    assert main(["benchmark", "info", "digits-polar"]) == 2
+    message = capsys.readouterr().err
+    assert "not finished" in message and f"`{official.BUILD_POLAR}`" in message
+    # As soon as the file exists, it is the benchmark.
+    shutil.copy(official.EMBEDDED, official.POLAR)
+    assert main(["benchmark", "info", "digits-polar"]) == 0
+    assert capsys.readouterr().out.startswith("benchmark       digits-polar\n")
