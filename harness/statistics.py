@@ -276,9 +276,12 @@ def looks(differences: npt.ArrayLike) -> Sample:
     return Sample((mean + centre)[..., 1:].round(12), deviation, np.broadcast_to(n[1:], deviation.shape))
 
 
-def anytime_decided(sample: Sample, m: int = 1, alpha: float = ALPHA) -> Signs:
-    """Like `decided`, by e-values, for one of m comparisons (Bonferroni's rule)."""
-    return np.where(log_e_value(sample) >= np.log(m / alpha), np.sign(sample.mean), 0).astype(np.int8)
+def anytime_p(sample: Sample) -> Numbers:
+    """p at each look: 1 over the e-value. The least p of all looks is one, too, whenever and why one stops.
+
+    So Holm's rule holds for them as it does for others, whatever was waited for.
+    """
+    return np.asarray(np.exp(-np.maximum(log_e_value(sample), 0.0)))
 
 
 def confidence_sequence(
@@ -295,16 +298,15 @@ def confidence_sequence(
     return _around(sample, np.where(bounded, np.sqrt(np.maximum(square, 0.0)), np.inf))
 
 
-def anytime_equivalent(sample: Sample, margin: npt.ArrayLike, m: int = 1, alpha: float = ALPHA) -> npt.NDArray[Any]:
-    """Whether the confidence sequence of one of m comparisons lies between -margin and margin."""
-    low, high = confidence_sequence(sample, m, alpha)
-    inside = (low > -np.asarray(margin)) & (high < np.asarray(margin))
-    enough = (sample.n - 1) * np.log(2) >= np.log(m / alpha)  # where all differences are equal
-    return np.asarray(inside & (~sample.flat | enough))
+def anytime_equivalence(sample: Sample, margin: npt.ArrayLike) -> Numbers:
+    """The same for a mean between -margin and margin: small where the confidence sequence lies within."""
+    limits = np.asarray(margin, dtype=float)
+    sides = [anytime_p(Sample(sample.mean + side, sample.deviation, sample.n)) for side in (limits, -limits)]
+    return np.asarray(np.where(np.abs(sample.mean) < limits, np.maximum(*sides), 1.0))
 
 
 def first_decision(m: int, alpha: float = ALPHA, prior: float = PRIOR) -> int:
-    """The least number of seeds at which one of m comparisons can be decided by e-values."""
+    """The least number of seeds at which the first of m comparisons can be decided by e-values."""
     n = 2
     while (n - 1) / 2 * np.log(1 + n * prior) < np.log(m / alpha):
         n += 1

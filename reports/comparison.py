@@ -59,14 +59,21 @@ HEADINGS = {
 
 def compare(study: Study, preset: Preset, counted: Sequence[Evidence], margins: Margins) -> tuple[Compared, ...]:
     """All comparisons of a study: primary contrasts, the paper's statements, its own rows as far as these leave any,
-    its factors."""
+    its factors.
+
+    Each ends at the first seed that one of its rows has not finished: which trials finish first, such as those that
+    diverge, may depend on what they find.
+    """
     asked = (study, preset, counted, margins)
     primary = [*primary_compared(*asked)]
     stated = [compared for _, compared in statements_compared(*asked)]
     own = rows_compared(*asked, covered=[one.key for one in stated])
-    first = {one.key for one in primary}
-    others = [replace(one, primary=one.key in first) for one in (*stated, *own, *effects_compared(*asked))]
-    return tuple(estimated(study, counted, [*primary, *others]))
+    first = {one.key: one.margin for one in primary}
+    others = [
+        replace(one, primary=True, margin=first[one.key]) if one.key in first else one
+        for one in (*stated, *own, *effects_compared(*asked))
+    ]
+    return tuple(estimated(study, counted, [_finished(one, counted) for one in (*primary, *others)]))
 
 
 def look(
@@ -74,14 +81,11 @@ def look(
 ) -> list[Judgement]:
     """Judge these requests of studies as stored runs leave them now, at any number of seeds.
 
-    Of studies with primary contrasts these alone. A comparison looks at the longest run of seeds that all its rows have
-    finished: which trials finish first, such as those that diverge, may depend on what they find.
+    Of studies with primary contrasts these alone.
     """
     looked: list[Judgement] = []
     for study, preset, requests in asked:
-        found = best_retrained(gather(requests, runs))
-        every = compare(study, preset, found, margins)
-        judged = judge([_finished(one, found) for one in every], anytime=True)
+        judged = judge(compare(study, preset, best_retrained(gather(requests, runs)), margins), anytime=True)
         looked += [one for one in judged if one.compared.kind == "primary"] or judged
     return looked
 
@@ -97,7 +101,7 @@ def _finished(one: Compared, found: Sequence[Evidence]) -> Compared:
     if count == len(one.seeds):
         return one
     sides = None if one.sides is None else (one.sides[0][:count], one.sides[1][:count])
-    return replace(one, seeds=one.seeds[:count], effects=one.effects[:count], sides=sides, units=(), estimate=None)
+    return replace(one, seeds=one.seeds[:count], effects=one.effects[:count], sides=sides, units=())
 
 
 def verdict_grids(findings: Findings, table: Table, judgements: Sequence[Judgement]) -> list[Grid]:
@@ -127,7 +131,7 @@ def interval_text(judgements: Sequence[Judgement]) -> str:
     if True in ways:
         words.append(
             f"{'Anytime: ' if False in ways else ''}the interval is a 95 % confidence sequence, the verdict is by "
-            f"e-values by Bonferroni's rule, at {each} of this study; both hold at any number of seeds."
+            f"e-values by Holm's rule, at {each} of this study; both hold at any number of seeds."
         )
     text = " ".join(words)
     return text[:1].upper() + text[1:]

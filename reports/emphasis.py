@@ -87,7 +87,7 @@ def _are_told_apart(differences: Sequence[float], pairs: int, planned: int) -> b
     if n == planned:
         sample = statistics.Sample.of(differences)
         return bool(statistics.t_test(sample) * pairs <= statistics.ALPHA)
-    return bool(statistics.anytime_decided(statistics.looks(differences), pairs).any())
+    return bool((statistics.anytime_p(statistics.looks(differences)) * pairs <= statistics.ALPHA).any())
 
 
 def _differences(best: str | None, values: Sequence[Value], neutral: Sequence[float | None]) -> list[float]:

@@ -1,15 +1,16 @@
 """Verdicts on the comparisons of a report, with the error rate that they state. Knows no study and no statement.
 
 All comparisons of a study are judged together: at most 5 % of studies have any false verdict. Primary contrasts are
-tested first, at 4 %; all others share 1 %, and the 4 %, too, once every primary contrast is decided. At the preset's
-planned number of seeds the t-tests decide, corrected by Holm's rule. At any other number the number may depend on what
-was seen, and e-values decide, which allow for looking at any time (Bonferroni's rule).
+tested first, at 4 %; all others share 1 %, and the 4 %, too, once every primary contrast has an effect. Holm's rule
+corrects within each share. At the preset's planned number of seeds the t-tests decide. At any other number the number
+may depend on what was seen, and e-values decide, which allow for looking at any time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class Judgement:
     interval: tuple[float, float] | None = None
     p: float | None = None
     adjusted: float | None = None
-    """p corrected by Holm's rule; not for an anytime verdict."""
+    """p, or that of the e-values, corrected by Holm's rule: 5 % decides."""
     e_value: float | None = None
     flips: float | None = None
     """p of the sign-flip test, which assumes no distribution."""
@@ -63,7 +64,12 @@ class Judgement:
     @property
     def decided(self) -> bool:
         """Whether more seeds are not needed."""
-        return self.verdict in (SUPPORTED, CONTRADICTED, EQUIVALENT)
+        return self.has_effect or self.verdict == EQUIVALENT
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether an effect is decided, for or against."""
+        return self.verdict in (SUPPORTED, CONTRADICTED)
 
 
 def judge(compared: Sequence[Compared], anytime: bool = False) -> list[Judgement]:
@@ -76,8 +82,9 @@ def judge(compared: Sequence[Compared], anytime: bool = False) -> list[Judgement
         own = [(place, one) for place, one in enumerate(compared) if one.study == study]
         primary, others = ([item for item in own if item[1].primary is which] for which in (True, False))
         first = _family([one for _, one in primary], PRIMARY if others else ALPHA, anytime)
-        # Once all primary contrasts are decided, their share goes to the others: no true hypothesis needs it.
-        passed = bool(first) and all(one.decided and not one.anytime for one in first)
+        # Once all primary contrasts have an effect, their share goes to the others: no true hypothesis needs it. With a
+        # margin there is one that may need it: that the effect is beyond the margin, or that there is none.
+        passed = bool(first) and all(one.has_effect and one.compared.margin is None for one in first)
         second = _family([one for _, one in others], ALPHA if passed or not primary else OTHERS, anytime)
         found |= dict(zip([place for place, _ in (*primary, *others)], (*first, *second), strict=True))
     return [found[place] for place in range(len(compared))]
@@ -86,18 +93,31 @@ def judge(compared: Sequence[Compared], anytime: bool = False) -> list[Judgement
 def _family(compared: Sequence[Compared], level: float, anytime: bool) -> list[Judgement]:
     """The comparisons that share an error rate. Those that ask the same count once."""
     testable = {one.question: one for one in compared if len(one.seeds) >= FEWEST}
-    # Others count among all, but their p, which may have been waited for, must not ease the test of any.
-    fixed = {question: not anytime and _is_planned(one) for question, one in testable.items()}
-    p = [_tested(one)[1] if fixed[question] else 1.0 for question, one in testable.items()]
-    equal = {question: _equivalence(one) for question, one in testable.items() if fixed[question] and one.margin}
-    adjusted = np.minimum(1.0, statistics.holm([*p, *equal.values()], len(p)) * ALPHA / level).tolist()
-    different = dict(zip(testable, adjusted, strict=False))
-    same = dict(zip(equal, adjusted[len(p) :], strict=True))
+    p = {question: _p_values(one, anytime) for question, one in testable.items()}
+    different = {question: found for question, (found, _) in p.items()}
+    same = {question: found for question, (_, found) in p.items() if found is not None}
     m = len({one.question for one in compared}) if anytime else len(testable)
+    # Of "no effect" and "an effect beyond the margin" one can be true: m hypotheses at most.
+    adjusted = iter(_adjusted([*different.values(), *same.values(), *[1.0] * (m - len(testable))], m, level))
+    different, same = (dict(zip(found, adjusted, strict=False)) for found in (different, same))
     return [
         _judgement(one, m, level, different.get(one.question), same.get(one.question), anytime or not _is_planned(one))
         for one in compared
     ]
+
+
+def _adjusted(p: Sequence[float], true: int, level: float) -> list[float]:
+    """p-values adjusted by Holm's rule so that 5 % decides at the level."""
+    return cast(list[float], np.minimum(1.0, statistics.holm(p, true) * ALPHA / level).tolist())
+
+
+def _p_values(one: Compared, anytime: bool) -> tuple[float, float | None]:
+    """p of an effect, and of an equivalence where there is a margin."""
+    if not anytime and _is_planned(one):
+        return _tested(one)[1], None if one.margin is None else _equivalence(one)
+    looks = statistics.looks(_differences(one))
+    equal = None if one.margin is None else float(statistics.anytime_equivalence(looks, one.margin).min(initial=1.0))
+    return float(statistics.anytime_p(looks).min(initial=1.0)), equal
 
 
 def _is_planned(one: Compared) -> bool:
@@ -116,14 +136,11 @@ def _judgement(
     effect, p, interval = _tested(one)
     if adjusted is None:  # one seed decides nothing, however large its effect
         return Judgement(whole, m, anytime, UNDECIDED, effect=effect, level=level)
-    differences = _differences(one)
-    sample = Sample.of(differences)
+    sample = Sample.of(_differences(one))
+    sign = effect
     if anytime:
-        corrected, plain = (_anytime(one, differences, *among) for among in ((m, level), (1, ALPHA)))
-        interval = _sequence(one, sample)
-    else:
-        corrected = _planned(effect, adjusted, equal)
-        plain = _planned(effect, p, _equivalence(one) if one.margin else None)
+        sign, interval = _leading(one), _sequence(one, sample)
+    corrected, plain = _verdict(sign, adjusted, equal), _verdict(sign, *_p_values(one, anytime))
     effects = np.array(one.effects)
     return Judgement(
         compared=replace(one, estimate=whole.estimate),
@@ -134,7 +151,7 @@ def _judgement(
         effect=effect,
         interval=interval,
         p=p,
-        adjusted=None if anytime else adjusted,
+        adjusted=adjusted,
         e_value=float(np.exp(statistics.log_e_value(sample))) if sample.n > 1 else None,
         flips=float(statistics.sign_flips(effects)) if len(effects) else None,
         least=float(statistics.least_p(len(one.seeds))),
@@ -145,20 +162,16 @@ def _judgement(
     )
 
 
-def _planned(effect: float, p: float, equal: float | None) -> str:
+def _verdict(effect: float, p: float, equal: float | None) -> str:
     if p <= ALPHA and effect:
         return SUPPORTED if effect > 0 else CONTRADICTED
     return EQUIVALENT if equal is not None and equal <= ALPHA else UNDECIDED
 
 
-def _anytime(one: Compared, differences: Numbers, m: int, level: float) -> str:
-    """What the first look that decides anything decides, of looks after every seed: they cost nothing."""
-    sample = statistics.looks(differences)
-    signs = statistics.anytime_decided(sample, m, level)
-    if signs.any():
-        return SUPPORTED if signs[signs != 0][0] > 0 else CONTRADICTED
-    equal = one.margin is not None and bool(statistics.anytime_equivalent(sample, one.margin, m, level).any())
-    return EQUIVALENT if equal else UNDECIDED
+def _leading(one: Compared) -> float:
+    """The effect at the look with most evidence, of looks after every seed: they cost nothing."""
+    looks = statistics.looks(_differences(one))
+    return float(looks.mean[np.argmin(statistics.anytime_p(looks))]) if looks.mean.size else 0.0
 
 
 def _equivalence(one: Compared) -> float:

@@ -51,7 +51,7 @@ def test_at_the_margins_edge_at_most_5_percent_are_equivalent(seeds: int) -> Non
 
 def test_looking_after_every_seed_costs_nothing(draw: Draw) -> None:
     sample = looks(draw(np.random.default_rng(2), (REPEATED, 100)))
-    assert (statistics.anytime_decided(sample) != 0).any(axis=-1).mean() <= CHANCE
+    assert (statistics.anytime_p(sample) <= ALPHA).any(axis=-1).mean() <= CHANCE
     low, high = statistics.confidence_sequence(sample)
     assert ((low > 0) | (high < 0)).any(axis=-1).mean() <= CHANCE
     if draw is SHAPES["normal"]:  # a t interval does not allow it
@@ -73,14 +73,20 @@ def test_looks_are_at_ever_more_differences() -> None:
 
 def test_a_false_equivalence_is_rare_at_any_look() -> None:
     sample = looks(np.random.default_rng(3).normal(0.5, 1.0, (2000, 100)))
-    assert statistics.anytime_equivalent(sample, 0.5).any(axis=-1).mean() <= 0.065
-    assert statistics.anytime_equivalent(looks(np.random.default_rng(3).normal(0, 0.1, (200, 30))), 0.5)[:, -1].all()
+    assert (statistics.anytime_equivalence(sample, 0.5) <= ALPHA).any(axis=-1).mean() <= 0.065
+    within = looks(np.random.default_rng(3).normal(0, 0.1, (200, 30)))
+    assert (statistics.anytime_equivalence(within, 0.5)[:, -1] <= ALPHA).all()
+    # It is what the confidence sequence says, at any rate.
+    for alpha in (0.05, 0.001):
+        low, high = statistics.confidence_sequence(within, alpha=alpha)
+        inside = (low > -0.2) & (high < 0.2)
+        assert ((statistics.anytime_equivalence(within, 0.2) <= alpha) == inside).all() and inside.any()
 
 
 def test_a_decision_comes_when_it_is_said_to() -> None:
     assert [statistics.first_decision(m) for m in (1, 24, 99)] == [5, 7, 8]
     for m, median in ((1, 6), (24, 9), (99, 10)):
-        found = statistics.anytime_decided(looks(np.random.default_rng(4).normal(3, 1, (2000, 30))), m) == 1
+        found = statistics.anytime_p(looks(np.random.default_rng(4).normal(3, 1, (2000, 30)))) * m <= ALPHA
         assert np.median(found.argmax(axis=-1) + 2) == median
     widths = [statistics.confidence_sequence(Sample.of([0.0] * (n - 2) + [1, -1])) for n in (4, 5)]
     assert [bool(np.isfinite(high)) for _, high in widths] == [False, True]
@@ -170,8 +176,8 @@ def test_holms_rule_by_hand() -> None:
 def test_one_seed_decides_nothing() -> None:
     sample = Sample.of([[1e9], [-1.0]])
     assert statistics.t_test(sample).tolist() == [1.0, 1.0]
-    assert not statistics.anytime_decided(sample).any()
-    assert not statistics.anytime_equivalent(sample, 1e12).any()
+    assert (statistics.anytime_p(sample) == 1).all()
+    assert (statistics.anytime_equivalence(sample, 1e12) == 1).all()
     assert (statistics.equivalence(sample, 1e12) > ALPHA).all()
     assert np.isinf(statistics.t_interval(sample)).all()
     assert np.isnan(statistics.detectable(sample)).all()
@@ -183,13 +189,13 @@ def test_equal_differences_count_as_equal_signs() -> None:
         sample = Sample.of([0.01] * seeds)
         assert statistics.t_test(sample) == statistics.least_p(seeds)
         assert statistics.decided(sample, statistics.t_test(sample)) == decides
-        assert statistics.anytime_decided(sample) == decides
+        assert (statistics.anytime_p(sample) <= ALPHA) == decides
     nothing = Sample.of([0.1 + 0.2 - 0.3] * 9)
     assert statistics.t_test(nothing) == 1.0
-    assert statistics.anytime_decided(nothing) == 0
+    assert statistics.anytime_p(nothing) == 1.0
     assert statistics.equivalence(nothing, 0.01) == pytest.approx(2**-9)
-    assert statistics.anytime_equivalent(nothing, 0.01)
-    assert not statistics.anytime_equivalent(Sample.of([0.0] * 3), 0.01)
+    assert statistics.anytime_equivalence(nothing, 0.01) <= ALPHA
+    assert statistics.anytime_equivalence(Sample.of([0.0] * 3), 0.01) > ALPHA
 
 
 def test_probability_of_improvement_counts_pairs() -> None:
@@ -220,8 +226,8 @@ def test_pitman_and_morgan_test_the_correlation_of_sums_and_differences() -> Non
 
 def test_deviations_may_be_looked_at_after_every_pair_of_seeds() -> None:
     rows = np.random.default_rng(11).normal(size=(4000, 2, 60))
-    found = statistics.anytime_decided(looks(statistics.changes(rows[:, 0], rows[:, 1])))
-    assert (found != 0).any(axis=-1).mean() <= ALPHA
+    found = statistics.anytime_p(looks(statistics.changes(rows[:, 0], rows[:, 1]))) <= ALPHA
+    assert found.any(axis=-1).mean() <= ALPHA
     wild = statistics.changes(rows[:, 0] * 20, rows[:, 1])
-    assert (statistics.anytime_decided(Sample.of(wild)) == 1).mean() > 0.95
+    assert (statistics.anytime_p(Sample.of(wild)) <= ALPHA).mean() > 0.95
     assert statistics.changes([1.0, 1.0, 2.0, 3.0], [0.1, 0.2, 0.3, 0.4]).size == 0  # a row that does not change

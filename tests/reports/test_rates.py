@@ -141,12 +141,40 @@ def test_equivalence_is_corrected_for_multiplicity(preset: Preset) -> None:
     assert (many[0].verdict, many[0].leans) == ("undecided", "equivalent")
 
 
-def test_looks_end_at_the_first_seed_that_a_row_has_not_finished(preset: Preset) -> None:
+def test_a_comparison_ends_at_the_first_seed_that_a_row_has_not_finished(preset: Preset) -> None:
     values: dict[int, list[float | None]] = {0: [0.5, 0.52, 0.51, 0.5], 1: [0.6, None, 0.62, 0.61], 2: [0.5] * 4}
     found = made(values)
-    looked = [comparison._finished(one, found) for one in comparison.compare(MINE, preset, found, {})]
-    assert [one.seeds for one in looked] == [(0,), (0,), (0, 1, 2, 3)]
+    assert [one.seeds for one in comparison.compare(MINE, preset, found, {})] == [(0,), (0,), (0, 1, 2, 3)]
     diverged = [replace(one, state="diverged") if one.state == "missing" else one for one in found]
-    assert comparison._finished(looked[0], diverged).seeds == (0,)
-    whole = comparison.compare(MINE, preset, diverged, {})[0]
-    assert comparison._finished(whole, diverged).seeds == (0, 2, 3)
+    assert [one.seeds for one in comparison.compare(MINE, preset, diverged, {})][0] == (0, 2, 3)
+
+
+def test_primary_contrasts_with_a_margin_pass_nothing_on(preset: Preset) -> None:
+    """Decided as equivalent, the contrast may still be one without effect, which needs its share."""
+    values: dict[int, list[float | None]] = {0: [0.50, 0.51, 0.52], 1: [0.51, 0.50, 0.52], 2: [0.50, 0.52, 0.53]}
+    for study in (MINE, replace(MINE, primary=[replace(MINE.primary[0], margin=0.2)])):
+        judged = verdicts.judge(comparison.compare(study, preset, made(values), {}))
+        assert judged[0].verdict == ("undecided" if study is MINE else "equivalent")
+        assert judged[2].level == 0.01
+    values[1] = [0.70, 0.71, 0.72]
+    wide = replace(MINE, primary=[replace(MINE.primary[0], margin=0.01)])
+    judged = verdicts.judge(comparison.compare(wide, preset, made(values), {}))
+    assert (judged[0].verdict, judged[2].level) == ("supported", 0.01)
+
+
+def test_holms_rule_holds_for_verdicts_at_any_time(preset: Preset) -> None:
+    """A comparison that is decided leaves its share to the others, and what has no data counts."""
+    plain = replace(MINE, primary=())
+    values: dict[int, list[float | None]] = {
+        0: [0.50, 0.51, 0.52, 0.50, 0.53, 0.51],
+        1: [0.70, 0.71, 0.73, 0.71, 0.72, 0.72],
+        2: [0.53, 0.54, 0.54, 0.54, 0.58, 0.53],
+    }
+    first, second = verdicts.judge(comparison.compare(plain, preset, made(values), {}), anytime=True)
+    assert (first.m, first.adjusted) == (2, pytest.approx(2 / first.e_value, rel=0.01))
+    assert second.adjusted == pytest.approx(1 / second.e_value)
+    assert [first.verdict, second.verdict] == ["supported"] * 2 and 20 < second.e_value < 40
+    values[1] = [None] * 6
+    second = verdicts.judge(comparison.compare(plain, preset, made(values), {}), anytime=True)[1]
+    assert (second.m, second.verdict, second.leans) == (2, "undecided", "supported")
+    assert second.adjusted == pytest.approx(2 / second.e_value)
