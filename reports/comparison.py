@@ -29,6 +29,8 @@ VERDICT, EFFECT, INTERVAL, SEEDS = "Verdict", "Effect", "95 % interval", "Seeds"
 UNMET = "; premise fails"
 FINISHED = ("done", "failed", "diverged")
 """States of trials that have ended by themselves, with or without a value."""
+UNRANKED = "unranked"
+"""The state of trials that lack a ranking, which no outcome delays; a look waits for it."""
 FIRST = (VERDICT, EFFECT, INTERVAL)
 DETAILS = (
     "Test",
@@ -57,7 +59,13 @@ HEADINGS = {
 """What stands before the verdict, and what behind the interval."""
 
 
-def compare(study: Study, preset: Preset, counted: Sequence[Evidence], margins: Margins) -> tuple[Compared, ...]:
+def compare(
+    study: Study,
+    preset: Preset,
+    counted: Sequence[Evidence],
+    margins: Margins,
+    finished: Sequence[str] = (*FINISHED, UNRANKED),
+) -> tuple[Compared, ...]:
     """All comparisons of a study: primary contrasts, the paper's statements, its own rows as far as these leave any,
     its factors.
 
@@ -73,7 +81,7 @@ def compare(study: Study, preset: Preset, counted: Sequence[Evidence], margins: 
         replace(one, primary=True, margin=first[one.key]) if one.key in first else one
         for one in (*stated, *own, *effects_compared(*asked))
     ]
-    return tuple(estimated(study, counted, [_finished(one, counted) for one in (*primary, *others)]))
+    return tuple(estimated(study, counted, [_finished(one, counted, finished) for one in (*primary, *others)]))
 
 
 def look(
@@ -85,17 +93,18 @@ def look(
     """
     looked: list[Judgement] = []
     for study, preset, requests in asked:
-        judged = judge(compare(study, preset, best_retrained(gather(requests, runs)), margins), anytime=True)
+        found = best_retrained(gather(requests, runs))
+        judged = judge(compare(study, preset, found, margins, FINISHED), anytime=True)
         looked += [one for one in judged if one.compared.kind == "primary"] or judged
     return looked
 
 
-def _finished(one: Compared, found: Sequence[Evidence]) -> Compared:
+def _finished(one: Compared, found: Sequence[Evidence], finished: Sequence[str]) -> Compared:
     """The comparison up to the first seed that one of its rows has not finished."""
     open_seeds = [
         other.request.seed
         for other in found
-        if other.state not in FINISHED and other.request.dataset == one.dataset and other.request.row in one.numbers
+        if other.state not in finished and other.request.dataset == one.dataset and other.request.row in one.numbers
     ]
     count = sum(seed < min(open_seeds, default=math.inf) for seed in one.seeds)
     if count == len(one.seeds):
