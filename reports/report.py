@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
 from harness.errors import HarnessError
+from harness.statistics import ALPHA
 from harness.study.study import Study
 
 from .evidence import Findings, find
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .compared import Compared
     from .verdicts import Judgement
 
+RATE = f"At most {100 * ALPHA:g} % of studies have any false verdict: the rate holds per study."
 LISTED = 40
 """Maximum number of missing items that a message lists."""
 
@@ -87,7 +89,7 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
     compared = compare(study, asked.preset, findings.counted, asked.margins)
     if primary := "; ".join(f"{one.name} ({one.column})" for one in compared if one.kind == "primary"):
         # Before any number is shown.
-        table = replace(table, scale=f"{table.scale} Primary contrasts: {primary}.")
+        table = replace(table, scale=f"{table.scale} Primary contrasts: {primary}. {RATE}")
     return Section(table, figures, findings, beside, compared=with_premises(findings, store, compared))
 
 

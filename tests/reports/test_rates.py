@@ -86,13 +86,14 @@ def test_pooled_and_welch_by_hand() -> None:
 
 
 LABELS = [{"Method": "A", "Arm": arm} for arm in ("plain", "new", "other")]
+NEW = Comparison({"Arm": "new"}, {"Arm": "plain"})
 MINE = Study(
     "mine",
     "Made up",
     [Row(labels) for labels in LABELS],
     [Column("τ", "kendall_tau")],
     group="Method",
-    primary=[Comparison({"Arm": "new"}, {"Arm": "plain"})],
+    primary=[NEW],
 )
 
 
@@ -152,12 +153,12 @@ def test_a_comparison_ends_at_the_first_seed_that_a_row_has_not_finished(preset:
 def test_primary_contrasts_with_a_margin_pass_nothing_on(preset: Preset) -> None:
     """Decided as equivalent, the contrast may still be one without effect, which needs its share."""
     values: dict[int, list[float | None]] = {0: [0.50, 0.51, 0.52], 1: [0.51, 0.50, 0.52], 2: [0.50, 0.52, 0.53]}
-    for study in (MINE, replace(MINE, primary=[replace(MINE.primary[0], margin=0.2)])):
+    for study in (MINE, replace(MINE, primary=[replace(NEW, margin=0.2)])):
         judged = verdicts.judge(comparison.compare(study, preset, made(values), {}))
         assert judged[0].verdict == ("undecided" if study is MINE else "equivalent")
         assert judged[2].level == 0.01
     values[1] = [0.70, 0.71, 0.72]
-    wide = replace(MINE, primary=[replace(MINE.primary[0], margin=0.01)])
+    wide = replace(MINE, primary=[replace(NEW, margin=0.01)])
     judged = verdicts.judge(comparison.compare(wide, preset, made(values), {}))
     assert (judged[0].verdict, judged[2].level) == ("supported", 0.01)
 
