@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-from typing import Any
 
 
 def derive(seed: int, *names: str | int) -> int:
@@ -20,9 +19,3 @@ def derive(seed: int, *names: str | int) -> int:
 def make_rng(seed: int, *names: str | int) -> random.Random:
     """A separate rng for the purpose that `names` describe."""
     return random.Random(derive(seed, *names))
-
-
-def __getattr__(name: str) -> Any:
-    if name == "chance":  # its name until version 0.1
-        return make_rng
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

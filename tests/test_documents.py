@@ -148,7 +148,7 @@ def import_problems(text: str) -> list[str]:
 
 def _is_there(module: str, name: str) -> bool:
     spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None:  # no file: a name that has moved, and documents teach the new one
+    if spec is None or spec.origin is None:
         return False
     return hasattr(importlib.import_module(module), name) or (ROOT / module.replace(".", "/") / f"{name}.py").is_file()
 

@@ -24,7 +24,7 @@ NO_OPTIONS = ("version",)
 Problem = tuple[str, str]
 """Its place, empty for that of the registration, and what is wrong."""
 
-_ALSO = {"data_order": 1, "draw": 2, "learn": 2}
+_ALSO = {"draw": 2, "learn": 2}
 """Further numbers of arguments that the engine accepts."""
 
 

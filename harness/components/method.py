@@ -9,7 +9,6 @@ no decorator of its own); they get to know the space when they are bound to it.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import random
 from collections.abc import Mapping, Sequence
@@ -180,10 +179,7 @@ class Method:
         return ()
 
     def data_order(self, training: SupernetTraining, epoch: int) -> Sequence[int] | None:
-        """The samples of an epoch in order; None for a random permutation. Asked once per epoch, after `begin_epoch`.
-
-        The signature `data_order(self, epoch)` of earlier versions works, too.
-        """
+        """The samples of an epoch in order; None for a random permutation. Once per epoch, after `begin_epoch`."""
         return None
 
 
@@ -217,13 +213,6 @@ def sampler_of(method: Method, space: Space, configured: Sampler) -> Sampler:
             "use sampler.name=uniform"
         )
     return own or configured
-
-
-def data_order_of(method: Method, training: SupernetTraining, epoch: int) -> Sequence[int] | None:
-    """The method's data order, whichever signature it has."""
-    if len(inspect.signature(method.data_order).parameters) == 1:
-        return method.data_order(epoch)  # type: ignore[call-arg, arg-type]
-    return method.data_order(training, epoch)
 
 
 @dataclass

@@ -8,7 +8,6 @@ their owner: trials are identified by a hash, and tables that overlap share them
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -133,9 +132,3 @@ class Request:
     overridden: bool
     devices: float | None = None
     """The GPUs that the row needs for it; see `Row.devices`."""
-
-    @property
-    def cell(self) -> Trial:
-        """The name of `trial` until version 0.1."""
-        warnings.warn("request.cell is called request.trial now", FutureWarning, stacklevel=2)
-        return self.trial

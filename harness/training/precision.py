@@ -51,10 +51,5 @@ def make_scaler(precision: str = "float32", device: torch.device | str = "cpu") 
 
 def restore_scaler(scaler: torch.amp.GradScaler, state: dict[str, Any]) -> None:
     """Restore the scaler from the state of an optimiser's checkpoint."""
-    if not scaler.is_enabled():
-        return
-    if "scaling" in state:  # of version 0.1, before torch's scaler was used
-        earlier = {"scale": float(state["scaling"]["scale"]), "_growth_tracker": int(state["scaling"]["good"])}
-        scaler.load_state_dict(scaler.state_dict() | earlier)
-    else:
+    if scaler.is_enabled():
         scaler.load_state_dict(state["scaler"])

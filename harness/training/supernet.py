@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import random
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -107,12 +106,6 @@ class SupernetTraining:
             raise InvalidConfiguration(f"train.weighting is {self.weighting!r}; allowed: {', '.join(WEIGHTINGS)}")
         if self.first_step not in (0, 1):
             raise InvalidConfiguration(f"train.first_step must be 0 or 1, not {self.first_step}")
-
-    @property
-    def chance(self) -> random.Random:
-        """The name of `rng` until version 0.1. Kept because a changed text would change a user method's fingerprint."""
-        warnings.warn("training.chance was renamed to training.rng", FutureWarning, stacklevel=2)
-        return self.rng
 
     @property
     def ranks(self) -> Ranks:

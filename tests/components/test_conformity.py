@@ -147,7 +147,7 @@ def test_signatures_that_the_engine_accepts_are_accepted(folder: Path) -> None:
         folder,
         "@dataclass(frozen=True)\n@METHODS.register('mine')\nclass Mine(Method):\n    gamma: float = 2.0\n"
         "    version: int = 2\n"
-        "    def data_order(self, epoch):\n        return None\n"
+        "    def data_order(self, training, epoch):\n        return None\n"
         "    def paths(self, *everything):\n        return []\n"
         "    @staticmethod\n    def paths_per_step(space):\n        return 1\n",
     )

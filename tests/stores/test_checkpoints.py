@@ -259,7 +259,7 @@ class Restless(Method):
     def paths(self, training):
         return [training.source.draw(training.rng) for _ in range(random.randrange(1, 4))]
 
-    def data_order(self, epoch):
+    def data_order(self, training, epoch):
         return [random.randrange(40) for _ in range(40)]
 
     def train_step(self, training, batch, step):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.components import discovery
-from harness.study.trial import Trial as Cell
+from harness.components import discovery, method, registries
+from harness.study.trial import Trial
 
 STORED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("stored_keys.json").read_text())
 
@@ -24,7 +25,7 @@ class TwoPaths(Method):
     def paths(self, training):
         return [training.source.draw(training.chance) for _ in range(2)]
 '''
-"""A user's method as the README printed it: its text is part of its trials' identity."""
+"""A user's method, written for modules of an earlier version: its text is part of its trials' identity."""
 
 
 @pytest.mark.parametrize("name", list(STORED))
@@ -34,11 +35,13 @@ def test_a_configuration_keeps_the_key_that_it_was_stored_under(
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "two_paths.py").write_text(TWO_PATHS)
     monkeypatch.chdir(tmp_path)
+    for old, new in {"harness.method": method, "harness.registries": registries}.items():
+        monkeypatch.setitem(sys.modules, old, new)
     stored = STORED[name]
     with discovery.fresh():
         document = {"config": stored["config"], "parent": None}
-        cell = Cell.from_json(document | ({"images": stored["images"]} if stored["images"] else {}))
-        cell = Cell.of(cell.config) if cell.config.retrain is not None else cell
-        assert cell.key == stored["key"]
+        trial = Trial.from_json(document | ({"images": stored["images"]} if stored["images"] else {}))
+        trial = Trial.of(trial.config) if trial.config.retrain is not None else trial
+        assert trial.key == stored["key"]
         if "ranking_key" in stored:
-            assert cell.ranking_key_here() == stored["ranking_key"]
+            assert trial.ranking_key_here() == stored["ranking_key"]

@@ -123,16 +123,6 @@ def test_good_steps_double_the_scale_and_it_is_part_of_the_state() -> None:
     assert again.scaler.get_scale() == 2 * FIRST_SCALE
 
 
-def test_the_scale_of_an_earlier_versions_checkpoint_is_read() -> None:
-    plain, scaled = two(SGD())
-    earlier = {"scale": torch.tensor(1024.0), "good": torch.tensor(PATIENCE - 1, dtype=torch.int32)}
-    scaled.restore(plain.state() | {"scaling": earlier})
-    assert scaled.scaler.get_scale() == 1024
-    give(scaled, [torch.ones(3, 4)] * 3)
-    scaled.step(0, 0.1)
-    assert scaled.scaler.get_scale() == 2048
-
-
 def test_arithmetic_is_fixed_and_only_tf32_makes_products_coarser() -> None:
     try:
         fix_arithmetic()

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 
 from harness.components.dataset import DataSet
-from harness.components.method import Method, Part, Step, check_partition, data_order_of
+from harness.components.method import Method, Part, Step, check_partition
 from harness.components.registries import AUGMENTATIONS, ORDERS, SPACES
 from harness.components.space import Architecture, Space, network_settings
 from harness.data.loader import Batch, Loader
@@ -290,7 +290,7 @@ def train(
     division = trainings[0].division
     check_last_batch(len(dataset.train), config.train.batch_size, division.groups, ranks.size, "train")
     make = partial(_make_part, config, method, supernets.space, steps_per_epoch, dataset, ranks)
-    course = Course(supernets, trainings, partial(data_order_of, method), make)
+    course = Course(supernets, trainings, method.data_order, make)
     if has_own_score(method):
         course.supernets = replace(supernets, own_score=lambda one: method.score(course.trainings, one))
     if keeper is not None:
