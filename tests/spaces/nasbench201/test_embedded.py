@@ -10,6 +10,8 @@ import pytest
 from harness.cli import main
 from harness.components.discovery import component
 from harness.components.registries import BENCHMARKS, DATASETS
+from harness.training.stages.standalone import StandaloneRecipe
+from harness.truth.build import Plan, progress
 from harness.truth.reliability import Reliability, reliability
 from harness.truth.table import TableBenchmark
 
@@ -74,3 +76,13 @@ def test_the_table_of_polar_digits_says_how_to_finish_it(
     shutil.copy(official.EMBEDDED, official.POLAR)
     assert main(["benchmark", "info", "digits-polar"]) == 0
     assert capsys.readouterr().out.startswith("benchmark       digits-polar\n")
+
+
+def test_its_stored_pieces_are_of_the_build_that_the_message_names() -> None:
+    """So the command continues with them instead of refusing them."""
+    official = component("spaces.nasbench201.benchmark.official")
+    made = progress(Path(__file__).parents[3] / official.BUILD_POLAR.rpartition(" ")[2])
+    assert official.BUILD_POLAR.startswith("harness benchmark build --data digits-polar --seeds 4 --epochs 4 ")
+    recipe = StandaloneRecipe(width=4, depth=1, epochs=4, batch_size=64)
+    assert made.plan == Plan.make("nasbench201", "digits-polar", recipe, seeds=4, seed=0)
+    assert made.total == 5044 and made.table.valid.max() <= 1024 and made.table.test.max() <= 2000
