@@ -27,6 +27,7 @@ FOUNDATIONS = {"errors", "seeds", "metrics", "documents", "files", "environment"
 FOUNDATIONS |= {"schema"}
 COMPUTES = (
     "harness.training",
+    "harness.data.devices",
     "harness.data.loader",
     "harness.data.loading",
     "harness.data.randomness",

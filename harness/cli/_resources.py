@@ -25,6 +25,8 @@ def resource_options(command: Callable[..., Any], here: bool = True) -> Callable
     def with_slots(jobs: int | None, device: str | None, per_device: int, ranks: int, **others: Any) -> Any:
         if not here:
             return command(ranks=ranks, **others)
+        if others.get("wanted") is not None and device != "cpu":
+            device = None  # for workers on a cluster; this machine only makes references
         return command(slots=slots_of(device, jobs, per_device, ranks), **others)
 
     for option in (

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from harness.components.dataset import DataSet, Split
 from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share, part_of
+from harness.data.devices import accelerated
 from harness.errors import DataError
 from harness.seeds import derive
 
@@ -218,7 +219,7 @@ def in_order(
 
 def copied(tensor: Tensor, device: torch.device | str) -> Tensor:
     """The tensor on that device. A GPU fetches it from pinned memory while the CPU continues."""
-    if torch.device(device).type != "cuda":
+    if tensor.device.type != "cpu" or not accelerated(device):
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import numpy as np
 import torch
 
+from harness.data import devices
 from harness.seeds import derive
 
 
@@ -35,13 +36,13 @@ def preserved(device: torch.device | str = "cpu") -> Iterator[Callable[[int], No
     """
     where = torch.device(device)
     python, array, cpu = random.getstate(), np.random.get_state(legacy=False), torch.default_generator.get_state()
-    gpu = torch.cuda.get_rng_state(where) if where.type == "cuda" else None
+    gpu = devices.module(where).get_rng_state(where) if devices.accelerated(where) else None
 
     def reseed(seed: int) -> None:
         torch.default_generator.manual_seed(seed)
         if gpu is not None:
-            with torch.cuda.device(where):
-                torch.cuda.manual_seed(seed)
+            with devices.module(where).device(where):
+                devices.module(where).manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed & 0xFFFFFFFF)
 
@@ -50,7 +51,7 @@ def preserved(device: torch.device | str = "cpu") -> Iterator[Callable[[int], No
     finally:
         torch.default_generator.set_state(cpu)
         if gpu is not None:
-            torch.cuda.set_rng_state(gpu, where)
+            devices.module(where).set_rng_state(gpu, where)
         random.setstate(python)
         np.random.set_state(array)
 

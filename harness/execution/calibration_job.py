@@ -18,6 +18,7 @@ from harness.components.benchmark import benchmark_for
 from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS
 from harness.components.space import Architecture
+from harness.data import devices
 from harness.documents import one_line
 from harness.execution.executors.executor import Answered
 from harness.study.configuration import RunConfig
@@ -45,7 +46,7 @@ def measure(document: Mapping[str, Any], progress: Callable[[dict[str, Any]], No
         with terminable():
             torch.set_num_threads(document["threads"])
             keep_freed_memory()
-            device = document["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
+            device = devices.chosen(document["device"])
             least, most = document["seconds"]
             seconds = max(least, min(most, document["until"] - time.time())) / len(document["configs"])
             for number, config in enumerate(document["configs"]):

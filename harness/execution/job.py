@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from harness import environment
+from harness.data import devices
 from harness.documents import one_line
 from harness.errors import ComponentWarning, Unreachable
 from harness.execution import reference_job
@@ -78,6 +79,7 @@ def run_job(document: Mapping[str, Any], progress: Report) -> dict[str, Any]:
             reply["key"] = assignment.trial.key
             if assignment.kind is not Kind.RANK:  # a ranking may need none
                 check_images(assignment.trial)
+            devices.chosen(assignment.device)  # before a run is made that could not be trained
             try:
                 with operations_compiled(assignment.compile):
                     doing = (DOING if group.first else FOLLOWING)[assignment.kind]

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from harness.data import devices
 from harness.documents import one_line
 from harness.execution.executors.executor import Answered
 from harness.stores.directory.store import DirectoryStore
@@ -32,7 +33,7 @@ def make(document: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]
             fix_arithmetic()
             trial = Trial.from_json(document["trial"])
             places = _places(document)
-            device = document.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
+            device = devices.chosen(document.get("device"))
             for name, key in document["keys"].items():
                 progress({"event": name})
                 result = run_reference(trial.config, name, device).result

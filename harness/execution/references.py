@@ -37,7 +37,7 @@ class Missing:
     def jobs(self, directory: Path, mongo: str | None, device: str | None = None) -> Iterator[Job]:
         """The jobs; each stores what it makes in the directory, and in the database if there is one.
 
-        `device` is None for the best that its process has.
+        `device` is None for the CPU.
         """
         for number, same in enumerate(self._by_trial.values()):
             document = {

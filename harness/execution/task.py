@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import torch
-
 from harness.components.dataset import fingerprint
+from harness.data import devices
 from harness.documents import one_line
 from harness.errors import DataError
 from harness.execution.assignment import Assignment
@@ -48,7 +47,7 @@ class Task:
     @property
     def device(self) -> str:
         """The device. Read only in the job's own process: the server must not touch a GPU before it forks."""
-        return self.assignment.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return devices.chosen(self.assignment.device)
 
     def holding(self, claim: Claim) -> Lease:
         """Hold the claim while the job runs; the process that started the job renews it, too."""

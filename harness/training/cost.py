@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from harness.components.method import Step
+from harness.data import devices
 from harness.training.allocator import return_freed_memory
 from harness.training.profiling import SAMPLING, phase
 from harness.training.ranks import ALONE, Ranks
@@ -107,8 +108,8 @@ class Meter:
         self._reset_peak()
 
     def _reset_peak(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
+        if devices.accelerated(self.device):
+            devices.module(self.device).reset_peak_memory_stats(self.device)
         else:
             _forget_peak()
 
@@ -131,8 +132,7 @@ class Meter:
 
     def stage(self, name: str) -> None:
         """Book the time since the last call on stage `name`."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        devices.wait(self.device)
         self.stages[name] = self.stages.get(name, 0.0) + self.seconds - sum(self.stages.values())
 
     def measured_in_steps(self, seconds: float) -> None:
@@ -153,8 +153,8 @@ class Meter:
 
     def _present_peak(self) -> int:
         """Bytes, since the last reset of the peak."""
-        if self.device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self.device)
+        if devices.accelerated(self.device):
+            return int(devices.module(self.device).max_memory_allocated(self.device))
         return _peak() - self.resident
 
     def steps_done(self, held_by_observers: int) -> None:
@@ -214,7 +214,7 @@ class Meter:
             "peak_memory_bytes": sum(peaks),
             "training_memory_bytes": int(training),
             **({"ranks": len(peaks), "peak_memory_per_rank": peaks} if len(peaks) > 1 else {}),
-            "memory_kind": "allocated on device" if self.device.type == "cuda" else "growth of the resident set",
+            "memory_kind": "allocated on device" if devices.accelerated(self.device) else "growth of the resident set",
             "device": str(self.device),
             "resumed": self.resumed,
         }
@@ -222,8 +222,8 @@ class Meter:
 
 def _now(device: torch.device | None) -> float:
     """The time in seconds, once the device has done its work."""
-    if device is not None and device.type == "cuda":
-        torch.cuda.synchronize(device)
+    if device is not None:
+        devices.wait(device)
     return time.perf_counter()
 
 

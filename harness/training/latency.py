@@ -11,6 +11,7 @@ import torch
 
 from harness.components.latency import Measurable, Piece
 from harness.components.space import Space
+from harness.data import devices
 from harness.data.latency import LatencyTable
 from harness.environment import cpu_model
 from harness.errors import InvalidConfiguration
@@ -51,7 +52,7 @@ def measure(
     shared = sum(next(medians) for _ in pieces.shared)
     layers = tuple(tuple(0 if one is None else next(medians) for one in own) for own in pieces.layers)
     measured = {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model(),
+        "device": devices.module(device).get_device_name(device) if devices.accelerated(device) else cpu_model(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "batch": batch,
@@ -68,7 +69,6 @@ def _ready(piece: Piece, batch: int, device: torch.device) -> Callable[[], None]
     def run() -> None:
         with torch.inference_mode():
             network(images)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        devices.wait(device)
 
     return run

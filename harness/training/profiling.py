@@ -17,6 +17,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from harness.data import devices
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -110,7 +112,7 @@ class Phases:
 @contextlib.contextmanager
 def profiled(folder: Path, title: str, device: torch.device) -> Iterator[None]:
     """Context that profiles this process's trial; the profile is written to the folder at the end, even on an error."""
-    phases = Phases(functools.partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None)
+    phases = Phases(functools.partial(devices.wait, device))
     folder.mkdir(parents=True, exist_ok=True)
     tracer = _Tracer(folder / TRACE, device)
     _active.append(_Profile(phases, tracer))

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from harness.data import devices
 from harness.documents import utc_text
 from harness.errors import DataError
 from harness.stores.checkpoints import Checkpoint
@@ -188,8 +189,8 @@ def random_state(device: torch.device) -> dict[str, Any]:
         "numpy": [str(kind), torch.tensor(np.asarray(keys, dtype=np.int64)), *rest],
         "torch": torch.get_rng_state(),
     }
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
+    if devices.accelerated(device):
+        state["cuda"] = devices.module(device).get_rng_state(device)
     return state
 
 
@@ -198,5 +199,5 @@ def set_random_state(state: dict[str, Any], device: torch.device) -> None:
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, np.array(keys.tolist(), dtype=np.uint32), *rest))
     torch.set_rng_state(state["torch"])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state["cuda"], device)
+    if devices.accelerated(device):
+        devices.module(device).set_rng_state(state["cuda"], device)

@@ -1,4 +1,4 @@
-"""`run` on a machine with GPUs, which are pretended: one trial per GPU, and a page about runs made there."""
+"""`run` on a machine with GPUs that the driver lists: one trial per GPU, and a page about runs made there."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from harness import environment
 from harness.cli import main
 from harness.components import discovery
 from harness.components.preset import get_preset
+from harness.data import devices
 from harness.execution.assignment import Assignment
 from harness.execution.job import run_job
 from harness.execution.plan import make_plan
@@ -26,14 +27,21 @@ from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.truth.table import Table
 from tests.conftest import TOY
-from tests.pretended_gpus import pretended_gpus
+from tests.listed_gpus import listed_gpus
 from tests.processes import all_gone, descendants
 from tests.stored_runs import store_run
 from tests.toy import user_folder
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[2]
 
-METHOD = """
+ON_CPU = """
+from harness.data import devices
+devices.KIND = "cpu"  # torch cannot use the GPUs of the list
+"""
+
+METHOD = (
+    ON_CPU
+    + """
 import os, time
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +60,7 @@ class Seeing(Method):
             time.sleep(0.1)
         return [training.source.draw(training.rng)]
 """
+)
 
 STUDY = '''
 """Quick trials."""
@@ -64,7 +73,9 @@ rows = [Row({"Schedule": name}, toy | {"schedule.name": name}) for name in ("cos
 study = Study("seeing", "Seeing", rows, [Column("τ", "kendall_tau")])
 '''
 
-SHARING = """
+SHARING = (
+    ON_CPU
+    + """
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +106,7 @@ class Sharing(Method):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has 24 GiB.")
         return [training.source.draw(training.rng)]
 """
+)
 
 NEEDS = '''
 """Trials that share GPUs: those of one row need a whole one."""
@@ -118,8 +130,9 @@ def project(tmp_path: Path, toy_table: Table, monkeypatch: pytest.MonkeyPatch) -
     toy_table.write(tmp_path / "toy.npz")
     files = {"spaces/toy.py": TOY, "methods/seeing.py": METHOD, "studies/seeing.py": STUDY}
     files |= {"methods/sharing.py": SHARING, "studies/sharing.py": NEEDS}
-    monkeypatch.setattr(environment, "DRIVER", pretended_gpus(tmp_path / "driver", 2))
+    monkeypatch.setattr(environment, "DRIVER", listed_gpus(tmp_path / "driver", 2))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(devices, "KIND", "cpu")
     with user_folder(tmp_path, files):
         yield tmp_path
 
@@ -143,6 +156,30 @@ def test_wrong_requests_say_what_is_there(project: Path, capsys: pytest.CaptureF
     assert "there are 2 GPUs here, numbered from 0" in capsys.readouterr().err
     assert main([*COMMAND, "--jobs", "5", "--only", "seed=7"]) == 2
     assert "--jobs 5: only 2 in parallel, 1 per GPU; --per-device 3 allows it" in capsys.readouterr().err
+
+
+def test_a_gpu_that_torch_cannot_use_is_an_error_and_nothing_trains_on_the_cpu(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("seeing", "sharing"):
+        file = Path("methods", f"{name}.py")
+        file.write_text(file.read_text().replace(ON_CPU, ""))
+    assert main([*COMMAND, "--no-references"]) == 1
+    shown = capsys.readouterr()
+    assert "0 of 2 trials done" in shown.out and not Path("seen").exists()
+    assert "torch cannot use the GPU of this job (CUDA_VISIBLE_DEVICES=0): " in shown.err
+    assert "--device cpu runs trials on the CPU" in shown.err
+    assert not DirectoryStore(Path("runs")).runs()
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(
+    project: Path, device: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "DRIVER", Path("nowhere"))
+    assert main([*COMMAND, "--device", device]) == 2
+    assert f"--device {device}: there is no GPU here that can be used" in capsys.readouterr().err
+    assert not Path("runs").exists() and not Path("seen").exists()
 
 
 def test_one_trial_per_gpu_killed_and_continued_to_the_same_bytes_as_without_gpus(
@@ -202,10 +239,10 @@ def test_two_trials_share_a_gpu_unless_one_needs_it_whole_and_lack_of_memory_is_
 
 def test_a_page_about_runs_made_on_gpus(project: Path) -> None:
     machine = {**environment.describe.__wrapped__(), "hostname": "node7"}
-    assert machine["gpus"] == ["NVIDIA Pretended 0", "NVIDIA Pretended 1"]
+    assert machine["gpus"] == ["NVIDIA Listed 0", "NVIDIA Listed 1"]
     (study,) = find_studies("seeing")
     for request in expand(study, get_preset("tiny"), 1):
         store_run(Path("runs"), request, 0.5, machine=machine)
     assert main(["report", "seeing", "--preset", "tiny", "--seeds", "1", "--format", "html", "--out", "page"]) == 0
     text = "".join(path.read_text() for path in Path("page").rglob("*.html"))
-    assert "NVIDIA Pretended 0, NVIDIA Pretended 1" in text and "node7" in text
+    assert "NVIDIA Listed 0, NVIDIA Listed 1" in text and "node7" in text

@@ -116,6 +116,21 @@ def assert_equal(one: tuple[Outcome, Record], other: tuple[Outcome, Record]) -> 
         assert one[0].cost[counter] == other[0].cost[counter]
 
 
+def test_a_method_that_orders_the_data_is_stopped_after_any_step_of_its_first_epoch(
+    toy_project: Path, tmp_path: Path
+) -> None:
+    """PA-DA leaves the first epoch to chance, whatever it has measured by the time it is resumed."""
+    config = toy_config(train={"epochs": 2, "batch_size": 8}, method="pa-da")
+    expected = whole(config)
+    for stop in range(1, 5 + 1):  # 40 images
+        seed_globals()
+        with suppress(Stop):
+            run_trial(config, checkpoint=checkpoint(tmp_path / f"{stop}", config, stop))
+        outcome, record, pieces = in_pieces(tmp_path / f"{stop}", config, 10**9)
+        assert pieces == 1 and outcome.cost["resumed"] == 1
+        assert_equal(expected, (outcome, record))
+
+
 PAPER = {"schedule": "calr", "clusters": "operation"}
 OBSERVED = {"observe": {"kendall_tau_every": 1}}
 MEASURED = {"observe": {"kendall_tau_every": 2, "subnets_every": 1, "spread": True, "gradient_similarity": True}}

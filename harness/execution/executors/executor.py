@@ -49,7 +49,7 @@ class Job:
     timeout: float | None = None
     """Seconds after which the job is interrupted and fails."""
     device: str | None = None
-    """The kind of device that it computes on, "cpu" or "cuda"; None for what its slot has."""
+    """The kind of device that it computes on, "cpu" or "cuda"; None for the CPU."""
     ranks: int = 1
     """Processes that do the job together. Each is told its place in the document's `GROUP`."""
     devices: float | None = None

@@ -62,7 +62,7 @@ class Slots:
     jobs: int | None = None
     """The most jobs in parallel; None for as many as the GPUs hold."""
     device: str | None = None
-    """The device as jobs name it; None for the best that they find."""
+    """The device as jobs name it; None for the CPU."""
     per_device: int = 1
     """Jobs on one GPU, of jobs that do not say what they need."""
     ranks: int = 1
@@ -96,6 +96,11 @@ class Slots:
         are not there.
         """
         machine = machine or Machine.here()
+        if not machine.gpus and (device or "cpu") != "cpu":
+            raise UserError(
+                f"--device {device}: there is no GPU here that can be used. `harness doctor` says more; without "
+                "--device trials run on the CPU"
+            )
         if device == "cpu" or not machine.gpus:
             return cls((), jobs or max(1, machine.cores // ranks), device, ranks=ranks)
         gpus = machine.gpus
@@ -105,7 +110,7 @@ class Slots:
                 raise UserError(f"--device {device}: there are {len(gpus)} GPUs here, numbered from 0")
             gpus = (gpus[int(number)],)
         # The process sees one GPU: for it that is number 0.
-        slots = cls(gpus, jobs, device and "cuda", per_device, ranks)
+        slots = cls(gpus, jobs, "cuda", per_device, ranks)
         slots.check(ranks, None, f"--ranks {ranks}")
         return slots
 

@@ -133,9 +133,10 @@ class Course:
         """Weights of the finished supernets, all state of the one in training. Store it before the next step."""
         if self.losses:
             self.trainings[self.part].ranks.settle()
-        order = None
-        if self._order is not None and self._order[1] is not None:
-            order = self._order[0], torch.as_tensor(self._order[1], dtype=torch.long)
+        order: tuple[int, torch.Tensor | None] | None = None
+        if self._order is not None:  # a method that has left the epoch to chance is not asked again, either
+            epoch, chosen = self._order
+            order = epoch, None if chosen is None else torch.as_tensor(chosen, dtype=torch.long)
         return {
             "part": self.part,
             "step": self.step,
@@ -182,7 +183,10 @@ class Course:
         self.losses = []
         if state["losses"] is not None:
             self.losses = [part.clone() for part in state["losses"].to(device).split(state["paths"])]
-        self._order = None if state["order"] is None else (state["order"][0], state["order"][1].tolist())
+        self._order = None
+        if state["order"] is not None:
+            epoch, chosen = state["order"]
+            self._order = epoch, None if chosen is None else chosen.tolist()
 
 
 class Resumable(Protocol):

@@ -19,8 +19,8 @@ from harness.execution.diagnosis.content import check_components, check_contents
 from harness.execution.diagnosis.finding import Finding
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.places import Places
+from tests.listed_gpus import listed_gpus
 from tests.mongod import Mongod
-from tests.pretended_gpus import pretended_gpus
 from tests.toy import user_folder
 
 PASSWORD = "s3cret"
@@ -172,7 +172,7 @@ def test_a_disk_that_is_too_small_for_a_run(small_disk: Path, monkeypatch: pytes
     assert "which TMPDIR names: No space left" in found.text
 
 
-def pretended_torch(folder: Path, built_for: str | None, usable: bool) -> None:
+def torch_stand_in(folder: Path, built_for: str | None, usable: bool) -> None:
     """A torch of that kind, and packages beside it that import at once."""
     count = int(usable)
     (folder / "torch.py").write_text(
@@ -181,7 +181,7 @@ def pretended_torch(folder: Path, built_for: str | None, usable: bool) -> None:
         "def is_available():\n"
         f"    {usable} or warnings.warn('The NVIDIA driver on your system is too old')\n"
         f"    return {usable}\n"
-        f"names = dict(device_count=lambda: {count}, get_device_name=lambda number: f'Pretended {{number}}')\n"
+        f"names = dict(device_count=lambda: {count}, get_device_name=lambda number: f'Listed {{number}}')\n"
         "cuda = types.SimpleNamespace(is_available=is_available, **names)\n"
     )
     for name in ("torchvision", "sacred"):
@@ -191,10 +191,10 @@ def pretended_torch(folder: Path, built_for: str | None, usable: bool) -> None:
 @pytest.mark.parametrize(
     ("built_for", "usable", "visible", "state", "text"),
     [
-        (None, False, None, "problem", "NVIDIA Pretended 0, but torch cannot use it: this torch is built for CPUs"),
+        (None, False, None, "problem", "NVIDIA Listed 0, but torch cannot use it: this torch is built for CPUs"),
         ("12.9", False, None, "problem", "cannot use it: The NVIDIA driver on your system is too old"),
         ("12.9", False, "", "note", "CUDA_VISIBLE_DEVICES= hides all GPUs"),
-        ("12.9", True, None, "ok", "1: Pretended 0"),
+        ("12.9", True, None, "ok", "1: Listed 0"),
     ],
 )
 def test_what_torch_says_of_a_gpu(
@@ -206,11 +206,11 @@ def test_what_torch_says_of_a_gpu(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(environment, "DRIVER", pretended_gpus(tmp_path / "driver", 1))
+    monkeypatch.setattr(environment, "DRIVER", listed_gpus(tmp_path / "driver", 1))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    pretended_torch(tmp_path, built_for, usable)
+    torch_stand_in(tmp_path, built_for, usable)
     monkeypatch.chdir(tmp_path)
     (found,) = probe.Probe(600.0).findings()
     assert found.state == state and text in found.text, found

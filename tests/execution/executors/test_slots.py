@@ -1,4 +1,4 @@
-"""How many jobs run side by side, and on which device: with pretended GPUs, described in the tests."""
+"""How many jobs run side by side, and on which device: with GPUs that the tests list."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from harness.errors import UserError
 from harness.execution.executors.executor import Job, Stopping
 from harness.execution.executors.local import LocalExecutor
 from harness.execution.executors.slots import VISIBLE, Machine, Placed, Slots
-from tests.pretended_gpus import pretended_gpus
+from tests.listed_gpus import listed_gpus
 
 TWO = Machine(cores=16, gpus=("0", "1"))
 
 
 def test_without_gpus_there_is_a_slot_per_core() -> None:
     machine = Machine(cores=3)
-    for device in (None, "cpu", "cuda", "cuda:1"):  # a device that is not there is the trial's own failure
+    for device in (None, "cpu"):
         assert Slots.of(device, machine=machine) == Slots(jobs=3, device=device)
+    for device in ("cuda", "cuda:1"):
+        with pytest.raises(UserError, match=f"--device {device}: there is no GPU here that can be used"):
+            Slots.of(device, machine=machine)
     assert Slots.of(None, 7, per_device=4, machine=machine) == Slots.cpu(7)
     assert filled(Slots.cpu(2)) == [(None,), (None,)]
     (place,) = filled(Slots.cpu(1))
@@ -83,7 +86,7 @@ def filled(slots: Slots, ranks: int = 1, devices: float | None = None) -> list[t
 def test_only_gpus_that_may_be_seen_count(
     visible: str | None, gpus: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "DRIVER", pretended_gpus(tmp_path, 3))
+    monkeypatch.setattr(environment, "DRIVER", listed_gpus(tmp_path, 3))
     given = {} if visible is None else {VISIBLE: visible}
     assert Machine.here(given, "2.14.0").gpus == gpus == Machine.here(given, "2.14.0+cu130").gpus
     assert Machine.here(given, "2.14.0+cpu").gpus == ()

@@ -1,0 +1,219 @@
+"""The emulated device: a kind of device of its own for torch, whose tensors keep their values on the CPU.
+
+It refuses what CUDA refuses: an operation on tensors of two devices, pinned tensors of the device, a generator of the
+CPU, `numpy()`. It counts every operation, and every wait of the CPU for the device, with the line of the project that
+causes it. Torch's own autograd, optimisers, gradient scaler, autocast and checkpoints run as on a GPU. Values are those
+of the CPU, so a trial on it gives the bytes of a trial on a CPU without the faster code that only CPUs have.
+
+It shows nothing of speed, of the arithmetic and determinism of real kernels, of nccl, or of a lack of memory. Importing
+this module registers the device with torch for the rest of the process: only processes of checks and tests do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
+from torch.utils._pytree import tree_flatten, tree_map_only
+
+from harness.environment import PROJECT
+
+NAME = "emulated"
+MODEL = "emulated GPU"
+OURS = tuple(f"{PROJECT / folder}/" for folder in ("harness", "methods", "spaces"))
+VIEWS = frozenset(
+    [
+        *("alias", "as_strided", "detach", "diagonal", "expand", "lift_fresh", "permute", "select", "slice", "split"),
+        *("split_with_sizes", "squeeze", "t", "transpose", "unbind", "unfold", "unsqueeze", "view", "_reshape_alias"),
+        *("_unsafe_view", "empty", "empty_like", "empty_strided", "new_empty"),
+    ]
+)
+"""Operations that compute nothing."""
+WAITS = frozenset(["_local_scalar_dense", "nonzero", "masked_select", "equal", "_unique2"])
+"""Operations whose result the CPU waits for."""
+INDEXED = frozenset(["index", "index_put", "index_put_", "_index_put_impl_"])
+MOVES = frozenset(["_to_copy", "copy_", "_foreach_copy_"])
+
+generator = torch.Generator()
+"""The random numbers of the device."""
+operations: Counter[str] = Counter()
+"""Operations on the device, by name."""
+waits: Counter[str] = Counter()
+"""Waits of the CPU for the device, by operation and line."""
+
+
+class WrongDevice(RuntimeError):
+    """What CUDA refuses, too."""
+
+
+class EmulatedTensor(torch.Tensor):
+    """A tensor of the device."""
+
+    raw: torch.Tensor
+    __torch_function__: Any = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, raw: torch.Tensor) -> EmulatedTensor:
+        like = {"strides": raw.stride(), "storage_offset": raw.storage_offset(), "dtype": raw.dtype}
+        make: Any = torch.Tensor._make_wrapper_subclass
+        made: EmulatedTensor = make(cls, raw.size(), device=torch.device(NAME, 0), **like)
+        made.raw = raw
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:  # as checkpoints are loaded: on the CPU
+        raw: Any = self.raw.detach()
+        return raw.__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            made: torch.Tensor = EmulatedTensor(self.raw.detach().clone())
+            parameter = isinstance(self, torch.nn.Parameter)
+            memo[id(self)] = torch.nn.Parameter(made, self.requires_grad) if parameter else made
+        return memo[id(self)]
+
+    def tolist(self) -> Any:
+        waits[f"tolist {place()}"] += 1
+        return self.raw.tolist()
+
+    def numpy(self, **options: Any) -> Any:
+        raise TypeError("can't convert a tensor of the emulated device to numpy. Use Tensor.cpu() first")
+
+    __array__: Any = numpy
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]  # torch's own has no types
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return run(func, args, kwargs or {})
+
+
+def place() -> str:
+    """The innermost line of the project that is running."""
+    for frame in reversed(traceback.extract_stack()):
+        if frame.filename.startswith(OURS) and frame.filename != __file__:
+            return f"{frame.filename.removeprefix(f'{PROJECT}/')}:{frame.lineno}"
+    return "elsewhere"
+
+
+def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run one operation: on the values, if a tensor is on the device or its result is to be."""
+    name, tensors = func.overloadpacket.__name__, [t for t in tree_flatten((args, kwargs))[0] if torch.is_tensor(t)]
+    there = [one for one in tensors if isinstance(one, EmulatedTensor)]
+    here = [one for one in tensors if not isinstance(one, EmulatedTensor)]
+    target = None if kwargs.get("device") is None else torch.device(kwargs["device"]).type
+    if name == "is_pinned":
+        return False
+    if name == "_pin_memory":
+        if there:
+            raise WrongDevice("only dense CPU tensors can be pinned")
+        return args[0].clone()
+    if not there and target != NAME:
+        return func(*args, **kwargs)
+    if kwargs.get("generator") is not None:
+        raise WrongDevice(f"{func}: the generator is one of the CPU, at {place()}")
+    on_device = bool(args) and isinstance(args[0], EmulatedTensor)
+    moves, indexes = name in MOVES, name in INDEXED and on_device
+    if there and not moves and not indexes and any(one.dim() for one in here):
+        raise WrongDevice(f"{func}: tensors on two devices, at {place()}")
+    _count(name, args, waits_for=bool(moves and there and (target == "cpu" or not on_device)), indexes=indexes)
+    own = {key: value for key, value in kwargs.items() if not (name == "_to_copy" and key == "non_blocking")}
+    if target == NAME:
+        own["device"] = "cpu"
+    if any(argument.name == "generator" for argument in func._schema.arguments):
+        own["generator"] = generator
+    raw, own = tree_map_only(EmulatedTensor, lambda one: one.raw, (args, own))
+    result = func(*raw, **own)
+    if moves and (target == "cpu" or (name == "copy_" and not on_device)):
+        return args[0] if name == "copy_" else result
+    result = result.clone() if name == "_to_copy" and result is raw[0] else result
+    correct: Any = return_and_correct_aliasing
+    return correct(func, args, kwargs, tree_map_only(torch.Tensor, EmulatedTensor, result))
+
+
+def _count(name: str, args: Any, waits_for: bool, indexes: bool) -> None:
+    masks = indexes and any(torch.is_tensor(one) and one.dtype == torch.bool for one in args[1])
+    if name in WAITS or masks or waits_for:
+        waits[f"{name} {place()}"] += 1
+    if name not in VIEWS:
+        operations[name] += 1
+
+
+class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return run(func, args, kwargs or {})
+
+
+@contextlib.contextmanager
+def emulated() -> Iterator[None]:
+    """Context in which the device can be used. Counts begin at zero."""
+    operations.clear()
+    waits.clear()
+    lift: Any = torch._C._set_only_lift_cpu_tensors
+    lift(True)  # torch.tensor(…, device=…) is then a copy, which is counted
+    try:
+        with _Dispatch():  # type: ignore[no-untyped-call]
+            yield
+    finally:
+        lift(False)
+
+
+class _Module:
+    """As much of `torch.cuda` as `harness.data.devices` and torch itself use."""
+
+    started = False
+
+    def __getattr__(self, name: str) -> Any:
+        known: dict[str, Any] = {"is_available": True, "_is_in_bad_fork": False, "current_device": 0, "device_count": 1}
+        known |= {"get_device_name": MODEL, "get_amp_supported_dtype": [torch.float16, torch.bfloat16]}
+        if name not in known:
+            raise AttributeError(name)
+        return lambda *given: known[name]
+
+    def init(self) -> None:
+        self.started = True
+
+    def is_initialized(self) -> bool:
+        return self.started
+
+    def max_memory_allocated(self, device: Any = None) -> int:
+        self._require_start()
+        return 0
+
+    def reset_peak_memory_stats(self, device: Any = None) -> None:
+        self._require_start()
+
+    def _require_start(self) -> None:
+        if not self.started:
+            raise RuntimeError("Invalid device argument 0: did you call init?")
+
+    def manual_seed(self, seed: int) -> None:
+        generator.manual_seed(seed)
+
+    manual_seed_all = manual_seed
+
+    def get_rng_state(self, device: Any = None) -> torch.Tensor:
+        return generator.get_state()
+
+    def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
+        generator.set_state(state)
+
+    def synchronize(self, device: Any = None) -> None:
+        waits[f"synchronize {place()}"] += 1
+
+    def device(self, which: Any) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+def _register() -> None:
+    from torch.utils import backend_registration
+
+    register: Any = backend_registration._setup_privateuseone_for_python_backend
+    register(NAME, _Module())
+
+
+_register()
