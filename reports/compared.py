@@ -15,6 +15,7 @@ import numpy as np
 from harness.components.preset import Preset
 from harness.statistics import Block, Estimate, contrast
 from harness.study.comparisons import Weights, effects, main_column, pairings, primary_contrasts
+from harness.study.curves import AVERAGED
 from harness.study.layout import Column
 from harness.study.study import Study
 
@@ -38,7 +39,7 @@ PAIRED, POOLED, CROSSED, WELCH, BOUNDED, FIELLER, SPREAD = (
 )
 
 
-COMPARABLE = ("kendall_tau",)
+COMPARABLE = ("kendall_tau", AVERAGED)
 """The metrics whose deviations are comparable from row to row."""
 DRAWING = ("fsnas", "gm-nas")
 """The methods whose seeds draw the edges at which the supernet is split: such a seed moves all rows of the method."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
 from harness.schema import OBSERVED
-from harness.study.curves import curves_of
+from harness.study.curves import AVERAGED, curves_of
 from harness.study.expansion import expand_stored
 from harness.study.metrics import SUPERNET
 from harness.study.predictions import Imported, stored
@@ -163,6 +163,8 @@ def _judge(request: Request, candidates: Sequence[StoredRun]) -> Evidence:
         reason = f"trained, but not ranked as asked (run {run.id}); `harness run` does that from its weights"
         return Evidence(request, run, "unranked", reason)
     last = {name: points[-1][1] for name, points in curves(run, ranking).items() if points}
+    if averaged := curves(run, ranking).get(AVERAGED):  # the run may have averaged over more epochs
+        last[AVERAGED] = dict(map(tuple, averaged)).get(request.trial.config.observe.average_last, averaged[-1][1])
     return Evidence(request, run, "done", metrics={**last, **(run.cost or {}), **run.rankings[ranking]})
 
 

@@ -315,8 +315,9 @@ def _check_ranking(config: RunConfig) -> None:
         for key, asked in needs.items():
             if asked is not None:
                 raise InvalidConfiguration(f"{key} needs a table of truth, and benchmark is null")
-        if config.observe.kendall_tau_every:
-            raise InvalidConfiguration("observe.kendall_tau_every needs a table of truth, and benchmark is null")
+        for name in ("kendall_tau_every", "average_last"):
+            if getattr(config.observe, name):
+                raise InvalidConfiguration(f"observe.{name} needs a table of truth, and benchmark is null")
     elif can_be_judged(config.benchmark):
         benchmark = benchmark_for(config.benchmark, config.space)
         benchmark.accuracies(config.rank.truth_of(config.dataset))

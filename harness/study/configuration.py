@@ -191,9 +191,11 @@ class Observe:
     """Cosines between the first layer's gradients of a step's paths; see `training/observers/similarity.py`."""
     own: tuple[str, ...] = added(())
     """Registered observations, each made after every epoch."""
+    average_last: int = added(0)
+    """Epochs at the end of training after each of which Kendall's τ is measured, for its mean over them; 0 for none."""
 
     def __post_init__(self) -> None:
-        for name in ("kendall_tau_every", "subnets_every"):
+        for name in ("kendall_tau_every", "subnets_every", "average_last"):
             every = getattr(self, name)
             require(every >= 0, f"observe.{name} must not be negative, not {every}")
         for name in self.own:
@@ -208,12 +210,13 @@ class Observe:
             spread=self.spread or other.spread,
             gradient_similarity=self.gradient_similarity or other.gradient_similarity,
             own=self.own + other.own,
+            average_last=max(self.average_last, other.average_last),
         )
 
     @property
     def judges(self) -> bool:
         """Whether the observations depend on how the run is ranked and judged."""
-        return bool(self.kendall_tau_every or self.subnets_every)
+        return bool(self.kendall_tau_every or self.subnets_every or self.average_last)
 
 
 @dataclass(frozen=True)

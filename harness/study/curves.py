@@ -29,8 +29,11 @@ JUDGED_BY = "@"
 SIZES = ("small", "medium", "large")
 """The subnets whose curves are observed: one per third of the range of complexity."""
 
+AVERAGED = "kendall_tau_averaged"
+"""The curve of means over the end of training. Its steps are numbers of epochs: one run answers for any fewer."""
 CURVES = (
     Curve("kendall_tau", "observe.kendall_tau_every", "Kendall's τ over the selected architectures", judged=True),
+    Curve(AVERAGED, "observe.average_last", "mean of Kendall's τ after the last 1, 2, … epochs", judged=True),
     Curve("valid_loss_*", "observe.subnets_every", "validation loss of a small, medium, large subnet", True, SIZES),
     Curve("valid_accuracy_*", "observe.subnets_every", "validation accuracy of these subnets, in %", True, SIZES),
     Curve("gradient_spread", "observe.spread", "mean standard deviation of gradients over an epoch's steps"),

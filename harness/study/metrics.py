@@ -113,7 +113,7 @@ def _asked(row: Row) -> dict[str, Any]:
 
 def _check_row(row: Row) -> None:
     place = tuple(row.labels.values())
-    every = [f"observe.{name}" for name, kind in hints(Observe).items() if kind is int]
+    every = [f"observe.{name}" for name in hints(Observe) if name.endswith("_every")]
     for key in row.points:
         if key not in every:
             raise UnknownName(f"points of row {place}: {UnknownName.among('curve', key, every)}")

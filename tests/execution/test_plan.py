@@ -144,6 +144,14 @@ def test_more_to_observe_means_training_again_with_all_that_anybody_asked_for(tm
     assert planned(tmp_path, study(observe__kendall_tau_every=3)).work[0].state == "failed"
 
 
+def test_a_mean_over_more_epochs_answers_for_fewer(tmp_path: Path) -> None:
+    store_run(tmp_path, requests(study(observe__average_last=3))[0], 0.5)
+    assert requests(study(observe__average_last=3))[0].trial.key == requests(study())[0].trial.key
+    assert planned(tmp_path, study(observe__average_last=2)).work[0].state == "done"
+    (work,) = planned(tmp_path, study(observe__average_last=4)).work
+    assert (work.state, work.trial.config.observe.average_last) == ("again", 4)
+
+
 def test_studies_with_different_wishes_get_one_training_and_then_their_rankings(tmp_path: Path) -> None:
     curve = study(observe__kendall_tau_every=2)
     other = replace(study(rank__bins=10, observe__kendall_tau_every=3), name="other")

@@ -105,6 +105,7 @@ def test_bad_settings_are_refused(wrong: dict[str, Any], message: str) -> None:
         ({"retrain.which": 1}, "a ranking has only one best"),
         ({"benchmark": None, "rank.top_share": 0.1}, "rank.top_share needs a table of truth"),
         ({"benchmark": None, "observe.kendall_tau_every": 1}, "observe.kendall_tau_every needs a table of truth"),
+        ({"benchmark": None, "observe.average_last": 1}, "observe.average_last needs a table of truth"),
     ],
 )
 def test_a_plan_refuses_what_cannot_be_searched(settings: dict[str, Any], message: str) -> None:

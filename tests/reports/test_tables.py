@@ -14,6 +14,7 @@ from harness.errors import InvalidConfiguration
 from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
+from harness.study.metrics import check_metrics
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
 from tests.stored_runs import store_run
@@ -72,6 +73,25 @@ def test_a_run_that_only_observed_more_counts_and_is_mentioned(short: Study, pre
     assert table.notes == (
         "Of equal identity, but asked for otherwise: 2 runs (tiny with observe.kendall_tau_every=1).",
     )
+
+
+def test_tau_over_the_end_of_training_is_over_as_many_epochs_as_the_row_asks_for(
+    short: Study, preset: Preset, tmp_path: Path
+) -> None:
+    """One training with the larger number answers for both."""
+    settings = [{**short.rows[0].settings, "observe.average_last": last} for last in (2, 3)]
+    averaged = replace(
+        short,
+        rows=[replace(short.rows[0], settings=one, labels={"Last": n}) for n, one in zip("23", settings, strict=True)],
+        columns=[Column("τ", "kendall_tau_averaged", digits=3)],
+        group=None,
+    )
+    more = expand(averaged, preset, 1)[1]
+    store_run(tmp_path, more, 0.4, observed={"kendall_tau_averaged": [[1, 0.4], [2, 0.45], [3, 0.5]]})
+    table = build(averaged, preset, tmp_path, seeds=1)
+    assert [row.values[0].mean for row in rows(table)] == ["0.450", "0.500"]
+    with pytest.raises(InvalidConfiguration, match="set observe.average_last in a row's settings"):
+        check_metrics(replace(averaged, rows=short.rows))
 
 
 def test_equal_weights_ranked_otherwise_are_not_mixed_in(short: Study, preset: Preset, tmp_path: Path) -> None:

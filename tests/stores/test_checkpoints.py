@@ -133,7 +133,11 @@ def test_a_method_that_orders_the_data_is_stopped_after_any_step_of_its_first_ep
 
 PAPER = {"schedule": "calr", "clusters": "operation"}
 OBSERVED = {"observe": {"kendall_tau_every": 1}}
-MEASURED = {"observe": {"kendall_tau_every": 2, "subnets_every": 1, "spread": True, "gradient_similarity": True}}
+MEASURED = {
+    "observe": {
+        "kendall_tau_every": 2, "subnets_every": 1, "spread": True, "gradient_similarity": True, "average_last": 2
+    }
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,19 @@ def test_observing_changes_nothing_but_what_is_observed(method: str, toy_project
     assert points[-1][1] == watched.result["kendall_tau"]  # the last is that of the trained supernets
     assert [[step, value] for name, step, value in curve if name == "kendall_tau"] == points
     assert plain(watched.result)
+
+
+@pytest.mark.parametrize("method", ["spos", "fsnas"])
+def test_tau_is_averaged_over_the_last_epochs(method: str, toy_project: Path) -> None:
+    every = run_trial(toy(method=method, observe={"kendall_tau_every": 1})).result["observed"]["kendall_tau"]
+    averaged = run_trial(toy(method=method, observe={"average_last": 3}))
+    last = [value for _, value in every[-3:]]
+    assert averaged.result["observed"] == {
+        "kendall_tau_averaged": [[1, last[2]], [2, fmean(last[1:])], [3, pytest.approx(fmean(last))]]
+    }
+    assert last[2] == averaged.result["kendall_tau"]
+    longer = run_trial(toy(method=method, observe={"average_last": 1000})).result["observed"]["kendall_tau_averaged"]
+    assert longer[:3] == averaged.result["observed"]["kendall_tau_averaged"] and len(longer) == len(every)
 
 
 def test_a_diverged_trial_says_where(toy_project: Path) -> None:

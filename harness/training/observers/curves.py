@@ -27,7 +27,7 @@ from harness.documents import finite
 from harness.metrics import kendall_tau
 from harness.seeds import derive
 from harness.study.configuration import RunConfig
-from harness.study.curves import JUDGED_BY, SIZES
+from harness.study.curves import AVERAGED, JUDGED_BY, SIZES
 from harness.study.judging import Predictions, scores, selected_architectures
 from harness.study.trial import Trial
 from harness.training.cost import Meter
@@ -54,12 +54,14 @@ class Observers:
     """By epoch, predictions of the supernets that have reached it; deleted once τ is known."""
     _measured: dict[str, dict[int, list[float]]] = field(default_factory=dict)
     """By name and epoch, values that the steps measured; one value per supernet."""
+    _last: dict[str, list[float]] = field(default_factory=dict)
+    """By the end of a curve's name, τ after each of the last epochs, if their mean is requested."""
     _subnets: dict[str, dict[str, Architecture]] = field(default_factory=dict)
     """By the end of a curve's name, the observed subnets by size."""
 
     def __call__(self, supernets: Supernets, progress: Progress) -> None:
         observe = self.config.observe
-        if _is_due(observe.kendall_tau_every, progress):
+        if _is_due(observe.kendall_tau_every, progress) or _is_last(observe.average_last, progress):
             self._observe_tau(supernets, progress)
         if _is_due(observe.subnets_every, progress):
             self._observe_subnets(supernets, progress)
@@ -105,8 +107,19 @@ class Observers:
                 truth = self.benchmark.accuracies(judge.rank.truth_of(judge.dataset))
                 chosen = selected[end]
                 tau = kendall_tau([score[a] for a in chosen], [float(truth[number(a)]) for a in chosen])
-                self._point(f"kendall_tau{end}", progress.epoch * progress.parts, tau)
+                if _is_due(self.config.observe.kendall_tau_every, progress):
+                    self._point(f"kendall_tau{end}", progress.epoch * progress.parts, tau)
+                if _is_last(self.config.observe.average_last, progress):
+                    self._average(end, tau, progress)
             del self._predictions[progress.epoch]
+
+    def _average(self, end: str, tau: float, progress: Progress) -> None:
+        """Means of τ over the last epoch, the last two, and so on, once the last τ is known."""
+        last = self._last.setdefault(end, [])
+        last.append(tau)
+        if progress.epoch == progress.epochs:
+            for count in range(1, len(last) + 1):
+                self._point(f"{AVERAGED}{end}", count, statistics.fmean(last[-count:]))
 
     def _observe_subnets(self, supernets: Supernets, progress: Progress) -> None:
         """Validation loss and accuracy of a small, a medium and a large subnet, in the supernet that holds each."""
@@ -166,12 +179,14 @@ class Observers:
             "points": self.points,
             "predictions": {epoch: packed(found) for epoch, found in self._predictions.items()},
             "measured": self._measured,
+            "last": self._last,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.points = state["points"]
         self._predictions = {epoch: unpacked(found) for epoch, found in state["predictions"].items()}
         self._measured = state["measured"]
+        self._last = state.get("last", {})
 
 
 def observed_subnets(space: Space, benchmark: Benchmark | None, config: RunConfig) -> dict[str, Architecture]:
@@ -200,6 +215,10 @@ def observed_subnets(space: Space, benchmark: Benchmark | None, config: RunConfi
 
 def _is_due(every: int, progress: Progress) -> bool:
     return bool(every) and progress.epoch % every == 0
+
+
+def _is_last(count: int, progress: Progress) -> bool:
+    return progress.epoch > progress.epochs - count
 
 
 @contextmanager
