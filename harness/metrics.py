@@ -195,6 +195,14 @@ def at_k_by_chance(truth: Values, k: int) -> AtK:
     return at_k(np.zeros(len(truth)), truth, k)
 
 
+def expected_best(values: Values, k: int) -> float:
+    """The expected highest of k values that are drawn without replacement. Raises `InvalidConfiguration`."""
+    given = np.asarray(values, dtype=np.float64)
+    if not 1 <= k <= len(given):
+        raise InvalidConfiguration(f"{k} of {len(given)} values cannot be drawn")
+    return _expected_best(np.array([]), given, k)
+
+
 def kendall_taus(predicted: Rows, truth: Rows) -> list[float]:
     """Kendall's τ-b of each row of predictions and the same row of accuracies: fast for many short rows."""
     return [_pairwise_tau(ours, theirs) for ours, theirs in zip(predicted, truth, strict=True)]

@@ -21,6 +21,7 @@ from harness.metrics import (
     at_k_by_chance,
     bootstrap_error,
     ceiling,
+    expected_best,
     kendall_tau,
     kendall_taus,
     sparse_tau,
@@ -224,3 +225,12 @@ def test_the_ceiling_is_lower_where_the_truth_is_noisier() -> None:
     truth = np.linspace(50, 60, 40)
     levels = [ceiling(truth, np.full(40, noise), np.random.default_rng(0)) for noise in (0.0, 0.5, 3.0, 100.0)]
     assert levels[0] == 1.0 and levels == sorted(levels, reverse=True) and abs(levels[-1]) < 0.1
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_the_expected_best_of_random_candidates_against_all_draws(k: int) -> None:
+    values = [91.0, 89.5, 93.25, 91.0, 90.0, 88.0]
+    draws = [max(drawn) for drawn in itertools.combinations(values, k)]
+    assert expected_best(values, k) == pytest.approx(sum(draws) / len(draws))
+    with pytest.raises(InvalidConfiguration):
+        expected_best(values, 7)

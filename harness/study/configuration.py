@@ -193,9 +193,15 @@ class Observe:
     """Registered observations, each made after every epoch."""
     average_last: int = added(0)
     """Epochs at the end of training after each of which Kendall's τ is measured, for its mean over them; 0 for none."""
+    spread_within: bool = added(False)
+    """The spread of momentum buffers within clusters, and the share of the gradients' variance between clusters: those
+    of the run, or, where it has one buffer, those by operation that momentum separation would draw."""
+    similarity_every: int = added(0)
+    """Epochs between two measurements of the similarity of gradients by the number of decisions in which subnets
+    differ; 0 for never; see `training/observers/similarity.py`."""
 
     def __post_init__(self) -> None:
-        for name in ("kendall_tau_every", "subnets_every", "average_last"):
+        for name in ("kendall_tau_every", "subnets_every", "similarity_every", "average_last"):
             every = getattr(self, name)
             require(every >= 0, f"observe.{name} must not be negative, not {every}")
         for name in self.own:
@@ -211,12 +217,19 @@ class Observe:
             gradient_similarity=self.gradient_similarity or other.gradient_similarity,
             own=self.own + other.own,
             average_last=max(self.average_last, other.average_last),
+            spread_within=self.spread_within or other.spread_within,
+            similarity_every=math.gcd(self.similarity_every, other.similarity_every),
         )
 
     @property
     def judges(self) -> bool:
         """Whether the observations depend on how the run is ranked and judged."""
         return bool(self.kendall_tau_every or self.subnets_every or self.average_last)
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether subnets are evaluated between epochs."""
+        return self.judges or bool(self.similarity_every)
 
 
 @dataclass(frozen=True)

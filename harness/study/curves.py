@@ -38,7 +38,16 @@ CURVES = (
     Curve("valid_accuracy_*", "observe.subnets_every", "validation accuracy of these subnets, in %", True, SIZES),
     Curve("gradient_spread", "observe.spread", "mean standard deviation of gradients over an epoch's steps"),
     Curve("momentum_spread", "observe.spread", "the same of momentum buffers"),
+    Curve("momentum_spread_within", "observe.spread_within", "the same of momentum buffers within clusters"),
+    Curve("gradient_share_between", "observe.spread_within", "share of the gradients' variance between clusters"),
     Curve("mgcs_*", "observe.gradient_similarity", "similarity of a path's first-layer gradient to the first path's"),
+    Curve("mgcs_deviation_*", "observe.gradient_similarity", "its standard deviation over groups of paths"),
+    Curve(
+        "gradient_similarity_*",
+        "observe.similarity_every",
+        "similarity of the first layer's gradients of subnets that differ in so many decisions",
+    ),
+    Curve("gradient_similarity_deviation_*", "observe.similarity_every", "its standard deviation over pairs"),
 )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.components.benchmark import Benchmark
+from harness.components.method import Method, Part
 from harness.components.registries import METRICS, SPACES
 from harness.components.selection import RULES
 from harness.components.space import Architecture, Space
@@ -23,14 +24,15 @@ from harness.metrics import (
     against_null,
     complexity_bias,
     complexity_convergence,
+    expected_best,
     kendall_tau,
     matched_null,
     neutral_complexity_bias,
     partial_tau,
 )
 from harness.schema import PANEL, UNRANKED, needing
-from harness.seeds import derive
-from harness.study.configuration import Ranking, RunConfig
+from harness.seeds import derive, make_rng
+from harness.study.configuration import COMPONENTS, Ranking, RunConfig
 from harness.study.panel import panel
 
 
@@ -77,6 +79,18 @@ class Whole:
 
     def part_of(self, architecture: Architecture) -> int:
         return 0
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Predictors of the parts of a space: several supernets without their networks."""
+
+    space: Space
+    parts: Sequence[Part]
+    found: Sequence[Architecture] = ()
+
+    def part_of(self, architecture: Architecture) -> int:
+        return next(number for number, part in enumerate(self.parts) if architecture in part)
 
 
 def selected_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> list[Architecture]:
@@ -135,6 +149,12 @@ class Judgement:
     """The best-ranked architecture; None if not requested."""
     top1_accuracy: float | None
     """Its stand-alone accuracy, looked up; None without a table of truth."""
+    top1_accuracy_predicted: float | None = None
+    """That of the candidate with the best prediction: unlike top-1 of several supernets, no truth chooses it."""
+    top1_of: int = 0
+    """How many winners, one per supernet, the truth chooses top-1 from; 0 where that is not known."""
+    top1_accuracy_random: float | None = None
+    """The expected best of so many random candidates by truth: what the same choice gives without any training."""
     tau_by: Mapping[str, float] = field(default_factory=dict)
     """Kendall's τ by accuracy and, where all losses are known, by loss; `kendall_tau` is one of them."""
     complexity_bias: float | None = None
@@ -174,8 +194,7 @@ def judge(
     score = scores(predictions, ranking.by)
     if benchmark is None:
         best = _winners(score, supernets, ranking) if ranking.top1 else []
-        # What a method has found itself need not be among those that are ranked.
-        return Judgement(None, 0, max(best, key=lambda one: score.get(one, -math.inf)) if best else None, None)
+        return Judgement(None, 0, _best_predicted(best, score) if best else None, None)
     space = benchmark.space
     selected = selected_architectures(benchmark, dataset, ranking)
     truth = benchmark.accuracies(ranking.truth_of(dataset))
@@ -185,7 +204,7 @@ def judge(
     beyond_size = partial_tau([score[a] for a in selected], true_accuracies, sizes)
     own = _measured(selected, score, benchmark, truth, ranking) if ranking.metrics else {}
     tau = taus.get(ranking.by, taus["accuracy"])
-    judgement = Judgement(tau, len(selected), None, None, taus, own=own, partial_tau=beyond_size)
+    judgement = Judgement(tau, len(selected), None, None, tau_by=taus, own=own, partial_tau=beyond_size)
     if top := top_architectures(benchmark, dataset, ranking):
         guessed, true = [score[a] for a in top], [float(truth[space.index(a)]) for a in top]
         accuracies = [predictions[a].accuracy for a in top]
@@ -213,15 +232,25 @@ def judge(
         )
     if not ranking.top1:
         return judgement
-    winner = max(_winners(score, supernets, ranking), key=lambda one: truth[space.index(one)])
-    return replace(judgement, top1=winner, top1_accuracy=float(truth[space.index(winner)]))
+    winners = _winners(score, supernets, ranking)
+    winner, predicted = max(winners, key=lambda one: truth[space.index(one)]), _best_predicted(winners, score)
+    candidates = [float(truth[space.index(one)]) for one in candidate_architectures(space, ranking)]
+    return replace(
+        judgement,
+        top1=winner,
+        top1_accuracy=float(truth[space.index(winner)]),
+        top1_accuracy_predicted=float(truth[space.index(predicted)]),
+        top1_of=len(winners),
+        top1_accuracy_random=expected_best(candidates, min(len(winners), len(candidates))),
+    )
 
 
 def lacks(config: RunConfig, result: Mapping[str, Any] | None) -> bool:
     """Whether a ranking is not stored (None), or was stored by a version that measured less."""
     if result is None:
         return True
-    return config.benchmark is not None and result["diverged"] is None and not {PANEL, "partial_tau"} <= result.keys()
+    wanted = {PANEL, "partial_tau"} | ({"top1_accuracy_predicted"} if config.rank.top1 else set())
+    return config.benchmark is not None and result["diverged"] is None and not wanted <= result.keys()
 
 
 def completed(
@@ -235,9 +264,11 @@ def completed(
     predictions = {one: known[number] for one in wanted if (number := space.index(one)) in known}
     if len(predictions) < len(wanted):
         return None
-    ranking = replace(config.rank, top1=False)
-    judgement = judge(predictions, Whole(space), benchmark, config.dataset, ranking, config.seed)
-    more = _by(judgement) | _fairness(judgement)
+    supernets = _supernets(config, space, result)
+    judgement = judge(predictions, supernets or Whole(space), benchmark, config.dataset, config.rank, config.seed)
+    more = _top1(judgement) | _by(judgement) | _fairness(judgement)
+    if supernets is None:  # the best prediction is the same for any parts; how many there were is not known
+        more = {key: value for key, value in more.items() if key not in ("top1_of", "top1_accuracy_random")}
     return {**more, **result, PANEL: panel(scores(predictions, config.rank.by), benchmark, config.dataset, config.rank)}
 
 
@@ -259,6 +290,7 @@ def result_of(
         "top1": judgement.top1 and list(judgement.top1),
         "top1_accuracy": judgement.top1_accuracy,
         "ranked": len(predictions),
+        **_top1(judgement),
         **_by(judgement),
         **_fairness(judgement),
         **{name: finite(value) for name, value in judgement.own.items()},
@@ -275,6 +307,22 @@ def _taus(
     if losses and len(losses) == len(selected):
         found["loss"] = kendall_tau([-loss for loss in losses], truth)
     return found
+
+
+def _top1(judgement: Judgement) -> dict[str, float | int | None]:
+    """What top-1 is to be compared with; empty without a table of truth."""
+    if judgement.top1_accuracy_predicted is None:
+        return {}
+    return {name: getattr(judgement, name) for name in needing("top1") if name not in UNRANKED}
+
+
+def _supernets(config: RunConfig, space: Space, result: Mapping[str, Any]) -> Parts | None:
+    """The parts of a stored run, as its method draws them; None if they came from splits while it trained."""
+    method: Method = config.method.build(COMPONENTS["method"], "method")
+    if type(method).divide is not Method.divide:
+        return None
+    own = [tuple(one["architecture"]) for one in result.get("found") or () if one["score"] is None]
+    return Divided(space, method.parts(space, make_rng(config.seed, "split")), own)
 
 
 def _by(judgement: Judgement) -> dict[str, float | None]:
@@ -309,6 +357,11 @@ def _measured(
     true = np.array([truth[space.index(a)] for a in selected])
     complexity = np.array([float(space.complexity(a, ranking.complexity)) for a in selected])
     return {name: float(METRICS.get(name)(guessed, true, complexity)) for name in ranking.metrics}
+
+
+def _best_predicted(winners: Sequence[Architecture], score: Mapping[Architecture, float]) -> Architecture:
+    """The winner with the best prediction. What a method has found itself need not be among those that are ranked."""
+    return max(winners, key=lambda one: score.get(one, -math.inf))
 
 
 def _winners(score: Mapping[Architecture, float], supernets: Parts, ranking: Ranking) -> list[Architecture]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.components.clustering import ClusterRule
+from harness.components.clustering import Clustering, ClusterRule
 from harness.components.dataset import DataSet
 from harness.components.loader import Loader
 from harness.components.method import Method, Part, sampler_of
 from harness.components.optimiser import Optimiser
-from harness.components.registries import DATASETS
+from harness.components.registries import CLUSTER_RULES, DATASETS
 from harness.components.sampler import Sampler
 from harness.components.schedule import Schedule, warmed
 from harness.components.space import Space
@@ -34,6 +34,9 @@ from harness.training.supernet import SupernetTraining
 
 if TYPE_CHECKING:
     from harness.training.stages.train import Supernets
+
+SEPARATED_BY = "operation"
+"""The cluster rule of momentum separation, for observing it where momentum is not separated."""
 
 
 def prepare(
@@ -77,7 +80,8 @@ def make_training(
     left_out = _left_out(config, sampler, dataset)
     momentum = SeparatedMomentum(space.parameter_groups(network), optimiser, ranks)
     parameters = momentum.parameters
-    momentum.spread = Spread(parameters) if config.observe.spread else None
+    if config.observe.spread or config.observe.spread_within:
+        momentum.spread = Spread(parameters, _observed_clusters(config, space, part, clustering))
     momentum.scaler = make_scaler(config.train.precision, parameters[0].device)
     alike = config.observe.gradient_similarity
     training = SupernetTraining(
@@ -114,6 +118,14 @@ def make_training(
         torch.manual_seed(derive(config.seed, "modules", number))
         method.begin(training)
     return training
+
+
+def _observed_clusters(config: RunConfig, space: Space, part: Part, own: Clustering) -> Clustering | None:
+    """The clusters within which spread is observed: the run's, or those that momentum separation would draw."""
+    if not config.observe.spread_within or own.count > 1:
+        return own if config.observe.spread_within else None
+    rule: ClusterRule = CLUSTER_RULES.get(SEPARATED_BY)()
+    return rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
 
 
 def _left_out(config: RunConfig, sampler: Sampler, dataset: DataSet | None) -> tuple[int, ...]:

@@ -10,13 +10,14 @@ Every update of a training goes through `SeparatedMomentum.apply`, those of a me
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from harness.components.optimiser import Optimiser
+from harness.components.space import Architecture
 from harness.training.observers.spread import Spread
 from harness.training.precision import make_scaler, restore_scaler
 from harness.training.ranks import ALONE, Ranks
@@ -69,6 +70,12 @@ class SeparatedMomentum:
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
+
+    def observed(self, paths: Sequence[Architecture]) -> Sequence[Architecture]:
+        """The paths of the update that follows, which the recorder of spread sees, too."""
+        if self.spread is not None:
+            self.spread.begin(paths)
+        return paths
 
     def step(
         self, cluster: int, learning_rate: float, weight_decay: float | None = None, *, whole: bool = False

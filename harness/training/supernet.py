@@ -188,7 +188,7 @@ class SupernetTraining:
         one_cluster(self.clustering, paths)  # refused before anything changes
         self.clear_gradients()
         if similarity is not None:
-            similarity.begin()
+            similarity.begin(paths)
         losses, summed = list[Tensor](), similarity is None  # or gradients are looked at path by path
         for path, scale in zip(paths, scales, strict=True):
             loss = self.loss(batch, path, target)
@@ -290,7 +290,7 @@ class SupernetTraining:
         settings = self.momentum.settings
         cluster = one_cluster(self.clustering, paths)
         factors = self.rate_factors(paths, step) if factors is None else factors
-        self.trained += paths
+        self.trained += self.momentum.observed(paths)
         with phase("update"):
             if settings.inactive == "decay":
                 self.momentum.touch(without_gradient(self.space, self.network, self.momentum.parameters, paths))

@@ -22,6 +22,7 @@ from harness.stores.directory.run_directory import (
 )
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.stores.upkeep.comparison import Side, compare
+from harness.study.configuration import RunConfig
 from harness.study.study import Request
 from harness.study.trial import Trial
 from tests.stored_runs import forget_losses, forget_panel, judged, store_run
@@ -66,7 +67,7 @@ def test_a_metric_whose_computation_changed_is_computed_anew_only_when_asked(sto
     before = only_run(store)
     assert before.own_ranking and before.result
     # As an older version judged it: wrongly.
-    wrong = judged(-1.0) | {PANEL: {}, "partial_tau": None}
+    wrong = judged(-1.0) | {PANEL: {}, "partial_tau": None, "top1_accuracy_predicted": None}
     judge(store, before, wrong)
     assert only_run(store).rankings[before.own_ranking] == wrong
     assert do(trial(), store, "rank")["already"] is True
@@ -163,3 +164,28 @@ def test_a_panel_that_one_run_lacks_is_not_a_contradiction(store: Path, tmp_path
     sides = [Side(DirectoryStore(place), only_run(place)) for place in (store, other)]
     found = compare(*sides)
     assert [(one.name, one.other) for one in found.sections["result"]] == [(PANEL, "—")] and not found.contradicting
+
+
+def test_an_older_run_of_several_supernets_gets_the_numbers_beside_top1(toy_project: Path, tmp_path: Path) -> None:
+    """From its predictions and its seed: the parts of few-shot supernets are drawn again."""
+    config = RunConfig.from_json(
+        {
+            "method": "fsnas",
+            "network": {"width": 2, "depth": 1},
+            "train": {"epochs": 1, "batch_size": 512},
+            "rank": {"images": 16, "candidates": 40, "bins": 20},
+        }
+    )
+    one = Trial(config)
+    assert do(one, tmp_path, "train")["status"] == "done"
+    run = only_run(tmp_path)
+    assert run.result and run.own_ranking
+    added = ("top1_accuracy_predicted", "top1_accuracy_random", "top1_of")
+    older = {key: value for key, value in run.rankings[run.own_ranking].items() if key not in added}
+    judge(tmp_path, run, older)
+    leave_out_weights(tmp_path / run.id)
+    answer = do(one, tmp_path, "rank")
+    assert (answer["status"], answer["already"]) == ("done", False)
+    assert answer["result"]["top1_of"] == 5 and {key: answer["result"][key] for key in added} == {
+        key: run.result[key] for key in added
+    }

@@ -128,5 +128,6 @@ def test_what_training_writes_is_what_the_schema_says() -> None:
 
 def test_settings_say_which_keys_are_not_computed() -> None:
     assert Ranking(top_share=0.1, valid_loss=True).left_out == ()
-    assert set(Ranking(top1=False, top_share=0.1, valid_loss=True).left_out) == {"top1", "top1_accuracy"}
+    assert set(Ranking(top1=False, top_share=0.1, valid_loss=True).left_out) == set(schema.needing("top1"))
+    assert schema.needing("top1")[:2] == ("top1_accuracy", "top1")
     assert set(Ranking().left_out) == {*schema.needing("top_share"), "valid_loss"}

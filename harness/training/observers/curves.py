@@ -25,12 +25,13 @@ from harness.components.space import Architecture, Space
 from harness.data.loading import evaluation_batches
 from harness.documents import finite
 from harness.metrics import kendall_tau
-from harness.seeds import derive
+from harness.seeds import derive, make_rng
 from harness.study.configuration import RunConfig
 from harness.study.curves import AVERAGED, JUDGED_BY, SIZES
 from harness.study.judging import Predictions, scores, selected_architectures
 from harness.study.trial import Trial
 from harness.training.cost import Meter
+from harness.training.observers.similarity import IMAGES, pairs_by_distance, similarity_by_distance
 from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.rank import predict
 from harness.training.stages.train import Progress, Supernets
@@ -65,6 +66,9 @@ class Observers:
             self._observe_tau(supernets, progress)
         if _is_due(observe.subnets_every, progress):
             self._observe_subnets(supernets, progress)
+        if _is_due(observe.similarity_every, progress):
+            found = self._similarity(supernets, progress)
+            progress = replace(progress, measured={**progress.measured, **found})
         self._observe_steps(progress)
         for name in observe.own:
             self._observe_own(name, supernets, progress)
@@ -159,6 +163,18 @@ class Observers:
             for name, by_epoch in self._measured.items():
                 if values := by_epoch.pop(progress.epoch, None):
                     self._point(name, progress.epoch * progress.parts, statistics.fmean(values))
+
+    def _similarity(self, supernets: Supernets, progress: Progress) -> dict[str, float]:
+        """The similarity of the supernet's gradients, by the number of decisions in which subnets differ."""
+        self.meter.stage("train")
+        part = supernets.parts[progress.part]
+        pairs = pairs_by_distance(supernets.space, part, make_rng(self.config.seed, "similarity", progress.part))
+        split = self.dataset.train.head(IMAGES)
+        images, labels = next(iter(evaluation_batches(self.dataset, split, IMAGES, self.meter.device)))
+        with undisturbed(supernets):
+            found = similarity_by_distance(supernets.networks[progress.part], pairs, images, labels)
+        self.meter.stage("observe")
+        return found
 
     def _observe_own(self, name: str, supernets: Supernets, progress: Progress) -> None:
         """A registered observation: a function of the supernets, the progress and the data set, numbers by name."""

@@ -327,7 +327,7 @@ def train(
             if (spread := training.momentum.spread) is not None:
                 meter.measured_in_steps(spread.seconds)
                 spread.seconds = 0.0
-            with meter.observation() if config.observe.judges else nullcontext():
+            with meter.observation() if config.observe.evaluates else nullcontext():
                 observe(course.supernets, progress)
             report(progress)
             course.losses = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -245,6 +247,22 @@ def test_of_several_supernets_the_winner_with_the_best_truth_counts(toy_project:
     assert judged(predictions, falling, parts).top1 == (0, 1, 1)
     # With one supernet the prediction alone decides.
     assert judged(predictions, RISING).top1 == (0, 1, 1)
+
+
+def test_top1_has_an_honest_number_and_that_of_random_candidates_beside_it(toy_project: Path) -> None:
+    """The best of three winners by truth: no better than the best of three random ones may mean nothing."""
+    space = SPACES.get("toy")()
+    parts = tuple(Part({0: choice}) for choice in range(3))
+    predictions = dict.fromkeys(space, 1.0)
+    predictions |= {(0, 1, 1): 90.0, (1, 1, 1): 60.0, (2, 0, 1): 3.0, (2, 1, 1): 2.0}
+    found = judged(predictions, RISING, parts)
+    true = {one: benchmark(RISING).accuracy(one, "toy") for one in space}
+    assert (found.top1_accuracy, found.top1_accuracy_predicted) == (true[2, 0, 1], true[0, 1, 1])
+    draws = [max(drawn) for drawn in itertools.combinations(true.values(), 3)]
+    assert (found.top1_of, found.top1_accuracy_random) == (3, pytest.approx(statistics.fmean(draws)))
+    alone = judged(predictions, RISING)
+    assert alone.top1_accuracy == alone.top1_accuracy_predicted == true[0, 1, 1]
+    assert (alone.top1_of, alone.top1_accuracy_random) == (1, pytest.approx(statistics.fmean(true.values())))
 
 
 def test_only_candidates_compete_for_top1(toy_project: Path) -> None:
