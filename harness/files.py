@@ -1,4 +1,7 @@
-"""Atomic file writes: a temporary file beside the target is written, synced to disk and renamed. Names of files."""
+"""Atomic file writes: a temporary file beside the target is written, synced to disk and renamed. Names of files.
+
+Errors of the operating system raised here name the file.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,28 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import stat
-import threading
 import time
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from harness.documents import without_nan
 from harness.errors import InvalidConfiguration
-from harness.owner import start_ticks
+from harness.owner import machine, runs_here
 
 DAY = 86400.0
 
 LONGEST_NAME = 100
 """Characters of the name of a study or a component: file systems allow 255 bytes with all that is added to it."""
 
-_UNFINISHED = re.compile(r"\..+\.(?P<process>\d+)\.\d+")
-"""The name of a file while `write` is writing it."""
+SETTLED = 600.0
+"""Seconds without a change after which an unfinished file of an unknown process counts as abandoned."""
+
+_UNFINISHED = re.compile(r"\..+\.(?P<process>\d+)\.((?P<machine>[0-9a-f]{8})[0-9a-f]{8}|\d+|new)")
+"""The name of a file that is being written (`temporary`). Older versions ended it in a thread's number, or in `new`."""
 
 
 def write_json(path: Path, document: Any) -> None:
@@ -37,16 +43,36 @@ def write_json(path: Path, document: Any) -> None:
 
 def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     """Write a file atomically; `fill` gets the open file. Readers see the old file or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    fresh = temporary(path)
     try:
-        with temporary.open("wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with naming(path):
+            with fresh.open("wb") as file:
+                fill(file)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            fresh.unlink()
+        raise
+
+
+def temporary(path: Path) -> Path:
+    """A new name beside the path, for a file that gets the path's name once it is complete.
+
+    Process id and machine show whether its writer is alive. Containers that share a folder may have equal ones.
+    """
+    return path.with_name(f".{path.name}.{os.getpid()}.{machine()}{secrets.token_hex(4)}")
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add the path to an error of the operating system that names no file, as those of writing and syncing do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
         raise
 
 
@@ -87,18 +113,50 @@ def living_writer(path: Path) -> int | None:
     """
     changed = path.stat().st_mtime
     match = _UNFINISHED.fullmatch(path.name)
-    if match is None or start_ticks(int(match["process"])) is None or time.time() - changed >= DAY:
+    if match is None or not runs_here(int(match["process"])) or time.time() - changed >= DAY:
         return None
     return int(match["process"])
 
 
-def make_durable(folder: Path) -> None:
-    """Sync the folder, so that files moved into it survive a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def is_abandoned(path: Path) -> bool:
+    """Whether nobody writes this unfinished file or folder: its writer on this machine is dead, or it has settled.
+
+    Raises FileNotFoundError.
+    """
+    match = _UNFINISHED.fullmatch(path.name)
+    if match is not None and match["machine"] == machine():
+        return living_writer(path) is None
+    inside = [path, *path.rglob("*")] if path.is_dir() else [path]
+    settled = time.time() - max(one.lstat().st_mtime for one in inside) >= SETTLED
+    # A name of an older version does not say whose PID it is.
+    return settled and (match is None or match["machine"] is not None or living_writer(path) is None)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the files of a folder that killed processes left unfinished."""
+    for path in folder.glob(".*"):
+        with contextlib.suppress(OSError):  # finished just now, or not ours to remove
+            if is_unfinished(path) and is_abandoned(path):
+                path.unlink()
+
+
+def make_durable(path: Path) -> None:
+    """Sync a file, or a folder so that the files in it keep their names, to survive a power failure."""
+    with naming(path):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder and its parents where they are missing, so that they survive a power failure."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in reversed(missing):
+        with contextlib.suppress(PermissionError):  # a folder that may be written, but not read, cannot be synced
+            make_durable(one.parent)
 
 
 def sha256(path: Path) -> str:

@@ -8,6 +8,7 @@ name and PIDs; records without these are judged by the host name.
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import platform
 from collections.abc import Mapping
@@ -88,6 +89,17 @@ def describe(owner: Mapping[str, Any] | None) -> str:
         return "an unknown process"
     job = owner.get("slurm")
     return f"process {owner['pid']} on {owner['host']}" + (f" (SLURM job {job_name(job)})" if job else "")
+
+
+def machine() -> str:
+    """Eight digits for this machine, by its name, boot and PID namespace: where they are equal, so are the PIDs."""
+    text = f"{platform.node()} {_boot()} {_pid_namespace()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def runs_here(pid: int) -> bool:
+    """Whether a process of this machine has that PID."""
+    return start_ticks(pid) is not None or _is_hidden(pid)
 
 
 def start_ticks(pid: int) -> int | None:

@@ -194,7 +194,7 @@ def damage(findings: Findings) -> list[str]:
     """Runs of the requested trials, and rankings of these runs, that are damaged in the store."""
     inside = f"{findings.store}/"
     return sorted(
-        f"Damaged and not counted: {one.place.removeprefix(inside)}: {one.reason}" for one in findings.problems
+        f"{one.effect.capitalize()}: {one.place.removeprefix(inside)}: {one.reason}" for one in findings.problems
     )
 
 

@@ -37,6 +37,8 @@ def make_references(
     """
     from harness.cli._tally import reference_items
     from harness.execution.executors.executor import Answered
+    from harness.files import remove_abandoned
+    from harness.stores.directory.store import REFERENCES
 
     if stopping.asked:
         return None
@@ -60,5 +62,7 @@ def make_references(
         left = lacking.left()
     except HarnessError as error:
         return f"references could not be made: {error}"
+    finally:
+        remove_abandoned(places.directory / REFERENCES)
     made = len(lacking.references) - left
     return f"{made} references made" + (f", {left} missing{f': {errors[0]}' if errors else ''}" if left else "")

@@ -71,7 +71,7 @@ def command(
         there = ", ".join(f"{count} under preset {name}" for name, count in held.most_common())
         click.echo(f"no run matches; stored in {opened.name}: {there or 'none'}", err=True)
     for problem in opened.problems:
-        click.echo(f"damaged and not counted: {problem.place}: {problem.reason}", err=True)
+        click.echo(f"{problem.effect}: {problem.place}: {problem.reason}", err=True)
 
 
 def _missing(value: object) -> bool:

@@ -18,6 +18,7 @@ from harness.execution.executors.executor import Answered
 from harness.execution.experiment import computed_with, predicted, searching, throttled
 from harness.execution.states import Kind, claim_key
 from harness.execution.task import Task, check_images, failed
+from harness.files import make_folder
 from harness.interruption import asked_first
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.claims.lease import ClaimLost, Lease
@@ -89,7 +90,7 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
     check_images(task.trial)
     trial = task.trial
     key, config = trial.ranking_key, trial.config.json()
-    (folder / RANKINGS).mkdir(exist_ok=True)
+    make_folder(folder / RANKINGS)
     log = folder / RANKINGS / f"{key}.txt"
     checkpoint = task.checkpoint(of=_of(run))
     try:

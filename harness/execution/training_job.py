@@ -20,6 +20,7 @@ from harness.execution.executors.executor import Answered
 from harness.execution.experiment import compute, sacred_run
 from harness.execution.states import State, state_of
 from harness.execution.task import Task, failed, is_full
+from harness.files import make_folder
 from harness.interruption import LOST, TIMEOUT, asked_first, finish_alone, reason_of
 from harness.schema import ASKED
 from harness.stores.claims.lease import ClaimLost, Lease
@@ -50,6 +51,7 @@ def train(task: Task) -> dict[str, Any]:
     """Make a new run of the trial, under its claim; return the answer."""
     trial, opened, assignment = task.trial, task.opened, task.assignment
     attempts = max((run.attempt for run in task.runs()), default=0)
+    make_folder(opened.directory.path)
     claim = opened.claims.acquire(trial.key, at_least=attempts)
     if claim is None:
         return {"status": Answered.ELSEWHERE}

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from harness.errors import HarnessError, Unreachable, UserError
 from harness.execution.executors.executor import Stopping
+from harness.files import make_folder
 from harness.schema import Naming
 from harness.stores.claims.lease import LEASE, Claims
 from harness.stores.directory.store import DirectoryStore
@@ -84,7 +85,7 @@ class Workplace:
         """Raise `UserError` unless runs can be made in the directory."""
         store = self.directory.path
         try:
-            store.mkdir(parents=True, exist_ok=True)
+            make_folder(store)
             with tempfile.TemporaryFile(dir=store):
                 pass
         except OSError as error:

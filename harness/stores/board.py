@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.documents import canonical
 from harness.errors import DataError, UserError
-from harness.files import read_regular, write_json
+from harness.files import make_folder, read_regular, temporary, write_json
 
 if TYPE_CHECKING:
     from pymongo.database import Database
@@ -66,9 +66,9 @@ class DirectoryBoard(Board):
         place = self._place(kind, key)
         if place.exists():
             return _read(place)
-        fresh = place.with_name(f".{key}.{os.getpid()}.new")
+        fresh = temporary(place)
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(place.parent)
             write_json(fresh, document)
             with contextlib.suppress(FileExistsError):  # another process was faster: its document counts
                 os.link(fresh, place)
@@ -81,7 +81,7 @@ class DirectoryBoard(Board):
     def replace(self, kind: str, key: str, document: Mapping[str, Any]) -> None:
         place = self._place(kind, key)
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(place.parent)
             write_json(place, document)
         except OSError as error:
             raise _refused(place, error) from error

@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harness.documents import canonical
 from harness.errors import HarnessError
-from harness.files import living_writer, make_durable, open_regular, write
+from harness.files import living_writer, make_durable, make_folder, open_regular, write
 from harness.interruption import held_back
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Checkpoint:
             file.write(header.ljust(_HEADER - 1) + b"\n")
 
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             with held_back():
                 write(self.path, fill)
                 make_durable(self.path.parent)

@@ -84,6 +84,13 @@ class Problem:
 
     place: str
     reason: str
+    harmless: bool = False
+    """Whether the run counts all the same: the log, or a copy of a source file, is damaged."""
+
+    @property
+    def effect(self) -> str:
+        """What it means for readers."""
+        return "damaged" if self.harmless else "damaged and not counted"
 
 
 def stored_run(summary: Mapping[str, Any]) -> StoredRun:

@@ -29,6 +29,7 @@ from harness.components.space import Network, Space
 from harness.documents import one_line
 from harness.environment import cpu_model
 from harness.errors import ComponentWarning, DataError, Diverged, HarnessError, UserError, where
+from harness.files import make_durable, make_folder, write
 from harness.seeds import derive
 from harness.study.configuration import as_network
 from harness.training.stages.standalone import StandaloneRecipe, train_standalone
@@ -168,14 +169,10 @@ def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], wo
     rows = train_rows(plan, numbers)
     seconds = round(time.process_time() - start, 1)
     path = piece_file(Path(work), piece)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     document = {"plan": plan.json(), "environment": environment(), "seconds": seconds, "rows": rows}
     text = json.dumps(document, separators=(",", ":"))
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write(path, lambda file: file.write(text.encode()))
+    make_durable(path.parent)
     return piece, len(numbers)
 
 
@@ -201,7 +198,7 @@ def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
     from multiprocessing import get_context
 
     space = SPACES.get(plan.space)()
-    work.mkdir(parents=True, exist_ok=True)
+    make_folder(work)
     planned = pieces(plan, space)
     total = sum(map(len, planned.values()))
     missing = {piece: numbers for piece, numbers in planned.items() if read_piece(work, piece, plan, numbers) is None}

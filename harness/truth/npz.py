@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import DataError
+from harness.files import make_durable, make_folder, write
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -34,16 +34,10 @@ def checksum(arrays: Arrays) -> str:
 def write_arrays(path: Path, arrays: Arrays, provenance: Mapping[str, Any]) -> None:
     """Write the file atomically: readers see the old one or the new one. Equal tables give equal bytes."""
     document = {**provenance, "format": FORMAT, "checksum": checksum(arrays)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.npz")
-    try:
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, provenance=np.array(json.dumps(document, sort_keys=True)), **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    make_folder(path.parent)
+    text = np.array(json.dumps(document, sort_keys=True))
+    write(path, lambda file: np.savez_compressed(file, provenance=text, **arrays))  # type: ignore[arg-type]
+    make_durable(path.parent)
 
 
 def read_arrays(path: Path, names: tuple[str, ...] | None, advice: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -24,6 +24,7 @@ from harness.environment import PROJECT
 from harness.errors import DataError, InvalidConfiguration, UnknownName
 from harness.execution.job import run_job
 from harness.execution.references import missing_references
+from harness.files import write
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.merged import MergedStore
 from harness.stores.mongo.store import MongoStore
@@ -293,6 +294,18 @@ def test_a_run_stopped_while_it_makes_them_goes_on(mine: Path, tmp_path: Path) -
     for job in missing.jobs(tmp_path / "other", None):
         run_job(dict(job.document), lambda report: None)
     assert kept(tmp_path / "other") == whole
+
+
+def test_the_next_run_removes_what_a_killed_writer_left(mine: Path, tmp_path: Path) -> None:
+    left = tmp_path / "store" / "references" / f"{'0' * 32}.json"
+    left.parent.mkdir()
+    if not (child := os.fork()):
+        write(left, lambda file: os.kill(os.getpid(), signal.SIGKILL))
+    os.waitpid(child, 0)
+    assert [name.startswith(f".{left.name}.{child}.") for name in kept(tmp_path / "store")] == [True]
+    for _ in range(2):  # also where nothing is to be made
+        assert main([*RUN, "--references-only", "--jobs", "1"]) == 0
+        assert len(kept(tmp_path / "store")) == 6 and not any(name.startswith(".") for name in kept(tmp_path / "store"))
 
 
 @pytest.mark.parametrize(

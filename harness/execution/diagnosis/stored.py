@@ -87,7 +87,7 @@ def check_database(places: Places) -> Findings:
 def _check_clock(folder: Path) -> Findings:
     """The clock of the file system against this machine's: on a network disk it is the server's."""
     before = time.time()
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock-") as file:
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".new-") as file:
         os.utime(file.fileno())  # now, by the clock of the file system where that is another
         written = os.stat(file.name).st_mtime
     after = time.time()

@@ -26,11 +26,13 @@ from harness.stores.directory.run_directory import (
     ABSENT,
     COMPLETION,
     INVALID,
+    LOG,
     METRICS,
     PREDICTIONS,
     RANKINGS,
     RESULT,
     RUN,
+    SOURCES,
     TRIAL,
     WEIGHTS,
 )
@@ -81,7 +83,7 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
     result: Mapping[str, Any] | None = None
     further: dict[str, dict[str, Any]] = {}
     if complete:
-        verify(path)
+        verify(path, problems)
         result = read_small(path / RESULT, ResultDocument)
         further = read_rankings(path, problems)
     invalid = read_small(path / INVALID, InvalidDocument)["reason"] if lexists(path / INVALID) else None
@@ -155,26 +157,42 @@ def read_verified(path: Path, name: str) -> bytes:
     return content
 
 
-def verify(path: Path) -> None:
-    """Compare a directory with its completion record. Raises `Damaged`."""
+def verify(path: Path, problems: list[Problem]) -> None:
+    """Compare a directory with its completion record. Raises `Damaged`.
+
+    A damaged log, or copy of a source file, is one of the `problems`: no result depends on it.
+    """
     record = read_small(path / COMPLETION, CompletionDocument)
     if (wrong := not_listed(record["files"])) is not None:
         raise Damaged(path / COMPLETION, wrong)
-    for name, size in record["sizes"].items():
-        file = path / name
-        try:
-            actual = file.stat().st_size
-        except FileNotFoundError:
-            if name in absent_files(path, record):
-                continue
-            raise Damaged(file, "is missing") from None
-        if actual != size:
-            raise Damaged(file, f"has {actual} bytes instead of {size}")
-        if name != WEIGHTS and size <= SMALL and sha256(file) != record["files"][name]:
-            raise Damaged(file, "has another checksum than the completion record says")
+    for name in record["sizes"]:
+        if (wrong := _wrong_file(path, name, record)) is None:
+            continue
+        if not is_beside(name):
+            raise Damaged(path / name, wrong)
+        problems.append(Problem(str(path / name), f"{wrong}; no result depends on it", harmless=True))
     metrics = {name: len(columns["values"]) for name, columns in read_small(path / METRICS, CurvesDocument).items()}
     if metrics != record["metrics"]:
         raise Damaged(path / METRICS, f"has {metrics} points instead of {record['metrics']}")
+
+
+def _wrong_file(path: Path, name: str, record: Mapping[str, Any]) -> str | None:
+    """What is wrong with a file of the completion record; None if nothing is."""
+    file, size = path / name, record["sizes"][name]
+    try:
+        actual = file.stat().st_size
+    except FileNotFoundError:
+        return None if name in absent_files(path, record) else "is missing"
+    if actual != size:
+        return f"has {actual} bytes instead of {size}"
+    if name != WEIGHTS and size <= SMALL and sha256(file) != record["files"][name]:
+        return "has another checksum than the completion record says"
+    return None
+
+
+def is_beside(name: str) -> bool:
+    """Whether no result depends on the file of that name: the log, and copies of source files."""
+    return name == LOG or name.startswith(f"{SOURCES}/")
 
 
 def not_listed(files: Mapping[str, str]) -> str | None:

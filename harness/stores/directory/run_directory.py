@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harness.documents import sealed, utc_text, without_nan
 from harness.errors import DataError, UserError
-from harness.files import make_durable, read_regular, sha256, write, write_json
+from harness.files import make_durable, make_folder, naming, read_regular, sha256, write, write_json
 from harness.owner import this_process
 from harness.schema import SCHEMA
 from harness.stores.directory.curves import read_line, to_columns
@@ -65,7 +65,7 @@ class RunDirectory:
         }
         fresh: Path | None = None
         try:
-            store.mkdir(parents=True, exist_ok=True)
+            make_folder(store)
             fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=store))
             fresh.chmod(0o777 & ~_umask())  # mkdtemp makes private folders; a store may be shared
             write_json(fresh / TRIAL, document)
@@ -90,12 +90,12 @@ class RunDirectory:
         """Append a point. From now on it survives the process, however the process ends."""
         point = {"name": name, "step": step, "value": value, "timestamp": utc_text()}
         line = json.dumps(without_nan(point), allow_nan=False) + "\n"
-        with (self.path / POINTS).open("a") as file:
+        with naming(self.path / POINTS), (self.path / POINTS).open("a") as file:
             file.write(line)
 
     def log_points(self, points: Sequence[Mapping[str, Any]]) -> None:
         """Append points that an earlier attempt measured, unchanged: every run is complete in itself."""
-        with (self.path / POINTS).open("a") as file:
+        with naming(self.path / POINTS), (self.path / POINTS).open("a") as file:
             file.writelines(json.dumps(without_nan(dict(point)), allow_nan=False) + "\n" for point in points)
 
     def write_sources(self, trial: Trial) -> None:
@@ -110,14 +110,20 @@ class RunDirectory:
         (self.path / POINTS).unlink(missing_ok=True)
 
     def complete(self) -> None:
-        """Write the completion record. Raises `DataError` unless Sacred's own record says COMPLETED."""
+        """Write the completion record, once every file that it names is on disk, and the folders that hold them.
+
+        Raises `DataError` unless Sacred's own record says COMPLETED. After an `OSError` the record may be there: the
+        run then counts, but may not survive a power failure.
+        """
         status = json.loads((self.path / RUN).read_text())["status"]
         if status != "COMPLETED":  # Sacred only logs the errors of its observers
             raise DataError(f"{self.path / RUN}: the run ended, but its status is {status}; see {LOG}")
         metrics = json.loads((self.path / METRICS).read_text())
         mine = (*self.path.iterdir(), *(self.path / SOURCES).glob("*"))
         files = sorted(p for p in mine if p.is_file() and not p.name.startswith("."))
-        make_durable(self.path)
+        sources = [self.path / SOURCES] if (self.path / SOURCES).is_dir() else []
+        for path in (*files, *sources, self.path, self.path.parent):
+            make_durable(path)
         self.write(
             COMPLETION,
             {
@@ -140,7 +146,7 @@ def write_ranking(
 ) -> None:
     """Add or replace a ranking of a done run's weights. Its predictions are stored beside it and written first."""
     folder = run / RANKINGS
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     own = folder / f"{key}.{PREDICTIONS}"
     write_json(own, predictions)
     document = {
@@ -158,7 +164,7 @@ def write_ranking(
 def complete_ranking(run: Path, key: str, config: Mapping[str, Any], result: Mapping[str, Any]) -> None:
     """Replace the result of a stored ranking by one that holds more. The predictions stay where they are."""
     path = run / RANKINGS / f"{key}.json"
-    path.parent.mkdir(exist_ok=True)
+    make_folder(path.parent)
     before = json.loads(path.read_bytes()) if path.exists() else {"recomputed": False, "cost": {}, "files": {}}
     document = {"schema": SCHEMA, "ranking": _ranking_text(config), **before, "result": result}
     write_json(path, sealed(without_nan(document)))

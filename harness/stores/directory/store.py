@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import DataError, UserError
-from harness.files import write_json
+from harness.files import make_durable, make_folder, write_json
 from harness.stores.directory.curves import by_metric, from_columns
 from harness.stores.directory.index import summaries
 from harness.stores.directory.reading import Damaged, read_small, read_verified
@@ -84,8 +84,9 @@ class DirectoryStore(Store):
     def remember(self, key: str, document: Mapping[str, Any]) -> None:
         path = self.path / REFERENCES / f"{key}.json"
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             write_json(path, document)
+            make_durable(path.parent)
 
     def forget(self, key: str) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.documents import parsed
 from harness.errors import DataError
-from harness.files import make_durable, sha256, write
+from harness.files import make_durable, make_folder, sha256, write
 from harness.schema import CompletionDocument, Versioned
 from harness.stores.directory.reading import read_small, summarise
 from harness.stores.directory.run_directory import (
@@ -37,7 +37,7 @@ def bring(store: MongoStore, run_id: str, folder: Path, entries: Entries, phase:
         mend(store, run_id, target, entries)
         add(store, run_id, target, entries)
         return target
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=folder, ignore_cleanup_errors=True) as fresh:
         inner = Path(fresh) / run_id
         _materialise(store, run_id, inner, entries)
@@ -88,6 +88,7 @@ def add(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None:
         further = [name for name in further if name == INVALID]
     for name in sorted(further, key=lambda name: (not name.endswith(PREDICTIONS), name)):
         _write(store, run_id, entries[name], folder)
+        make_durable((folder / name).parent)
 
 
 def _materialise(store: MongoStore, run_id: str, folder: Path, entries: Entries) -> None:
@@ -146,7 +147,7 @@ def _write(store: MongoStore, run_id: str, entry: Mapping[str, Any], folder: Pat
     if "/".join(parts) != name or any(part.startswith(".") for part in parts):
         raise DataError(f"{store.name}/{run_id}: names the file {name!r}, which could lead outside the run")
     place = folder / name
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(place.parent)
     write(place, lambda file: store.copy(run_id, entry, file))
     modified = entry["modified"] * 1000
     os.utime(place, ns=(modified, modified))

@@ -7,14 +7,14 @@ say which trials are still being worked on. Imports no torch.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.files import DAY, is_unfinished, living_writer
+from harness.files import DAY, is_abandoned, is_unfinished
 from harness.stores.checkpoints import stored_checkpoints
 from harness.stores.claims.directory import DirectoryClaims
 from harness.stores.claims.lease import Claims
@@ -22,9 +22,6 @@ from harness.stores.directory.index import INDEX
 from harness.stores.directory.store import CLAIMS, RUN_ID, WORK
 from harness.stores.stored import Status, StoredRun
 from harness.stores.upkeep.importing import STAGING
-
-SETTLED = 600.0
-"""Seconds without a change after which an unfinished file counts as abandoned."""
 
 OF_DONE = "checkpoint of a done trial"
 
@@ -89,9 +86,8 @@ def unfinished(store: Path) -> list[Leftover]:
     found = []
     for path in sorted(_hidden(store)):
         with contextlib.suppress(FileNotFoundError):  # finished just now
-            size, changed = _weigh(path)
-            if time.time() - changed >= SETTLED and living_writer(path) is None:
-                found.append(Leftover(path, "unfinished run" if path.is_dir() else "unfinished file", size))
+            if is_abandoned(path):
+                found.append(Leftover(path, "unfinished run" if path.is_dir() else "unfinished file", _size(path)))
     return found
 
 
@@ -101,7 +97,7 @@ def old_claims(store: Path, done: Collection[str]) -> list[Leftover]:
     for record in DirectoryClaims(store / CLAIMS).records():
         if record.key[:16] in done and not record.alive and record.age > DAY:
             path = store / CLAIMS / record.key
-            found.append(Leftover(path, "claim of a done trial", _weigh(path)[0]))
+            found.append(Leftover(path, "claim of a done trial", _size(path)))
     return found
 
 
@@ -113,17 +109,14 @@ def stale_index(store: Path) -> list[Leftover]:
 
 
 def _hidden(store: Path) -> Iterator[Path]:
-    """Everything in the store, and in its folders two levels deep, that has the name of an unfinished file."""
-    for path in _children(store):
-        if path.name.startswith((".new-", STAGING)):
-            yield path
-        elif path.is_dir() and path.name != WORK:  # `checkpoints` finds those
-            for inner in _children(path):
-                yield from filter(_is_unfinished, [inner, *(_children(inner) if inner.is_dir() else ())])
-
-
-def _is_unfinished(path: Path) -> bool:
-    return path.is_file() and (path.name.startswith(".new-") or is_unfinished(path))
+    """Everything in the store and in all its folders that has the name of an unfinished file or run."""
+    for folder, folders, files in os.walk(store):
+        top = Path(folder) == store
+        yield from (Path(folder, name) for name in folders if name.startswith((".new-", STAGING)))
+        # `checkpoints` finds those of the work folder.
+        folders[:] = [name for name in folders if not name.startswith(".") and not (top and name == WORK)]
+        places = (Path(folder, name) for name in files if name.startswith("."))
+        yield from (path for path in places if path.name.startswith(".new-") or is_unfinished(path))
 
 
 def _children(folder: Path) -> list[Path]:
@@ -133,8 +126,6 @@ def _children(folder: Path) -> list[Path]:
         return []
 
 
-def _weigh(path: Path) -> tuple[int, float]:
-    """Bytes, and the time of the last change, of a file or of everything in a folder."""
-    all_of_it = [path, *path.rglob("*")] if path.is_dir() else [path]
-    states = [one.lstat() for one in all_of_it]
-    return sum(state.st_size for state in states), max(state.st_mtime for state in states)
+def _size(path: Path) -> int:
+    """Bytes of a file, or of everything in a folder."""
+    return sum(one.lstat().st_size for one in ([path, *path.rglob("*")] if path.is_dir() else [path]))

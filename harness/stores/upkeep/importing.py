@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from harness.documents import problem
 from harness.errors import DataError, UserError
-from harness.files import make_durable, write
+from harness.files import make_durable, make_folder, write
 from harness.schema import RankingDocument
 from harness.stores.directory.reading import Damaged, read_small
 from harness.stores.directory.run_directory import ABSENT, INVALID, PREDICTIONS, RANKINGS, WEIGHTS
@@ -60,6 +60,9 @@ def import_into_directory(archive: Path, store: Path, max_size: int = MAX_SIZE) 
         more = {run: additions(store / run, folder / run) for run in runs if (store / run).exists()}
         for run in runs:
             if run not in more:
+                for inner in (path for path in (folder / run).rglob("*") if path.is_dir()):
+                    make_durable(inner)
+                make_durable(folder / run)
                 (folder / run).rename(store / run)
                 done.added.append(run)
             elif more[run]:
@@ -126,7 +129,7 @@ def extend(ours: Path, theirs: Path, names: list[str]) -> None:
     """Add these files to a run's directory."""
     for name in names:
         target = ours / name
-        target.parent.mkdir(exist_ok=True)
+        make_folder(target.parent)
         with (theirs / name).open("rb") as source:
             write(target, lambda file, source=source: shutil.copyfileobj(source, file))  # type: ignore[misc]
         make_durable(target.parent)
@@ -138,7 +141,7 @@ def extend(ours: Path, theirs: Path, names: list[str]) -> None:
 def _staging(store: Path) -> Iterator[Path]:
     """A folder within the store, so that verified runs can be renamed into place."""
     try:
-        store.mkdir(parents=True, exist_ok=True)
+        make_folder(store)
         with tempfile.TemporaryDirectory(prefix=STAGING, dir=store) as folder:
             yield Path(folder)
     except OSError as error:

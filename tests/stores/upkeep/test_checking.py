@@ -79,6 +79,7 @@ def test_damage_that_readers_do_not_see_is_found(store: DirectoryStore, make_run
 
 def test_every_damaged_file_is_named_not_only_the_first(store: DirectoryStore, make_run: MakeRun) -> None:
     run = make_run()
+    size = (run / "result.json").stat().st_size
     (run / "result.json").write_text("{}")
     (run / "cout.txt").unlink()
     (run / WEIGHTS).write_bytes(b"")
@@ -86,8 +87,8 @@ def test_every_damaged_file_is_named_not_only_the_first(store: DirectoryStore, m
     record.with_name(f"{'ab' * 8}.predictions.json").write_text("{}")
     found = {name: reason for _, name, reason in reasons(check_directory(store))}
     assert found == {
-        "result.json": "has another checksum than the completion record says",
-        "cout.txt": "is missing",
+        "result.json": f"has 2 bytes instead of {size}",
+        "cout.txt": "is missing; no result depends on it",
         WEIGHTS: "has another checksum than the completion record says",
     }
 
