@@ -75,5 +75,29 @@ RELEASED = (
         "code adds the weight of every other operation, 0 in the forward pass, to the output",
         by_method={"gdas": {"method.operations": "released"}},
     ),
+    Difference(
+        "what Cream's meta network learns from",
+        "the validation loss after a simulated step of the student",
+        "the training loss in every step, and the loss of four further images of the batch after a real step of the "
+        "student on four",
+        "the paper trains it by validation data; the released loop does not detach ρ, and takes both sets of images "
+        "from the training batch",
+        by_method={"cream": {"method.meta_learning": "released"}},
+    ),
+    Difference(
+        "answers that a path brings to Cream's board",
+        "its own",
+        "those of its teacher",
+        "the paper compares a subnet with a prioritised path; the released board stores the teacher's output once it "
+        "has a path",
+        by_method={"cream": {"method.board_answers": "teacher"}},
+    ),
+    Difference(
+        "Cream's ρ",
+        "the sigmoid of the largest score",
+        "the sigmoid of the last score",
+        "the released loop over the board keeps the last score, not the largest",
+        by_method={"cream": {"method.last_score": True}},
+    ),
 )
 """Where the papers of compared methods and their public code differ."""

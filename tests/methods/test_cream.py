@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.nn import functional
 from harness.components.registries import DATASETS
 from harness.components.space import Architecture
 from harness.data.loader import Batch
+from harness.errors import InvalidConfiguration
 from harness.training.supernet import SupernetTraining
 from tests.methods.plain_steps import RATE, batch_of, one_step, plain_training, stepped
 
@@ -23,7 +25,8 @@ def considered(training: SupernetTraining, method: Any, batch: Batch, path: Arch
     """As if the path had answered so many of 16 images correctly."""
     right = functional.one_hot(batch.labels, 10).float()
     wrong = functional.one_hot((batch.labels + 1) % 10, 10).float()
-    method.consider(training, batch, path, torch.cat([right[:correct], wrong[correct:]]))
+    answers = torch.cat([right[:correct], wrong[correct:]])
+    method.consider(training, batch, path, answers, answers)
 
 
 def test_the_boards_rules(toy_project: Path) -> None:
@@ -120,7 +123,7 @@ def test_the_meta_networks_gradient_is_that_of_the_loss_after_the_students_step(
     found: list[torch.Tensor] = []
     before = [one.detach().clone() for one in network.parameters()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "update_own", lambda name: found.extend([meta.weight.grad, meta.bias.grad]))
+        patch.setattr(training, "update_own", lambda name, clip: found.extend([meta.weight.grad, meta.bias.grad]))
         _, rho = method.match(training, path)  # type: ignore[attr-defined]
         method.learn_to_match(training, batch, path, target, rho, step)  # type: ignore[attr-defined]
     for one, other in zip(found, wanted, strict=True):
@@ -140,3 +143,129 @@ def test_before_the_board_has_paths_it_is_spos_and_the_meta_network_learns_later
         assert done.passes == (4 if step in (8, 10) else 1)
     assert not torch.equal(first, meta.weight)
     assert len(DATASETS.get("toy")().train) == 40 and len(training.memory["board"]) <= 6
+
+
+def test_the_meta_networks_optimiser_is_the_released_ones(toy_project: Path) -> None:
+    """Nesterov's momentum, no decay, gradients clipped; Adam on request."""
+    method, training = plain_training("cream", meta_every=1, meta_rate=1e4, meta_clip=1e-6, warm_up=0.9)
+    with_board(training, method)
+    meta: Any = training.modules["meta"]
+    before = torch.cat([one.detach().flatten().clone() for one in meta.parameters()])
+    one_step(method, training, 1)
+    moved = torch.cat([one.detach().flatten() for one in meta.parameters()]) - before
+    assert float(moved.norm()) == pytest.approx(1e4 * 1.9 * 1e-6, rel=0.05)  # the gradient's own norm is 5e-5
+    method, training = plain_training("cream", meta_every=1, meta_rate=0.01, meta_optimiser="adam", warm_up=0.9)
+    with_board(training, method)
+    meta = training.modules["meta"]
+    before = meta.weight.detach().clone()
+    one_step(method, training, 1)
+    assert float((meta.weight - before).abs().max()) == pytest.approx(0.01, rel=1e-2)
+
+
+@pytest.mark.parametrize("whose", ["own", "teacher"])
+def test_the_board_keeps_own_answers_or_those_of_the_teacher(whose: str, toy_project: Path) -> None:
+    method, training = plain_training("cream", board_answers=whose, warm_up=0.0, meta_every=100)
+    differ = False
+    for step in range(8):
+        board, batch = list(training.memory["board"]), batch_of(step)
+        weights = {name: one.detach().clone() for name, one in training.network.named_parameters()}
+        one_step(method, training, step)
+        [path] = training.trained
+        [new] = [one for one in training.memory["board"] if not any(one is old for old in board)]
+        if board and whose == "teacher":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setitem(training.memory, "board", board)
+                now = {name: one.detach().clone() for name, one in training.network.named_parameters()}
+                training.network.load_state_dict(weights, strict=False)
+                path, _ = method.match(training, path)  # type: ignore[attr-defined]
+                training.network.load_state_dict(now, strict=False)
+        answers = functional_call(training.network, weights, (batch.images, path)).softmax(1)
+        assert torch.allclose(new["answers"], answers[:4], atol=1e-6)
+        own = functional_call(training.network, weights, (batch.images, training.trained[0])).softmax(1)
+        differ |= not torch.allclose(new["answers"], own[:4], atol=1e-3)
+    assert differ == (whose == "teacher")
+
+
+def released(training: SupernetTraining, method: Any, weights: dict[str, torch.Tensor], path: Architecture) -> Any:
+    """The teacher and ρ as functions of the student's weights and of the meta network."""
+    board, meta = training.memory["board"], training.modules["meta"]
+    assert isinstance(meta, torch.nn.Module)
+    shown = torch.cat([one["images"] for one in board])
+    now = functional_call(training.network, weights, (shown, path)).softmax(1)
+    scores = meta((now - torch.cat([one["answers"] for one in board])).reshape(len(board), -1))[:, 0]
+    best = int(scores.argmax())
+    return board[best]["path"], torch.sigmoid(-scores[best])
+
+
+def test_as_released_rho_is_differentiated_in_every_step(toy_project: Path) -> None:
+    method, training = plain_training("cream", meta_learning="released", meta_every=100, warm_up=0.9, meta_rate=500.0)
+    with_board(training, method)
+    meta: Any = training.modules["meta"]
+    batch, names = batch_of(1), [name for name, _ in training.network.named_parameters()]
+    start = [one.detach().clone() for one in (*training.network.parameters(), *meta.parameters())]
+    one_step(method, training, 1)
+    [path] = training.trained
+    later = [one.detach().clone() for one in (*training.network.parameters(), *meta.parameters())]
+    with torch.no_grad():
+        for one, value in zip((*training.network.parameters(), *meta.parameters()), start, strict=True):
+            one.copy_(value)
+    weights: dict[str, torch.Tensor] = dict(zip(names, training.network.parameters(), strict=True))
+    teacher, rho = released(training, method, weights, path)
+    target = training.logits(batch, teacher).softmax(1).detach()
+    logits = training.logits(batch, path)
+    loss = (rho * functional.cross_entropy(logits, target) + (2 - rho) * training.loss_of(logits, batch.labels)) / 2
+    own = [*weights.values(), *meta.parameters()]
+    slopes = torch.autograd.grad(loss, own, materialize_grads=True, allow_unused=True)
+    rates = [RATE] * len(weights) + [500 * 1.9] * 2
+    for one, slope, rate, now in zip(start, slopes, rates, later, strict=True):
+        assert torch.allclose(one - rate * slope, now, atol=1e-5)
+    assert float((later[-2] - start[-2]).abs().max()) > 1e-4
+
+
+def test_as_released_the_student_steps_on_four_images_and_the_next_four_teach_the_meta_network(
+    toy_project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, training = plain_training("cream", meta_learning="released", meta_every=1, meta_rate=0.5, meta_clip=1e9)
+    with_board(training, method)
+    meta: Any = training.modules["meta"]
+    batch, path = batch_of(1), (2, 0, 1)
+    names = [name for name, _ in training.network.named_parameters()]
+    copies = {name: one.detach().clone().requires_grad_() for name, one in training.network.named_parameters()}
+    head = [one.detach().clone() for one in meta.parameters()]
+    teacher, rho = released(training, method, copies, path)
+    target = functional_call(training.network, copies, (batch.images[:4], teacher)).softmax(1).detach()
+    distilled = rho * functional.cross_entropy(
+        functional_call(training.network, copies, (batch.images[:4], path)), target
+    )
+    slopes = torch.autograd.grad(distilled, list(copies.values()), create_graph=True, allow_unused=True)
+    norm = torch.cat([one.flatten() for one in slopes if one is not None]).norm().item()
+    monkeypatch.setattr(sys.modules[type(method).__module__], "STUDENT_CLIP", norm / 2)
+    scale = norm / 2 / (norm + 1e-6)
+    stepped = {
+        name: one.detach() if slope is None else (one - RATE * scale * slope).detach().requires_grad_()
+        for (name, one), slope in zip(copies.items(), slopes, strict=True)
+    }
+    place = next(place for place, one in enumerate(slopes) if one is not None)
+    logits = functional_call(training.network, stepped, (batch.images[4:8], path))
+    (after,) = torch.autograd.grad(functional.cross_entropy(logits, batch.labels[4:8]), stepped[names[place]])
+    wanted = torch.autograd.grad(slopes[place], list(meta.parameters()), -0.5 * after)
+    method.learn_as_released(training, batch, path, 1)  # type: ignore[attr-defined]
+    for one, value in zip(training.network.parameters(), stepped.values(), strict=True):
+        assert torch.allclose(one, value, atol=1e-6)
+    for one, value, slope in zip(meta.parameters(), head, wanted, strict=True):
+        assert torch.allclose(one, value - 0.5 * 1.9 * slope, atol=1e-7)
+    assert float(wanted[0].abs().max()) > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"meta_learning": "some"}, "method.meta_learning is 'some'; allowed: validation, released"),
+        ({"meta_optimiser": "lion"}, "method.meta_optimiser is 'lion'; allowed: sgd, adam"),
+        ({"board_answers": "mine"}, "method.board_answers is 'mine'; allowed: own, teacher"),
+        ({"meta_clip": 0}, "method.meta_clip must be above 0, not 0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str, toy_project: Path) -> None:
+    with pytest.raises(InvalidConfiguration, match=message):
+        plain_training("cream", **options)
