@@ -162,6 +162,16 @@ def effect_texts(one: Judgement) -> tuple[str, str]:
     return (texts[0] if texts else DASH), (DASH if one.interval is None else bounded)
 
 
+def in_a_sentence(one: Judgement) -> str:
+    """A comparison in words: what it is about, its effect, its interval, its seeds, and the verdict."""
+    compared, (effect, interval) = one.compared, effect_texts(one)
+    what = compared.name or compared.rows
+    if one.effect is None:
+        return f"{what}: no data on {compared.dataset} yet."
+    seeds = f"{len(compared.seeds)} seed{'s' * (len(compared.seeds) != 1)}"
+    return f"{what}: {compared.column} {effect} ({interval}, {seeds}) on {compared.dataset}: {verdict_text(one)}."
+
+
 def verdict_text(one: Judgement) -> str:
     """The verdict, where it leans without correction for the other comparisons, and whether a premise fails."""
     leaning = f", leans {one.leans}" if one.leans else ""

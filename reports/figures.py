@@ -195,12 +195,10 @@ class _Making:
 
     def drawn(self, name: str, space: Space, architecture: Architecture) -> list[Panel]:
         """The drawings of the architecture, if its space has any; its text becomes a note."""
-        wiring = space.wiring(architecture)
-        no_drawing = "" if wiring else f" ({space.name} has no drawing)"
+        panels = graphs(name, space, architecture)
+        no_drawing = "" if panels else f" ({space.name} has no drawing)"
         self.notes.append(f"{name}: {space.format(architecture)}{no_drawing}")
-        if isinstance(wiring, Mapping):
-            return [GraphPanel(f"{name}, {part}", drawing) for part, drawing in wiring.items()]
-        return [] if wiring is None else [GraphPanel(name, wiring)]
+        return panels
 
     def search(self, panel: layout.SearchPlot) -> list[Panel]:
         row = find_row(self.findings.study, panel.row)
@@ -274,3 +272,11 @@ def best_found(metrics: Mapping[str, Any]) -> Architecture | None:
     found = metrics.get("found")
     first = found[0]["architecture"] if found else metrics.get("top1")
     return tuple(int(choice) for choice in first) if first else None
+
+
+def graphs(name: str, space: Space, architecture: Architecture) -> list[Panel]:
+    """The drawings of an architecture under its name; none if its space has none."""
+    wiring = space.wiring(architecture)
+    if isinstance(wiring, Mapping):
+        return [GraphPanel(f"{name}, {part}".removeprefix(", "), drawing) for part, drawing in wiring.items()]
+    return [] if wiring is None else [GraphPanel(name, wiring)]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.study.comparisons import main_column
 
-from ..comparison import INTERVAL, KINDS, VERDICT
+from ..comparison import INTERVAL, KINDS, VERDICT, in_a_sentence
 from ..figure_values import BarPanel, FigureValue, LinePanel, PointPanel
 from ..forest import NAME as FOREST
 from ..grid import Grid
@@ -78,6 +78,20 @@ def page(sections: Sequence[Section], store: Store, files: bool = False) -> str:
     )
 
 
+def study_part(section: Section) -> tuple[str, list[dict[str, Any]]]:
+    """A study's part of a page by itself, and what its values open: for each place the seeds, values and runs."""
+    places: list[dict[str, Any]] = []
+    shown = _section(section, page_table(section), places, files=False)
+    return _part("section", shown), places
+
+
+def sentences(section: Section) -> list[dict[str, str]]:
+    """One sentence per primary contrast; without any, per comparison that is decided or leans."""
+    own = [one for one in section.judgements if one.compared.kind == "primary"]
+    own = own or [one for one in section.judgements if one.decided or one.leans]
+    return [{"verdict": one.verdict, "text": in_a_sentence(one)} for one in own]
+
+
 def render_tables(tables: Sequence[Table]) -> str:
     """The tables alone, as a part of a page."""
     return "\n".join(_part("table", shown_table(PageTable(table), [])) for table in tables)
@@ -119,6 +133,7 @@ def _section(section: Section, table: PageTable, places: list[dict[str, Any]], f
         "name": study.name,
         "part": part(study),
         "missing": len(section.table.missing),
+        "sentences": sentences(section),
         "table": shown,
         "dots": dots(table.table, main.metric, fmean(neutral) if neutral else None) if main else [],
         "figures": [_figure(figure, places, files) for figure in own],
