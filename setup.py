@@ -16,5 +16,5 @@ shipped = find_namespace_packages(
 setup(
     packages=[*find_packages(include=["harness", "harness.*"]), *(f"harness._shipped.{name}" for name in shipped)],
     package_dir={f"harness._shipped.{folder}": folder for folder in CONTENT},
-    package_data={"": ["*.npz", "*.npy", "*.json", "*.css", "*.js", "*.j2", "*.template", "py.typed"]},
+    package_data={"": ["*.npz", "*.npy", "*.json", "*.css", "*.js", "*.j2", "page/*", "*.template", "py.typed"]},
 )

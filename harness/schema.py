@@ -332,6 +332,7 @@ class RunDocument(TypedDict, total=False):
     start_time: Annotated[Time | None, "when the run began"]
     stop_time: Annotated[Time | None, "when it ended"]
     heartbeat: Annotated[Time | None, "when its process was last heard of"]
+    progress: Annotated[Json | None, "stage, step, steps, loss, tau and device at the last heartbeat"]
     fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line; how a lost one died"]
     experiment: Annotated[Experiment | None, "the experiment, as Sacred describes it"]
     host: Annotated[Host | None, "the machine, as Sacred describes it"]

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 COMMANDS = {
-    "Work": ("run", "plan", "status", "show", "query", "report", "diff", "rerun"),
+    "Work": ("run", "plan", "status", "view", "show", "query", "report", "diff", "rerun"),
     "Many machines": ("worker", "submit", "cancel"),
     "Parts of your own, and what is known": ("check", "new", "list", "explain", "doctor"),
     "Upkeep": ("store", "predictions", "data", "benchmark", "weights", "mongo"),

@@ -21,6 +21,7 @@ from harness.execution.task import Report, Task
 from harness.interruption import held_back
 from harness.schema import NOBODY, title
 from harness.stores.checkpoints import Checkpoint
+from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.stores.sacred import SETTINGS, Experiment, RunObserver
 from harness.study.judging import Predictions
@@ -68,7 +69,8 @@ def sacred_run(
     found: Architecture | None = None,
 ) -> Outcome:
     """Run the task's trial as a Sacred run into its directory, from its checkpoint if there is one."""
-    trial, config, progress = task.trial, task.trial.config, task.progress
+    trial, config = task.trial, task.trial.config
+    progress = noted(task, observers)
     name = title(task.assignment.naming or NOBODY, config.method.name)
     experiment = Experiment(name, save_git_info=False)
     experiment.logger = _logger(log)  # type: ignore[assignment]
@@ -142,6 +144,23 @@ def predicted(trial: Trial, outcome: Outcome | None) -> dict[str, Any]:
     found = outcome.predictions
     losses = {space.index(architecture): one.loss for architecture, one in found.items() if one.loss is not None}
     return predictions_document(trial.config.json(), numbered(found), rough, outcome.searched, losses)
+
+
+def noted(task: Task, observers: Sequence[RunObserver]) -> Report:
+    """Reports of progress to the process that started the job, and to the run's record, for whoever reads the store."""
+    records = [one for one in observers if isinstance(one, DirectoryObserver)]
+    known: dict[str, Any] = {"device": task.device}
+    stages = {"epoch": "train" if task.trial.config.retrain is None else "retrain", "rank": "rank", "search": "search"}
+
+    def report(event: dict[str, Any]) -> None:
+        task.progress(event)
+        if event["event"] in stages:
+            measured = {key: finite(event[key]) for key in ("loss", "tau") if event.get(key) is not None}
+            known.update(stage=stages[event["event"]], step=event["step"], steps=event["steps"], **measured)
+            for one in records:
+                one.progress = dict(known)
+
+    return report
 
 
 def throttled(progress: Report) -> Callable[[int, int], None]:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
 COLUMNS = (
-    *("status", "study", "row", "preset", "method_name", "schedule_name", "clusters_name", "dataset", "seed"),
-    *("kendall_tau", "top1_accuracy", "wall_seconds", "started"),
+    *("status", "study", "row", "seed", "kendall_tau", "top1_accuracy", "wall_seconds", "preset", "dataset"),
+    *("method_name", "schedule_name", "clusters_name", "started"),
 )
 """The columns of the table of runs unless others are chosen."""
 FACETS = ("status", "study", "method_name", "space", "dataset", "preset", "seed")
@@ -38,6 +38,8 @@ LOG_TAIL = 64 * 1024
 """Bytes of a log that are shown at first."""
 LOG, RUN, COMPLETION, SOURCES = "cout.txt", "run.json", "completion.json", "sources/"
 MAIN_CURVE = "train_loss"
+OWN = "Your studies"
+"""The heading of studies that are not the project's."""
 SHOWN_FILE = 256 * 1024
 """Source files up to this size are compared."""
 
@@ -57,7 +59,7 @@ def value(cell: Any) -> Any:
 def studies(snapshot: Snapshot, store: Store) -> dict[str, Any]:
     """The first page: how every study stands, and who works."""
     return {
-        "studies": [_standing(one) for one in snapshot.standings],
+        "studies": sorted(map(_standing, snapshot.standings), key=lambda one: parts().index(one["part"])),
         "working": [working(row.run, store) for row in snapshot.rows.values() if row.run.status is Status.RUNNING],
         "failed": [_failed(row) for row in snapshot.rows.values() if row.run.status is Status.FAILED][-20:],
         "runs": len(snapshot.rows),
@@ -66,13 +68,18 @@ def studies(snapshot: Snapshot, store: Store) -> dict[str, Any]:
     }
 
 
+def parts() -> list[str]:
+    """The headings of studies, in order."""
+    return [OWN, *component("reports.paper.order").PARTS]
+
+
 def _standing(one: Standing) -> dict[str, Any]:
     counts = one.counts
     waiting = counts.get(State.WAITING, 0) + counts.get(State.RANK, 0) + counts.get(State.AGAIN, 0)
     return {
         "name": one.study.name,
         "title": one.study.title,
-        "part": component("reports.paper.order").part(one.study),
+        "part": OWN if one.own else component("reports.paper.order").part(one.study),
         "preset": one.preset,
         "trials": one.trials,
         "done": counts.get(State.DONE, 0),
@@ -141,13 +148,19 @@ def find_standing(snapshot: Snapshot, name: str, preset: str) -> Standing:
     for one in snapshot.standings:
         if (one.study.name, one.preset) == (name, preset):
             return one
-    raise UnknownName.among("study with runs", f"{name} ({preset})", [f"{s.study.name} ({s.preset})" for s in snapshot.standings])
+    raise UnknownName.among(
+        "study with runs", f"{name} ({preset})", [f"{s.study.name} ({s.preset})" for s in snapshot.standings]
+    )
 
 
 def runs_of(snapshot: Snapshot, standing: Standing) -> list[Row]:
     """The runs that a study's table shows, by row and seed."""
     wanted = standing.requests
-    found = [row for row in snapshot.rows.values() if row.run.key in wanted and (row.run.counts or row.run.status is Status.RUNNING)]
+    found = [
+        row
+        for row in snapshot.rows.values()
+        if row.run.key in wanted and (row.run.counts or row.run.status is Status.RUNNING)
+    ]
     return sorted(found, key=lambda row: (wanted[row.run.key].row, row.record["seed"]))
 
 
@@ -196,23 +209,24 @@ def run(snapshot: Snapshot, store: Store, run_id: str) -> dict[str, Any]:
     result = found.result or {}
     panel = result.get("panel") or {}
     files = store.files(found)
-    made = {
+    heading = {
+        "trial": found.key,
+        "attempt": found.attempt,
+        "preset": found.preset,
+        "overrides": " ".join(f"{key}={text}" for key, text in found.overrides.items()),
+        "started (UTC)": found.start_time,
+        "stopped (UTC)": found.stop_time,
+        "made by": describe_owner(found.owner),
+        **environment(document),
+    }
+    return {
         "id": found.id,
         "study": row.record["study"] if row else "",
         "row": row.record["row"] if row else "",
         "status": found.status + (", superseded by a newer run" if found.superseded else ""),
         "invalid": found.invalid or "",
         "preset": found.preset,
-        "heading": {
-            "trial": found.key,
-            "attempt": found.attempt,
-            "preset": found.preset,
-            "overrides": " ".join(f"{key}={text}" for key, text in found.overrides.items()),
-            "started (UTC)": found.start_time,
-            "stopped (UTC)": found.stop_time,
-            "made by": describe_owner(found.owner),
-            **environment(document),
-        },
+        "heading": {name: text for name, text in heading.items() if text not in (None, "")},
         "config": {key: value(one) for key, one in flatten(found.trial["config"]).items()},
         "result": {key: value(one) for key, one in flatten(_plain(result)).items()},
         "panel": {key: value(one) for key, one in flatten(panel).items()},
@@ -228,8 +242,6 @@ def run(snapshot: Snapshot, store: Store, run_id: str) -> dict[str, Any]:
         "predictions": predictions(found, store),
         "found": found_architecture(found),
     }
-    made["heading"] = {name: text for name, text in made["heading"].items() if text not in (None, "")}
-    return made
 
 
 def environment(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,6 +249,7 @@ def environment(document: Mapping[str, Any]) -> dict[str, Any]:
     host, experiment = document.get("host") or {}, document.get("experiment") or {}
     commit = (experiment.get("repositories") or [{}])[0]
     versions = dict(one.split("==", 1) for one in experiment.get("dependencies") or () if "==" in one)
+    dirty = "with changes" if commit.get("dirty") else ""
     gpus = [one.get("model", "") for one in ((host.get("gpus") or {}).get("gpus") or [])]
     found = {
         "host": host.get("hostname"),
@@ -244,7 +257,7 @@ def environment(document: Mapping[str, Any]) -> dict[str, Any]:
         "GPUs": ", ".join(gpus),
         "python": host.get("python_version"),
         "torch": versions.get("torch"),
-        "commit": f"{commit.get('commit') or commit.get('version') or ''}{' with changes' if commit.get('dirty') else ''}",
+        "commit": " ".join(filter(None, [commit.get("commit") or commit.get("version"), dirty])),
     }
     return {name: text for name, text in found.items() if text}
 
@@ -265,7 +278,9 @@ def single_curves(run: StoredRun, store: Store) -> dict[str, Any]:
         for name, points in store.metrics(run).items():
             made = {axis: _series(run, points, axis) for axis in curves.AXES}
             lines = {axis: curves.downsampled(one.x, one.y) for axis, one in made.items()}
-            found[name] = {axis: [curves.plain(x), curves.plain(y)] for axis, (x, y) in lines.items()} | {"points": len(points)}
+            found[name] = {axis: [curves.plain(x), curves.plain(y)] for axis, (x, y) in lines.items()} | {
+                "points": len(points)
+            }
     return found
 
 
@@ -336,9 +351,9 @@ def chosen_curves(snapshot: Snapshot, store: Store, ids: Sequence[str], metric: 
 def group_label(rows: Sequence[Row]) -> Any:
     """A function that names the group of a row: by study row, or by the settings in which the runs differ."""
     settings = [flatten(row.run.trial["config"]) for row in rows]
-    varying = sorted(
-        {key for one in settings for key in one if key != "seed" and any(o.get(key) != one[key] for o in settings)}
-    )
+    keys = {key for one in settings for key in one if key != "seed"}
+    varying = [key for key in keys if len({str(one.get(key)) for one in settings}) > 1]
+    varying.sort(key=lambda key: (not key.endswith(".name"), key))  # which component, before its options
 
     def label(row: Row) -> str:
         own = flatten(row.run.trial["config"])
@@ -396,13 +411,15 @@ def figure(curve: Mapping[str, Any], band: str, form: str) -> bytes:
 
 def source_diff(store: Store, one: StoredRun, other: StoredRun, name: str) -> str:
     """The difference of a source file of two runs, as a unified diff."""
-    texts = []
-    for run in (one, other):
+
+    def lines(run: StoredRun) -> list[str]:
         content = b""
         with contextlib.suppress(HarnessError):
             content = store.read(run, f"{SOURCES}{name}")
-        texts.append(content[:SHOWN_FILE].decode(errors="replace").splitlines())
-    return "\n".join(difflib.unified_diff(*texts, f"{one.id}/{name}", f"{other.id}/{name}", lineterm=""))
+        return content[:SHOWN_FILE].decode(errors="replace").splitlines()
+
+    names = (f"{one.id}/{name}", f"{other.id}/{name}")
+    return "\n".join(difflib.unified_diff(lines(one), lines(other), *names, lineterm=""))
 
 
 def sources(run: StoredRun, store: Store) -> dict[str, str]:
@@ -410,4 +427,3 @@ def sources(run: StoredRun, store: Store) -> dict[str, str]:
     files = _document(run, store, COMPLETION).get("files") or {}
     names = [name for name in store.files(run) if name.startswith(SOURCES)]
     return {name.removeprefix(SOURCES): str(files.get(name, ""))[:12] for name in names}
-

@@ -57,7 +57,9 @@ def export(
     page("compare", "Compare", {"runs": []}, "compare.html")
     for run_id, row in snapshot.rows.items():
         found = content.run(snapshot, store, run_id)
-        site.file(f"data/{run_id}.js", f"globalThis.harnessRuns[{json.dumps(run_id)}] = {json.dumps(found)};\n".encode())
+        site.file(
+            f"data/{run_id}.js", f"globalThis.harnessRuns[{json.dumps(run_id)}] = {json.dumps(found)};\n".encode()
+        )
         found["log"] = content.log(store, row.run, -1)
         page("run", f"Run {run_id}", found, f"run/{run_id}.html")
     for name, path in static_files().items():

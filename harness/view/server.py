@@ -280,7 +280,9 @@ def _attachment(name: str) -> dict[str, str]:
 def application(watcher: Watcher, store: Store, token: str, hosts: frozenset[str]) -> Starlette:
     """The whole server. `hosts` are the values of the Host header that it answers to."""
     guards = [Middleware(Guard, token=token, hosts=hosts), Middleware(GZipMiddleware, minimum_size=2048)]
-    return Starlette(routes=Pages(watcher, store).routes(), middleware=guards)
+    made = Starlette(routes=Pages(watcher, store).routes(), middleware=guards)
+    made.router.redirect_slashes = False
+    return made
 
 
 def hosts_of(bind: str, port: int) -> frozenset[str]:

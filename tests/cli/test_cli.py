@@ -103,7 +103,7 @@ def test_commands_stand_under_headings_in_the_order_of_work(ending: None, capsys
     parts = ["Work:", "Many machines:", "Parts of your own, and what is known:", "Upkeep:"]
     assert headings == ["Options:", *parts, "Others:", "Example:"]
     shown = [line.split()[0] for line in lines[lines.index("Work:") :] if line.startswith("  ") and line[2] != " "]
-    assert shown[:6] == ["run", "plan", "status", "show", "query", "report"]
+    assert shown[:6] == ["run", "plan", "status", "view", "show", "query"]
     assert shown.index("list") < shown.index("store") < shown.index("mongo") < shown.index("ending")
     assert not any("..." in line for line in lines[1:])
 

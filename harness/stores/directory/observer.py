@@ -38,6 +38,8 @@ class DirectoryObserver(RunObserver):
     ) -> None:
         """`machine` is what the run is made on, as `environment.describe` gives it; by default this one."""
         self.directory = directory
+        self.progress: dict[str, Any] | None = None
+        """How far the run is (`harness.schema.RunDocument`); written with the next heartbeat."""
         self._machine = machine
         self._lock = threading.Lock()  # Sacred's heartbeat runs in its own thread
         self._entry: dict[str, Any] = {"status": "RUNNING", "artifacts": [], "resources": [], "heartbeat": None}
@@ -85,7 +87,7 @@ class DirectoryObserver(RunObserver):
         return self.directory.id
 
     def heartbeat_event(self, info: dict[str, Any], captured_out: str, beat_time: datetime, result: Any) -> None:
-        self._update(heartbeat=beat_time.isoformat(), result=result)
+        self._update(heartbeat=beat_time.isoformat(), result=result, progress=self.progress)
 
     def completed_event(self, stop_time: datetime, result: Any) -> None:
         self._update(stop_time=stop_time.isoformat(), result=result, status="COMPLETED")

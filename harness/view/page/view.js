@@ -199,7 +199,7 @@
         const trouble = at("trouble");
         trouble.hidden = !found.trouble;
         trouble.textContent = found.trouble ? `The store cannot be read: ${found.trouble}` : "";
-        const parts = [...new Set(found.studies.map((one) => one.part))].reverse();
+        const parts = [...new Set(found.studies.map((one) => one.part))];
         const shown = parts.flatMap((part) => [
           el("h2", {}, part),
           table(["Study", "Preset", "Done", "", "Running", "Failed", "Stopped", "Waiting", "Time left"], found.studies.filter((one) => one.part === part).map((one) => [

@@ -1,0 +1,84 @@
+"""How long the live page takes for 10,000 stored runs, on both kinds of stores.
+
+    python -m tests.perf.view [--runs 10000] [--store DIR]
+
+Prints one Markdown table: seconds of requests after the server has started, and its memory. A plot of 200 runs is
+computed from their curves on disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+from starlette.testclient import TestClient
+
+from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo.connection import connect
+from harness.stores.mongo.sync import sync
+from harness.stores.places import places
+from harness.stores.store import Store
+from harness.study.catalogue import all_studies
+from harness.view.server import application
+from harness.view.snapshot import Watcher
+from tests.mongod import Mongod
+from tests.perf.synthetic import fill
+
+HOST, TOKEN = "127.0.0.1:8080", "token"
+
+
+def measure(store: Store, details: Store) -> dict[str, float]:
+    """Seconds of each request."""
+    began = time.perf_counter()
+    watcher = Watcher(store, all_studies)
+    watcher.refresh()
+    found = {"start": time.perf_counter() - began}
+    client = TestClient(application(watcher, details, TOKEN, frozenset({HOST})), base_url=f"http://{HOST}")
+    client.get("/", params={"token": TOKEN})
+    runs = "&".join(f"run={one}" for one in list(watcher.now.rows)[:200])
+    for name, path in {
+        "first page": "/",
+        "table of all runs": "/runs",
+        "filter": "/data/runs?since=1&where=kendall_tau > 0.2 and method.name == 'spos'",
+        "nothing new": f"/data/runs?since={watcher.now.version}",
+        "curves of 200 runs": f"/data/curves?metric=train_loss&{runs}",
+    }.items():
+        began = time.perf_counter()
+        answer = client.get(path)
+        assert answer.status_code == 200, answer.text
+        found[name] = time.perf_counter() - began
+    began = time.perf_counter()
+    watcher.refresh()
+    return {**found, "reading again": time.perf_counter() - began}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--store", type=Path, help="a directory that holds such runs already")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = asked.store or Path(folder) / "runs"
+        if asked.store is None:
+            fill(path, asked.runs)
+        measured = {"directory": measure(DirectoryStore(path), DirectoryStore(path))}
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+        server = Mongod(Path(folder) / "mongo")
+        server.start()
+        try:
+            address = server.uri.replace("/?", "/view?")
+            sync(DirectoryStore(path), connect(address))
+            measured["MongoDB"] = measure(places(address).open(), places(address).open())
+        finally:
+            server.kill()
+    print(f"| seconds, {asked.runs:,} runs | {' | '.join(measured)} |\n|:--|{'--:|' * len(measured)}")
+    for name in measured["directory"]:
+        print(f"| {name} | {' | '.join(f'{own[name]:.2f}' for own in measured.values())} |")
+    print(f"\nmemory with the directory: {memory:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
