@@ -23,7 +23,13 @@ from harness.interruption import asked_first
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.claims.lease import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
-from harness.stores.directory.run_directory import RANKINGS, WEIGHTS, complete_ranking, write_ranking
+from harness.stores.directory.run_directory import (
+    RANKINGS,
+    WEIGHTS,
+    complete_ranking,
+    next_ranking,
+    write_ranking,
+)
 from harness.stores.opened import Opened
 from harness.stores.stored import StoredRun
 from harness.study.judging import Prediction, completed, lacks
@@ -91,7 +97,7 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
     trial = task.trial
     key, config = trial.ranking_key, trial.config.json()
     make_folder(folder / RANKINGS)
-    log = folder / RANKINGS / f"{key}.txt"
+    log = folder / RANKINGS / f"{next_ranking(folder, key)}.txt"
     checkpoint = task.checkpoint(of=_of(run))
     try:
         with output_to(log), asked_first(checkpoint.request_stop):

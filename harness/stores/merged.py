@@ -65,5 +65,10 @@ def _merged(run: StoredRun, mirrored: StoredRun | None) -> StoredRun:
     """The run with what others have added to its mirror: rankings, and the invalid mark."""
     if mirrored is None or mirrored is run:
         return run
-    rankings = run.rankings | {key: found for key, found in mirrored.rankings.items() if key not in run.rankings}
+    again, its = (
+        {key for key, found in one.rankings.items() if found != one.first_rankings.get(key)} for one in (run, mirrored)
+    )
+    # A recomputed ranking replaces the first one, wherever it was recomputed.
+    taken = {key: found for key, found in mirrored.rankings.items() if key not in run.rankings or key in its - again}
+    rankings = run.rankings | taken
     return replace(run, invalid=run.invalid or mirrored.invalid, rankings=rankings)

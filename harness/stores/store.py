@@ -7,17 +7,19 @@ of place holds them.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from harness.documents import parsed, problem
+from harness.documents import parsed, problem, sealed
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
-from harness.schema import OBSERVED, ImportedDocument, PredictionsDocument, ReferenceDocument, Searched
+from harness.schema import OBSERVED, ImportedDocument, PredictionsDocument, RankingDocument, ReferenceDocument, Searched
 from harness.stores import collector
 from harness.stores.stored import Problem, Status, StoredRun, agree
 
@@ -169,12 +171,12 @@ class Store(ABC):
         return self._known(run, rank, "losses")
 
     def _known(self, run: StoredRun, rank: Mapping[str, Any] | None, key: str) -> dict[int, float]:
-        from harness.stores.directory.run_directory import PREDICTIONS, RANKINGS
+        from harness.stores.directory.run_directory import PREDICTIONS
 
         wanted = rank or run.trial["config"]["rank"]
         found: dict[int, float] = {}
-        # Only from verified rankings: a damaged one counts as missing.
-        for name in (PREDICTIONS, *(f"{RANKINGS}/{key}.{PREDICTIONS}" for key in sorted(run.rankings))):
+        further = (name for files in self.sound_rankings(run).values() for name in files)
+        for name in dict.fromkeys([PREDICTIONS, *further]):
             document = self._predicted(run, name)
             if document is None:
                 continue
@@ -189,14 +191,29 @@ class Store(ABC):
 
         Searches that were stored without this list have None, too. Raises `DataError`.
         """
-        from harness.stores.directory.run_directory import PREDICTIONS, RANKINGS
+        from harness.stores.directory.run_directory import PREDICTIONS, ranking_version
 
-        own = f"{RANKINGS}/{ranking}.{PREDICTIONS}"
-        # A recomputed ranking stands beside the one that was made with the run.
-        document = self._predicted(run, own)
-        if document is None and ranking == run.own_ranking:
-            document = self._predicted(run, PREDICTIONS)
+        # Recomputed rankings come after the one that was made with the run.
+        own = [PREDICTIONS] if ranking == run.own_ranking else []
+        for name, files in self.sound_rankings(run).items():
+            own += files if ranking_version(name)[0] == ranking else []
+        document = self._predicted(run, own[-1]) if own else None
         return None if document is None else document.get("searched")
+
+    def sound_rankings(self, run: StoredRun) -> dict[str, list[str]]:
+        """The run's further rankings that are as they were written, by file, the newest last: the files of predictions
+        of each. A damaged one counts as missing."""
+        from harness.stores.directory.run_directory import RANKINGS, is_ranking, ranking_version
+
+        found = {}
+        for name in sorted(filter(is_ranking, self.files(run)), key=ranking_version):
+            with suppress(DataError):
+                document = parsed(self.read(run, name), RankingDocument)
+                beside = {f"{RANKINGS}/{other}": checksum for other, checksum in document["files"].items()}
+                checksums = {own: hashlib.sha256(self.read(run, own)).hexdigest() for own in beside}
+                if checksums == beside and ("checksum" not in document or document == sealed(document)):
+                    found[name] = list(beside)
+        return found
 
     def _predicted(self, run: StoredRun, name: str) -> PredictionsDocument | None:
         """The predictions in that file of a run; None if the run has no such file. Raises `DataError`."""

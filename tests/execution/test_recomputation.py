@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,15 @@ from harness.schema import PANEL
 from harness.stores.directory.run_directory import (
     COMPLETION,
     WEIGHTS,
+    complete_ranking,
     declare_absent,
     predictions_document,
     write_ranking,
 )
 from harness.stores.directory.store import DirectoryStore, StoredRun
+from harness.stores.upkeep.archive import export_runs
 from harness.stores.upkeep.comparison import Side, compare
+from harness.stores.upkeep.importing import import_into_directory
 from harness.study.configuration import RunConfig
 from harness.study.study import Request
 from harness.study.trial import Trial
@@ -189,3 +193,78 @@ def test_an_older_run_of_several_supernets_gets_the_numbers_beside_top1(toy_proj
     assert answer["result"]["top1_of"] == 5 and {key: answer["result"][key] for key in added} == {
         key: run.result[key] for key in added
     }
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_files_of_a_done_run_never_change_and_the_highest_number_counts(store: Path) -> None:
+    run = only_run(store)
+    key, folder = str(run.own_ranking), store / run.id
+    before = contents(folder)
+    for tau in [0.125, *(number / 100 for number in range(1, 12))]:  # 10 counts more than 9
+        judge(store, run, judged(tau))
+        after = contents(folder)
+        assert {name: after[name] for name in before} == before
+        before = after
+        assert only_run(store).rankings[key]["kendall_tau"] == tau
+    names = {name for name in before if name.startswith("rankings/") and not name.endswith("predictions.json")}
+    assert names == {f"rankings/{key}.json", *(f"rankings/{key}.{number}.json" for number in range(1, 12))}
+    answer = do(trial(), store, "rank", again=True)  # and `store recompute --again` is no exception
+    assert answer["status"] == "done" and (folder / "rankings" / f"{key}.12.json").exists()
+    after = contents(folder)
+    assert {name: after[name] for name in before} == before
+    assert only_run(store).rankings == run.rankings
+
+
+def test_a_ranking_that_gets_more_measures_is_a_new_file_with_the_same_predictions(store: Path) -> None:
+    run = only_run(store)
+    key, folder = str(run.own_ranking), store / run.id
+    (store / run.id / "rankings").mkdir(exist_ok=True)
+    other = trial(candidates=6)
+    assert do(other, store, "rank")["status"] == "done"
+    stored = folder / "rankings" / f"{other.ranking_key}.json"
+    complete_ranking(folder, other.ranking_key, other.config.json(), judged(0.5))
+    complete_ranking(folder, key, trial().config.json(), judged(0.25))
+    first, second = json.loads(stored.read_text()), json.loads(stored.with_name(f"{stored.stem}.1.json").read_text())
+    assert second["files"] == first["files"] and second["result"]["kendall_tau"] == 0.5
+    found = only_run(store).rankings
+    assert (found[key]["kendall_tau"], found[other.ranking_key]["kendall_tau"]) == (0.25, 0.5)
+
+
+def test_a_damaged_recomputed_ranking_is_named_and_the_one_before_it_counts(store: Path) -> None:
+    run = only_run(store)
+    key = str(run.own_ranking)
+    judge(store, run, judged(0.5))
+    judge(store, run, judged(0.25))
+    opened = DirectoryStore(store)
+    known = opened.predictions(run)
+    (store / run.id / "rankings" / f"{key}.1.predictions.json").write_text("{}")
+    opened = DirectoryStore(store)
+    (left,) = opened.runs()
+    assert left.rankings[key]["kendall_tau"] == 0.5 and opened.predictions(left) == known
+    assert [Path(one.place).name for one in opened.problems] == [f"{key}.1.predictions.json"]
+    archive = store / "archive.tar.gz"
+    export_runs(opened, [left], archive)
+    with tarfile.open(archive) as file:
+        names = {Path(name).name for name in file.getnames()}
+    assert f"{key}.json" in names and f"{key}.1.json" not in names
+
+
+def test_recomputed_rankings_of_two_copies_merge_by_union(store: Path, tmp_path_factory: Factory) -> None:
+    run = only_run(store)
+    key = str(run.own_ranking)
+    judge(store, run, judged(0.5))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    shutil.copytree(store / run.id, elsewhere / run.id)
+    judge(elsewhere, run, judged(0.25))
+    archive = elsewhere / "archive.tar.gz"
+    export_runs(DirectoryStore(elsewhere), DirectoryStore(elsewhere).runs(), archive)
+    before = contents(store / run.id)
+    import_into_directory(archive, store)
+    after = contents(store / run.id)
+    assert {name: after[name] for name in before} == before
+    assert after.keys() - before.keys() == {f"rankings/{key}.1.json", f"rankings/{key}.1.predictions.json"}
+    assert only_run(store).rankings[key]["kendall_tau"] == 0.25

@@ -35,6 +35,8 @@ from harness.stores.directory.run_directory import (
     SOURCES,
     TRIAL,
     WEIGHTS,
+    is_ranking,
+    ranking_version,
 )
 from harness.stores.stored import OPEN, Problem, Status, without_curves
 
@@ -212,8 +214,9 @@ def absent_files(path: Path, record: Mapping[str, Any]) -> set[str]:
 def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, Any]]:
     """The documents of a run's further rankings by key; includes the run's own ranking if it was made again."""
     found = {}
-    for file in sorted((path / RANKINGS).glob("*.json")):
-        if file.name.startswith(".") or file.name.endswith(f".{PREDICTIONS}"):
+    there = (file for file in (path / RANKINGS).glob("*.json") if is_ranking(f"{RANKINGS}/{file.name}"))
+    for file in sorted(there, key=lambda file: ranking_version(file.name)):  # the highest number of a key comes last
+        if file.name.startswith("."):
             continue
         try:
             document = read_small(file, RankingDocument)
@@ -222,7 +225,7 @@ def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, An
             for name, checksum in document["files"].items():
                 if _checksum(file.with_name(name)) != checksum:
                     raise Damaged(file.with_name(name), "has another checksum than its ranking says")
-            found[file.stem] = document
+            found[ranking_version(file.name)[0]] = document
         except Damaged as error:
             problems.append(Problem(str(error.path), error.reason))
         except (KeyError, TypeError, AttributeError) as error:

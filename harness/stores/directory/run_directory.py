@@ -144,31 +144,66 @@ def write_ranking(
     cost: Mapping[str, Any],
     predictions: Mapping[str, Any],
 ) -> None:
-    """Add or replace a ranking of a done run's weights. Its predictions are stored beside it and written first."""
+    """Add a ranking of a done run's weights. Its predictions are stored beside it and written first.
+
+    Files of a complete run never change: a ranking that replaces another is a new file, with the next number.
+    """
     folder = run / RANKINGS
     make_folder(folder)
-    own = folder / f"{key}.{PREDICTIONS}"
+    name = next_ranking(run, key)
+    own = folder / f"{name}.{PREDICTIONS}"
     write_json(own, predictions)
     document = {
         "schema": SCHEMA,
         "ranking": _ranking_text(config),
-        "recomputed": (folder / f"{key}.json").exists(),
+        "recomputed": name != key,
         "result": result,
         "cost": cost,
         "files": {own.name: sha256(own)},
     }
-    write_json(folder / f"{key}.json", sealed(without_nan(document)))
+    write_json(folder / f"{name}.json", sealed(without_nan(document)))
     make_durable(folder)
 
 
 def complete_ranking(run: Path, key: str, config: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-    """Replace the result of a stored ranking by one that holds more. The predictions stay where they are."""
-    path = run / RANKINGS / f"{key}.json"
-    make_folder(path.parent)
-    before = json.loads(path.read_bytes()) if path.exists() else {"recomputed": False, "cost": {}, "files": {}}
+    """Add a stored ranking whose result holds more than before. The predictions stay where they are."""
+    folder = run / RANKINGS
+    make_folder(folder)
+    numbers = _numbers(run, key)
+    latest = folder / f"{ranking_name(key, max(numbers, default=0))}.json"
+    before = json.loads(latest.read_bytes()) if latest.exists() else {"recomputed": False, "cost": {}, "files": {}}
     document = {"schema": SCHEMA, "ranking": _ranking_text(config), **before, "result": result}
-    write_json(path, sealed(without_nan(document)))
-    make_durable(path.parent)
+    write_json(folder / f"{next_ranking(run, key)}.json", sealed(without_nan(document)))
+    make_durable(folder)
+
+
+def ranking_name(key: str, number: int) -> str:
+    """The name of a ranking's files without their end: `KEY` for the first, `KEY.N` for those that replace it."""
+    return f"{key}.{number}" if number else key
+
+
+def ranking_version(file: str) -> tuple[str, int]:
+    """The key and the number of the ranking that a file in `rankings/` belongs to. The highest number counts."""
+    key, _, rest = Path(file).name.partition(".")
+    number = rest.partition(".")[0]
+    return key, int(number) if number.isdecimal() else 0
+
+
+def is_ranking(file: str) -> bool:
+    """Whether a file of a run is a ranking itself, not its predictions or its log."""
+    name = file.removeprefix(f"{RANKINGS}/")
+    return file != name and "/" not in name and name.endswith(".json") and not name.endswith(f".{PREDICTIONS}")
+
+
+def next_ranking(run: Path, key: str) -> str:
+    """The name of the next ranking under that key."""
+    return ranking_name(key, 1 + max(_numbers(run, key), default=-1))
+
+
+def _numbers(run: Path, key: str) -> list[int]:
+    """The numbers of the stored rankings under that key."""
+    names = (f"{RANKINGS}/{file.name}" for file in (run / RANKINGS).glob(f"{key}.*"))
+    return [number for own, number in map(ranking_version, filter(is_ranking, names)) if own == key]
 
 
 def _ranking_text(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,12 +27,13 @@ from harness.stores.directory.reading import not_listed, summary_of, wrong_trial
 from harness.stores.directory.run_directory import (
     COMPLETION,
     INVALID,
-    PREDICTIONS,
     RANKINGS,
     RESULT,
     RUN,
     TRIAL,
     WEIGHTS,
+    is_ranking,
+    ranking_version,
 )
 from harness.stores.mongo.snapshot import COMPLETE, explained, phase_of
 from harness.stores.stored import OPEN, Status
@@ -138,16 +139,14 @@ def _short(value: Any) -> str:
 
 def _rankings(entries: Entries, read: Read) -> dict[str, dict[str, Any]]:
     found = {}
-    for name in sorted(entries):
-        if not name.startswith(f"{RANKINGS}/") or not name.endswith(".json") or name.endswith(f".{PREDICTIONS}"):
-            continue
+    for name in sorted(filter(is_ranking, entries), key=ranking_version):
         try:
             document = _document(name, RankingDocument, read)
         except DataError:
             continue
         beside = {f"{RANKINGS}/{other}": checksum for other, checksum in document["files"].items()}
         if all(entries.get(other, {}).get("sha256") == checksum for other, checksum in beside.items()):
-            found[name.removeprefix(f"{RANKINGS}/").removesuffix(".json")] = document
+            found[ranking_version(name)[0]] = document
     return found
 
 

@@ -30,7 +30,14 @@ from harness.documents import amount, parsed, sealed
 from harness.errors import DataError, UserError
 from harness.files import open_regular, write
 from harness.schema import MANIFESTS, CompletionDocument, ManifestDocument
-from harness.stores.directory.run_directory import ABSENT, COMPLETION, RANKINGS, WEIGHTS, declare_absent
+from harness.stores.directory.run_directory import (
+    ABSENT,
+    COMPLETION,
+    RANKINGS,
+    WEIGHTS,
+    declare_absent,
+    ranking_version,
+)
 from harness.stores.directory.store import REFERENCES, RUN_ID
 from harness.stores.store import REFERENCE, Store
 from harness.stores.stored import StoredRun
@@ -215,10 +222,14 @@ def _exported(store: Store, run: StoredRun, weights: bool) -> list[str]:
     Raises `DataError` for what is not a file: a link would bring in another place, and a pipe would be waited for.
     """
 
+    rankings = store.sound_rankings(run)
+    sound = {*rankings, *(name for files in rankings.values() for name in files)}
+
     def belongs(name: str) -> bool:
-        folder, _, inner = name.rpartition("/")
-        if folder == RANKINGS:
-            return inner.partition(".")[0] in run.rankings
+        if name.startswith(f"{RANKINGS}/") and name.endswith(".json"):
+            return name in sound
+        if name.startswith(f"{RANKINGS}/"):  # a log
+            return ranking_version(name)[0] in run.rankings
         return name != ABSENT and (weights or name != WEIGHTS)
 
     names = sorted(filter(belongs, store.files(run)))

@@ -20,7 +20,14 @@ from harness.errors import DataError, UserError
 from harness.files import make_durable, make_folder, write
 from harness.schema import RankingDocument
 from harness.stores.directory.reading import Damaged, read_small
-from harness.stores.directory.run_directory import ABSENT, INVALID, PREDICTIONS, RANKINGS, WEIGHTS
+from harness.stores.directory.run_directory import (
+    ABSENT,
+    INVALID,
+    RANKINGS,
+    WEIGHTS,
+    is_ranking,
+    ranking_version,
+)
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import kind_of
 from harness.stores.stored import agree
@@ -115,14 +122,14 @@ def additions(ours: Path, theirs: Path) -> list[str]:
             continue
         if not (name in mine and name in its and _equal(ours / name, theirs / name)):
             raise DataError(f"run {ours.name} already exists, but with a different {name}; nothing was imported")
-    new = {_ranking(name) for name in its - mine if _is_record(name)}
-    for name in filter(_is_record, mine & its):
+    new = {ranking_version(name) for name in its - mine if is_ranking(name)}
+    for name in filter(is_ranking, mine & its):
         if not agree(_result(ours / name), _result(theirs / name)):
             raise DataError(f"run {ours.name} already exists, but {name} gave a different result; nothing was imported")
-    added = {name for name in its if name.startswith(f"{RANKINGS}/") and _ranking(name) in new}
+    added = {name for name in its if name.startswith(f"{RANKINGS}/") and ranking_version(name) in new}
     added |= {name for name in (WEIGHTS, INVALID) if name in its - mine}
     # A ranking's own record comes after its predictions, whose checksum it holds.
-    return sorted(added, key=lambda name: (_is_record(name), name))
+    return sorted(added, key=lambda name: (is_ranking(name), name))
 
 
 def extend(ours: Path, theirs: Path, names: list[str]) -> None:
@@ -182,15 +189,6 @@ def _same(first: IO[bytes], second: IO[bytes]) -> bool:
         if block != second.read(1 << 20):
             return False
     return True
-
-
-def _is_record(name: str) -> bool:
-    """Whether the file is a ranking itself, not its predictions."""
-    return name.startswith(f"{RANKINGS}/") and name.endswith(".json") and not name.endswith(f".{PREDICTIONS}")
-
-
-def _ranking(name: str) -> str:
-    return Path(name).name.partition(".")[0]
 
 
 def _result(path: Path) -> object:

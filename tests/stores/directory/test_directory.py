@@ -181,7 +181,7 @@ def test_a_damaged_ranking_is_skipped_and_its_run_is_not(store: DirectoryStore, 
     assert run.status == "done" and len(run.rankings) == 1
     assert len(store.problems) == 3
     assert {Path(problem.place).parent for problem in store.problems} == {path / "rankings"}
-    altered_result = path / "rankings" / f"{'2' * 16}.json"
+    altered_result = path / "rankings" / f"{'2' * 16}.1.json"
     write_ranking(path, "2" * 16, config, judged(0.25), {}, NO_PREDICTIONS)
     assert len(store.runs()[0].rankings) == 2
     altered_result.write_text(altered_result.read_text().replace("0.25", "0.35"))
