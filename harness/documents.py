@@ -197,6 +197,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
+def seconds_since(text: str | None) -> float:
+    """Seconds since a time as `utc_text` writes it; infinite for None."""
+    return math.inf if text is None else (utc_now() - datetime.fromisoformat(text).replace(tzinfo=None)).total_seconds()
+
+
 def utc_text(seconds: float | None = None) -> str:
     """A time in seconds since 1970 (now by default) as stored documents write it: ISO format, UTC, no time zone."""
     when = utc_now() if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)

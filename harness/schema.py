@@ -480,12 +480,6 @@ class ClaimDocument(TypedDict):
     token: Annotated[str | None, "what distinguishes this claim from all others"]
 
 
-class MongoClaimDocument(ClaimDocument):
-    """A claim in the database, without its times."""
-
-    generation: Annotated[int, "how often it was changed"]
-
-
 class ArchivedFile(TypedDict):
     """A file of an archive."""
 

@@ -22,7 +22,7 @@ from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from tests.stored_runs import store_run
 
-PACKAGES = {"components", "study", "training", "data", "truth", "execution", "stores", "cli", "view"}
+PACKAGES = {"components", "study", "training", "data", "truth", "execution", "stores", "testing", "cli", "view"}
 FOUNDATIONS = {"errors", "seeds", "metrics", "documents", "files", "environment", "interruption", "owner", "statistics"}
 FOUNDATIONS |= {"schema"}
 COMPUTES = (

@@ -15,12 +15,14 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from harness.documents import seconds_since
 from harness.errors import HarnessError, Unreachable
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered, Event, Job, Later
 from harness.execution.states import Kind, State, Work, claim_key, lost_too_often, state_of
-from harness.stores.claims.lease import Claims
+from harness.stores.claims import Claims
 from harness.stores.store import Store, supersede
+from harness.stores.stored import Status, StoredRun
 from harness.study.trial import Trial
 
 POLL, LONGEST = 1.0, 30.0
@@ -201,14 +203,15 @@ class Agenda:
         work = self.todo[number]
         if time.monotonic() < self._not_before.get(number, 0.0):
             return None
-        state = self._state(work.trial)
+        runs = self._runs(work.trial)
+        state = state_of(work.trial, runs)
         # Its process may exist, but without a claim it is suspended or hangs, and is replaced.
         kind = Kind.TRAIN if state is State.RUNNING else replace(work, state=state, losses=0).kind(self.retry)
         if kind is not None:
             if (start := work.trial.start) is not None and not self._has_started(start):
                 # It may have been stored between the two looks.
                 return None if self._may_come(start) or self._has_started(start) else self._give_up(work)
-            if self.claims.holder(claim_key(work.trial, kind)) is not None:
+            if self.claims.holder(claim_key(work.trial, kind)) is not None or self._is_at_work(runs):
                 self._taken += 1
                 return None
             if not self.admits(work):
@@ -221,8 +224,16 @@ class Agenda:
         return False
 
     def _state(self, trial: Trial) -> State:
-        found = supersede(self.store.load({trial.key[:16]}, []), [])
-        return state_of(trial, [run for run in found if run.key == trial.key])
+        return state_of(trial, self._runs(trial))
+
+    def _runs(self, trial: Trial) -> list[StoredRun]:
+        return [run for run in supersede(self.store.load({trial.key[:16]}, []), []) if run.key == trial.key]
+
+    def _is_at_work(self, runs: Sequence[StoredRun]) -> bool:
+        """Whether a process runs the trial whose claim is elsewhere: of two that share a directory, one may use a
+        database. It has written to its run within a lease, which a suspended process, or one that hangs, has not."""
+        beats = [run.heartbeat or run.start_time for run in runs if run.status is Status.RUNNING]
+        return any(seconds_since(beat) < self.claims.lease for beat in beats)
 
     def _has_started(self, start: Trial) -> bool:
         """Whether the search that a trial starts from is stored, with its ranking."""
@@ -233,6 +244,7 @@ class Agenda:
         """Whether that search is running or pending here, or claimed or to be claimed by another process."""
         here = {self.todo[number].trial.key for number in (*self._pending, *self._running)}
         claimed = any(self.claims.holder(claim_key(start, kind)) is not None for kind in Kind)
+        claimed = claimed or self._is_at_work(self._runs(start))
         return start.key in here or claimed or (start.key in self.others and self._state(start) is not State.FAILED)
 
     def _give_up(self, work: Work) -> bool:

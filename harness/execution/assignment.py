@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.execution.states import Kind
 from harness.schema import Naming
-from harness.stores.claims.lease import LEASE
+from harness.stores.claims import LEASE
 from harness.stores.mongo.snapshot import WEIGHTS_MAX
 from harness.stores.opened import Opened
 from harness.stores.places import Places

@@ -21,7 +21,7 @@ from harness.execution.task import Task, check_images, failed
 from harness.files import make_folder
 from harness.interruption import asked_first
 from harness.stores.checkpoints import Checkpoint
-from harness.stores.claims.lease import ClaimLost, Lease
+from harness.stores.claims import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
 from harness.stores.directory.run_directory import (
     RANKINGS,

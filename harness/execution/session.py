@@ -17,10 +17,10 @@ from harness.execution.agenda import Agenda, Batch
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered, Event, Executor, Stopping
 from harness.execution.executors.slots import Slots
+from harness.execution.keeper import Keeper
 from harness.execution.plan import Asked, Plan, require_inputs
 from harness.execution.states import Kind, State, Work, stand
 from harness.execution.workplace import Workplace
-from harness.stores.claims.keeper import Keeper
 from harness.stores.directory.crash import record_death, record_failure
 from harness.stores.stored import StoredRun
 from harness.study.judging import lacks

@@ -12,7 +12,7 @@ from harness.execution.executors.slots import Slots
 from harness.execution.plan import Asked
 from harness.execution.session import Assign, assigning
 from harness.execution.workplace import Workplace
-from harness.stores.claims.lease import LEASE
+from harness.stores.claims import LEASE
 from harness.stores.mongo.snapshot import WEIGHTS_MAX
 from harness.stores.places import Places
 

@@ -18,7 +18,7 @@ from harness.execution.group import Group
 from harness.interruption import LOST, interrupt_main
 from harness.owner import this_process
 from harness.stores.checkpoints import Checkpoint, FollowedCheckpoint
-from harness.stores.claims.lease import Claim, Lease
+from harness.stores.claims import Claim, Lease
 from harness.stores.opened import Opened
 from harness.stores.store import supersede
 from harness.stores.stored import StoredRun

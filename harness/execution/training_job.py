@@ -23,7 +23,7 @@ from harness.execution.task import Task, failed, is_full
 from harness.files import make_folder
 from harness.interruption import LOST, TIMEOUT, asked_first, finish_alone, reason_of
 from harness.schema import ASKED
-from harness.stores.claims.lease import ClaimLost, Lease
+from harness.stores.claims import ClaimLost, Lease
 from harness.stores.directory.log import drop_drawings, output_to
 from harness.stores.directory.observer import DirectoryObserver
 from harness.stores.directory.run_directory import LOG, RunDirectory

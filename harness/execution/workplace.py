@@ -17,7 +17,7 @@ from harness.errors import HarnessError, Unreachable, UserError
 from harness.execution.executors.executor import Stopping
 from harness.files import make_folder
 from harness.schema import Naming
-from harness.stores.claims.lease import LEASE, Claims
+from harness.stores.claims import LEASE, Claims
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.snapshot import WEIGHTS_MAX
 from harness.stores.opened import Opened

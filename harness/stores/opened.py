@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import Unreachable, UserError
 from harness.stores.board import Board, DirectoryBoard, MongoBoard
-from harness.stores.claims.directory import DirectoryClaims
-from harness.stores.claims.lease import LEASE, Claims
+from harness.stores.claims import LEASE, RENEWALS, Claims
+from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.run_directory import RunDirectory
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.snapshot import WEIGHTS_MAX
@@ -22,6 +22,9 @@ from harness.stores.store import Store
 if TYPE_CHECKING:
     from harness.stores.mongo.mirror import Mirror
     from harness.stores.mongo.store import MongoStore
+
+SHORTEST_WAIT, LONGEST_WAIT = 2.0, 10.0
+"""Minimum and maximum seconds that an operation on a claim waits for the database: less than a lease."""
 
 PATIENCE = 5.0
 """Default number of seconds within which the database must answer."""
@@ -85,8 +88,8 @@ class Opened:
 
     @property
     def claims(self) -> Claims:
-        """Claims that hold in both places."""
-        return self._joint if self.has_database else self._claims_here
+        """The claims that decide who runs a trial: those of the database if there is one."""
+        return self._claims_there if self.has_database else self._claims_here
 
     @property
     def board(self) -> Board:
@@ -135,16 +138,11 @@ class Opened:
 
     @cached_property
     def _claims_here(self) -> Claims:
-        return DirectoryClaims(self.directory.claims, self.lease)
+        return Claims(DirectoryRecords(self.directory.path), self.lease)
 
     @cached_property
     def _claims_there(self) -> Claims:
-        from harness.stores.claims.mongo import MongoClaims
+        from harness.stores.mongo.records import MongoRecords
 
-        return MongoClaims(self.database, self.lease)
-
-    @cached_property
-    def _joint(self) -> Claims:
-        from harness.stores.claims.joint import JointClaims
-
-        return JointClaims(self._claims_here, self._claims_there)
+        wait = min(LONGEST_WAIT, max(SHORTEST_WAIT, self.lease / RENEWALS))
+        return Claims(MongoRecords(self.database, wait), self.lease)

@@ -67,6 +67,9 @@ class StoredRun:
     owner: dict[str, Any] = field(default_factory=dict)
     """The process that made the run; see `harness.owner`."""
 
+    heartbeat: str | None = None
+    """When that process last wrote that it is alive."""
+
     @property
     def counts(self) -> bool:
         """Whether tables may show the run."""
@@ -122,6 +125,7 @@ def stored_run(summary: Mapping[str, Any]) -> StoredRun:
         fail_trace=summary["fail_trace"],
         invalid=summary["invalid"],
         owner=summary["owner"],
+        heartbeat=summary["heartbeat"],
         own_ranking=own,
         asked=summary.get("asked", {}),
         first_rankings=first,

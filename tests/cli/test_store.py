@@ -22,7 +22,8 @@ from harness.cli import main
 from harness.components import discovery
 from harness.components.preset import get_preset
 from harness.execution.job import run_job
-from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.claims import Claims
+from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.run_directory import predictions_document, write_ranking
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.connection import connect
@@ -286,7 +287,7 @@ def test_clean_removes_what_nobody_uses_and_says_how_much(requests: list[Request
     for name in names:
         (work / name).write_bytes(bytes(2048))
     os.utime(work / names[0], (1, 1))
-    assert DirectoryClaims(Path("runs") / "claims").acquire(busy)
+    assert Claims(DirectoryRecords(Path("runs"))).acquire(busy)
     assert main(["store", "clean", "--dry-run"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert [line.strip() for line in said] == [
@@ -471,7 +472,7 @@ def test_recompute_ranks_what_is_stored_and_trains_nothing(requests: list[Reques
 def test_recompute_tells_what_it_could_not_do(requests: list[Request], capsys: Capture) -> None:
     fill(requests, 2)
     taken, weightless = (request.trial for request in requests[:2])
-    claim = DirectoryClaims(Path("runs/claims"), 60.0).acquire(f"{taken.key}-{taken.ranking_key}")
+    claim = Claims(DirectoryRecords(Path("runs")), 60.0).acquire(f"{taken.key}-{taken.ranking_key}")
     assert claim is not None
     assert main(["store", "recompute", "mine", *TINY, "--again", "--jobs", "1"]) == 1
     captured = capsys.readouterr()

@@ -12,7 +12,8 @@ from harness.cli import main
 from harness.errors import UserError
 from harness.execution.plan import make_plan
 from harness.execution.submission import WARNING, Needs, warning
-from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.claims import Claims
+from harness.stores.directory.records import DirectoryRecords
 from harness.study.catalogue import find_studies
 from harness.truth.table import Table
 from tests.many_trials import REPOSITORY, SLOW, STUDY, finish, make_project, standing, start
@@ -190,7 +191,7 @@ def test_a_preempted_worker_saves_and_goes_on_when_slurm_starts_it_again(
 def test_a_worker_that_is_warned_has_slurm_start_it_again_while_work_is_left(here: Path, slurm: Cluster) -> None:
     """Another process has the only trial: the worker waits until SLURM warns it."""
     (trial,) = [work.trial for work in make_plan(find_studies("many"), "tiny", [], seeds=1).work][:1]
-    claim = DirectoryClaims(here / "runs" / "claims", lease=600.0).acquire(trial.key)
+    claim = Claims(DirectoryRecords(here / "runs"), lease=600.0).acquire(trial.key)
     assert claim is not None
     only = ("--only", f"schedule.name={trial.config.schedule.name}", "--jobs", "1", "--requeue")
     job = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3", "SLURM_JOB_ID": "10"}

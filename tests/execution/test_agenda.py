@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from harness.components.preset import get_preset
+from harness.documents import utc_text
 from harness.errors import Unreachable, UserError
 from harness.execution.agenda import Agenda, Batch
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Event, Job, Later
 from harness.execution.plan import make_plan
 from harness.execution.states import Kind, Work, claim_key
-from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.claims import Claims
+from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import Store
 from harness.stores.stored import Problem, StoredRun
@@ -42,8 +47,8 @@ def assign(work: Work, kind: Kind) -> Assignment:
     return Assignment(kind, work.trial, Path("runs"), "tiny", {}, threads=3, device="cpu", timeout=5.0)
 
 
-def agenda(folder: Path, store: Store | None = None, **more: object) -> tuple[Agenda, DirectoryClaims]:
-    claims = DirectoryClaims(folder / "claims")
+def agenda(folder: Path, store: Store | None = None, **more: object) -> tuple[Agenda, Claims]:
+    claims = Claims(DirectoryRecords(folder))
     opened = store or DirectoryStore(folder)
     return Agenda(todo(DirectoryStore(folder)), opened, claims, assign, **more), claims  # type: ignore[arg-type]
 
@@ -85,11 +90,24 @@ def test_what_another_process_did_is_not_done_again(tmp_path: Path) -> None:
     assert list(one.jobs()) == [] and len(done) == 2
 
 
+def test_a_trial_that_a_process_with_another_place_for_claims_runs_is_left_to_it(tmp_path: Path) -> None:
+    """As a `run` with a database does, next to one without, in the same directory."""
+    one, _ = agenda(tmp_path, waits=False)
+    running = store_run(tmp_path, one.todo[0].requests[0], status="running")
+    file = tmp_path / running.id / "run.json"
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document | {"heartbeat": utc_text()}))
+    assert [job.number for job in islice(one.jobs(), 1) if isinstance(job, Job)] == [1]
+    file.write_text(json.dumps(document | {"heartbeat": utc_text(time.time() - 61.0)}))  # suspended, or it hangs
+    one, _ = agenda(tmp_path, waits=False)
+    assert [job.number for job in islice(one.jobs(), 1) if isinstance(job, Job)] == [0]
+
+
 def test_a_ranking_is_claimed_by_a_key_of_its_own(tmp_path: Path) -> None:
     request = todo(DirectoryStore(tmp_path))[0].requests[0]
     store_run(tmp_path, request, 0.5)
     plan = make_plan([STUDY], get_preset("tiny"), DirectoryStore(tmp_path).runs(), seeds=1, overrides={"rank.bins": 10})
-    claims = DirectoryClaims(tmp_path / "claims")
+    claims = Claims(DirectoryRecords(tmp_path))
     (work,) = (one for one in plan.work if one.state == "rank")
     one = Agenda([work], DirectoryStore(tmp_path), claims, assign, waits=False)
     assert claims.acquire(work.trial.key) is not None  # somebody trains it for more observations
@@ -212,7 +230,7 @@ class Counting(DirectoryStore):
         return super().load(trials, problems)
 
 
-def many(folder: Path, claims: DirectoryClaims, seeds: int = 100, **more: object) -> tuple[Agenda, Counting]:
+def many(folder: Path, claims: Claims, seeds: int = 100, **more: object) -> tuple[Agenda, Counting]:
     """An agenda of two trials per seed."""
     store = Counting(folder)
     work = make_plan([STUDY], get_preset("tiny"), [], seeds=seeds).work
@@ -220,12 +238,12 @@ def many(folder: Path, claims: DirectoryClaims, seeds: int = 100, **more: object
 
 
 def test_alone_trials_are_given_out_in_order(tmp_path: Path) -> None:
-    jobs = many(tmp_path, DirectoryClaims(tmp_path / "claims"))[0].jobs()
+    jobs = many(tmp_path, Claims(DirectoryRecords(tmp_path)))[0].jobs()
     assert [job.number for job in (next(jobs) for _ in range(20)) if isinstance(job, Job)] == list(range(20))
 
 
 def test_among_many_workers_a_free_trial_is_found_without_asking_for_all_that_are_taken(tmp_path: Path) -> None:
-    claims = DirectoryClaims(tmp_path / "claims")
+    claims = Claims(DirectoryRecords(tmp_path))
     one, store = many(tmp_path, claims)
     for work in one.todo[:100]:
         assert claims.acquire(work.trial.key) is not None
@@ -236,7 +254,7 @@ def test_among_many_workers_a_free_trial_is_found_without_asking_for_all_that_ar
 
 def test_what_many_others_have_done_is_left_out_at_once(tmp_path: Path) -> None:
     done: list[str] = []
-    claims = DirectoryClaims(tmp_path / "claims")
+    claims = Claims(DirectoryRecords(tmp_path))
     one, store = many(tmp_path, claims, seeds=30, elsewhere=lambda work: done.append(work.label))
     for work in one.todo:
         store_run(tmp_path, work.requests[0], 0.5)
@@ -245,7 +263,7 @@ def test_what_many_others_have_done_is_left_out_at_once(tmp_path: Path) -> None:
 
 
 def test_a_trial_that_is_left_among_many_done_ones_is_found_without_reading_all(tmp_path: Path) -> None:
-    claims = DirectoryClaims(tmp_path / "claims")
+    claims = Claims(DirectoryRecords(tmp_path))
     one, store = many(tmp_path, claims, seeds=100)
     for work in one.todo[:160]:
         store_run(tmp_path, work.requests[0], 0.5)
@@ -270,11 +288,11 @@ def _few(one: Agenda) -> list[Job | Later]:
     return found
 
 
-def child(folder: Path, **more: object) -> tuple[Agenda, DirectoryClaims, Trial]:
+def child(folder: Path, **more: object) -> tuple[Agenda, Claims, Trial]:
     """The agenda of a trial whose parent is not in it, and the parent."""
     _, work = make_plan([CHILD], get_preset("tiny"), [], seeds=1, only={"retrain.schedule.name": ["calr"]}).work
     assert work.trial.start is not None
-    claims = DirectoryClaims(folder / "claims")
+    claims = Claims(DirectoryRecords(folder))
     return Agenda([work], DirectoryStore(folder), claims, assign, **more), claims, work.trial.start  # type: ignore[arg-type]
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from harness.owner import lives_here
-from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.claims import Claims
+from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.stored import Status
 from tests.ray_cluster import RayCluster
@@ -111,7 +112,7 @@ def test_a_driver_that_dies_is_started_again_and_every_trial_is_done_once(cluste
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     # Its tasks die with it, and so do the trials that they ran.
-    claims = DirectoryClaims(store / "claims")
+    claims = Claims(DirectoryRecords(store))
     held = [record.owner for record in claims.records() if record.held and record.owner]
     until(lambda: not any(lives_here(owner) for owner in held))
     before = finished(store)

@@ -38,10 +38,10 @@ from harness.execution import agenda as agendas
 from harness.execution.agenda import Agenda
 from harness.execution.executors.executor import Answered, Event, Job
 from harness.execution.states import State, Work, stand
-from harness.stores.claims.directory import DirectoryClaims
-from harness.stores.claims.lease import LEASE, RENEWALS, Claim, Claims
-from harness.stores.claims.mongo import MongoClaims
+from harness.stores.claims import LEASE, RENEWALS, Claim, Claims
+from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.store import DirectoryStore
+from harness.stores.mongo.records import MongoRecords
 from harness.stores.mongo.store import MongoStore
 from harness.stores.mongo.sync import sync
 from harness.stores.store import Store
@@ -421,7 +421,7 @@ def main() -> None:
         filled = DirectoryStore(folder / "filled")
         if arguments.only != "mongo":
             reading = Reading.of(filled, FILES)
-            rows += simulate("directory", DirectoryClaims(folder / "claims", DAY), reading, work, template, arguments)
+            rows += simulate("directory", Claims(DirectoryRecords(folder), DAY), reading, work, template, arguments)
         if arguments.only != "directory":
             server = Mongod(folder / "mongod")
             server.start()
@@ -429,7 +429,7 @@ def main() -> None:
                 database = pymongo.MongoClient[Any](server.uri)["simulated"]
                 sync(filled, database)
                 reading = Reading.of(MongoStore(database), FILES)
-                rows += simulate("MongoDB", MongoClaims(database, DAY), reading, work, template, arguments)
+                rows += simulate("MongoDB", Claims(MongoRecords(database), DAY), reading, work, template, arguments)
             finally:
                 server.kill()
     text = f"{arguments.trials:,} trials, {arguments.workers} workers.\n\n{HEAD}\n" + "\n".join(rows) + "\n"

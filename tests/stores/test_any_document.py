@@ -23,12 +23,12 @@ from harness.components.preset import get_preset
 from harness.documents import problem, sealed
 from harness.errors import HarnessError
 from harness.execution.plan import make_plan
-from harness.stores.claims.directory import DirectoryClaims
-from harness.stores.claims.lease import Claims
-from harness.stores.claims.mongo import MongoClaims
+from harness.stores.claims import Claims
+from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.run_directory import declare_invalid, write_ranking
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.projection import project
+from harness.stores.mongo.records import MongoRecords
 from harness.stores.mongo.seal import seal
 from harness.stores.mongo.store import MongoStore
 from harness.stores.store import Store
@@ -129,7 +129,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     write_ranking(path / done.id, RANKING, {"rank": {}, "benchmark": "x"}, judged(0.25), {}, NO_PREDICTIONS)
     declare_invalid(path / invalid.id, "wrong data")
     store = DirectoryStore(path)
-    assert DirectoryClaims(store.claims).acquire(KEY) is not None
+    assert Claims(DirectoryRecords(store.path)).acquire(KEY) is not None
     reference = {"reference": "parameters", "cell": request.trial.json(), "result": judged(0.5)}
     store.remember("a" * 32, reference)
     whole = counted(store)
@@ -181,7 +181,8 @@ def test_any_json_in_any_field_of_a_file(stored: Stored, kind: str, data: st.Dat
     store = DirectoryStore(stored.path)
     try:
         file.write_text(json.dumps(changed(json.loads(before), data, JSON | HUGE)) + "\n")
-        read_all(store, DirectoryClaims(store.claims), lambda: check_directory(store), stored.whole, file.parent.name)
+        claims = Claims(DirectoryRecords(store.path))
+        read_all(store, claims, lambda: check_directory(store), stored.whole, file.parent.name)
     finally:
         file.write_bytes(before)
         for shard in (stored.path / "index").glob("*.json"):
@@ -207,7 +208,7 @@ def mirrored(stored: Stored, mongod: str) -> Iterator[Database[dict[str, Any]]]:
         database = client["any_document"]
         for name in DirectoryStore(stored.path).ids():
             project(stored.path / name, database)
-        assert MongoClaims(database).acquire(KEY) is not None
+        assert Claims(MongoRecords(database)).acquire(KEY) is not None
         yield database
         client.drop_database(database.name)
 
@@ -227,7 +228,7 @@ def test_any_value_in_any_field_of_a_document(
     try:
         mirrored[collection].replace_one({"_id": before["_id"]}, after)
         run_id = str(before.get("harness", {}).get("run_id"))
-        read_all(store, MongoClaims(mirrored), lambda: check_database(store), stored.whole, run_id)
+        read_all(store, Claims(MongoRecords(mirrored)), lambda: check_database(store), stored.whole, run_id)
     finally:
         mirrored[collection].replace_one({"_id": before["_id"]}, before, upsert=True)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from harness.documents import NEWER
 from harness.errors import HarnessError, Unreachable, UserError
 from harness.execution.diagnosis.finding import Findings, nearest, note, ok, plural, problem, write_error
-from harness.stores.claims.directory import DirectoryClaims
-from harness.stores.claims.lease import LEASE
+from harness.stores.claims import Claims
+from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.places import MONGO, VARIABLE, Places
 from harness.stores.stored import Problem, Status
@@ -114,7 +114,7 @@ def _check_runs(store: DirectoryStore, writable: bool) -> Findings:
         text = f"{plural(len(left), 'run')} left unfinished by a process that died, for example {left[-1].id}"
         advice = f"`harness show {left[-1].id}` names its configuration; `harness run` of its study goes on ({scales})"
         yield problem("runs", text, advice)
-    if claims := list(orphaned(DirectoryClaims(store.claims, LEASE), str(store.claims))):
+    if claims := list(orphaned(Claims(DirectoryRecords(store.path)), str(store.claims))):
         text = f"{plural(len(claims), 'claim')} of dead or silent processes, for example {claims[0].reason}"
         yield note("claims", text, "`harness run` takes them over; `harness store check --fix` frees them")
     if not store.problems:

@@ -21,7 +21,7 @@ from harness.errors import DataError, UserError
 from harness.files import DAY, make_durable, sha256, write
 from harness.owner import describe
 from harness.schema import CompletionDocument, RankingDocument, TrialDocument
-from harness.stores.claims.lease import ClaimRecord, Claims
+from harness.stores.claims import ClaimRecord, Claims
 from harness.stores.directory.curves import check_columns
 from harness.stores.directory.reading import (
     Damaged,
@@ -156,7 +156,7 @@ def orphaned(claims: Claims, where: str) -> Iterator[Finding]:
             return "freed" if claims.drop(record) else None
 
         def restart(record: ClaimRecord = record) -> str | None:
-            return "its lease counts from now on" if claims.restart(record) else None
+            return "its lease counts from now on" if claims.holder(record.key) else None
 
         if record.ahead:
             years = f"its time is {min(record.ahead / DAY, 1e6):.1f} days ahead"

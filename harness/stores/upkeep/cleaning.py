@@ -16,9 +16,9 @@ from pathlib import Path
 
 from harness.files import DAY, is_abandoned, is_unfinished
 from harness.stores.checkpoints import stored_checkpoints
-from harness.stores.claims.directory import DirectoryClaims
-from harness.stores.claims.lease import Claims
+from harness.stores.claims import Claims
 from harness.stores.directory.index import INDEX
+from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.store import CLAIMS, RUN_ID, WORK
 from harness.stores.stored import Status, StoredRun
 from harness.stores.upkeep.importing import STAGING
@@ -94,7 +94,7 @@ def unfinished(store: Path) -> list[Leftover]:
 def old_claims(store: Path, done: Collection[str]) -> list[Leftover]:
     """The records of claims on done trials that have not been held for a day."""
     found = []
-    for record in DirectoryClaims(store / CLAIMS).records():
+    for record in Claims(DirectoryRecords(store)).records():
         if record.key[:16] in done and not record.alive and record.age > DAY:
             path = store / CLAIMS / record.key
             found.append(Leftover(path, "claim of a done trial", _size(path)))

@@ -52,14 +52,11 @@ def test_a_clock_that_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_claim_of_a_dead_process(tmp_path: Path) -> None:
-    from harness.stores.claims.directory import DirectoryClaims
-    from harness.stores.claims.lease import LEASE
-
-    claims = DirectoryClaims(DirectoryStore(tmp_path).claims, LEASE)
     script = f"""
 from pathlib import Path
-from harness.stores.claims.directory import DirectoryClaims
-DirectoryClaims(Path({str(claims.folder)!r}), {LEASE}).acquire("{"a" * 64}")
+from harness.stores.claims import Claims
+from harness.stores.directory.records import DirectoryRecords
+Claims(DirectoryRecords(Path({str(tmp_path)!r}))).acquire("{"a" * 64}")
 import os; os._exit(9)"""
     subprocess.run([sys.executable, "-c", script], check=False)
     (found,) = [one for one in stored.check_store(Places(tmp_path)) if one.subject == "claims"]

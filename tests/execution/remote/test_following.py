@@ -18,7 +18,7 @@ from harness.execution.remote.following import LOSSES, Following, Heard
 from harness.execution.session import Screen, working
 from harness.execution.settings import Settings
 from harness.execution.states import Work
-from harness.stores.claims.lease import ClaimRecord
+from harness.stores.claims import ClaimRecord
 from harness.stores.places import Places
 from harness.study.catalogue import find_studies
 from tests.toy import user_folder

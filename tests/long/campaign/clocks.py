@@ -16,9 +16,9 @@ from typing import Any
 import pymongo
 
 from harness.owner import this_process
-from harness.stores.claims.directory import DirectoryClaims
-from harness.stores.claims.lease import Claims
-from harness.stores.claims.mongo import COLLECTION, MongoClaims
+from harness.stores.claims import Claims
+from harness.stores.directory.records import DirectoryRecords
+from harness.stores.mongo.records import MongoRecords
 from tests.long.campaign.commands import attempt, limited
 from tests.long.campaign.scene import TINY, Scene, query
 from tests.long.campaign.tally import Tally
@@ -68,20 +68,20 @@ def claims(scene: Scene, rng: random.Random) -> Tally:
     tally = Tally("claims with times wrong by a year")
     with pymongo.MongoClient[dict[str, Any]](scene.server.uri) as client:
         database = client["clocks"]
-        folder = scene.folder / "clocks" / "claims"
+        folder = scene.folder / "clocks"
         for number in range(TRIES):
             key = f"{rng.getrandbits(256):064x}"
             shift = rng.choice([-YEAR, YEAR, YEAR])
             kinds: list[tuple[str, Claims, Callable[[], None], tuple[str, ...]]] = [
                 (
                     "directory",
-                    DirectoryClaims(folder, lease=LEASE),
-                    lambda key=key, shift=shift: _in_directory(folder / key, shift),  # type: ignore[misc]
-                    ("--store", str(folder.parent)),
+                    Claims(DirectoryRecords(folder), lease=LEASE),
+                    lambda key=key, shift=shift: _in_directory(folder / "claims" / key, shift),  # type: ignore[misc]
+                    ("--store", str(folder)),
                 ),
                 (
                     "database",
-                    MongoClaims(database, lease=LEASE),
+                    Claims(MongoRecords(database), lease=LEASE),
                     lambda key=key, shift=shift: _in_database(database, key, shift),  # type: ignore[misc]
                     ("--store", scene.server.uri.replace("/?", "/clocks?")),
                 ),
@@ -114,7 +114,7 @@ def _in_directory(place: Path, shift: float) -> None:
 
 def _in_database(database: Any, key: str, shift: float) -> None:
     when = datetime.now(UTC) + timedelta(seconds=shift)
-    database[COLLECTION].update_one({"_id": key}, {"$set": {"owner": away(this_process()), "renewed": when}})
+    database["harness_claims"].update_one({"_id": key}, {"$set": {"owner": away(this_process()), "renewed": when}})
 
 
 def heartbeats(scene: Scene, rng: random.Random) -> Tally:

@@ -13,7 +13,8 @@ from bson.errors import InvalidDocument
 from pymongo.database import Database
 from pymongo.errors import PyMongoError
 
-from harness.stores.claims.mongo import COLLECTION, MongoClaims
+from harness.stores.claims import Claims
+from harness.stores.mongo.records import MongoRecords
 from tests.long.campaign.commands import attempt
 from tests.long.campaign.damage import flip, get, places_in, spoilt, with_value
 from tests.long.campaign.scene import DATABASE, TINY, Scene, query, report
@@ -137,8 +138,8 @@ def run(scene: Scene, rng: random.Random) -> list[Tally]:
     with pymongo.MongoClient[Document](scene.server.uri) as client:
         database = client[DATABASE]
         key = scene.unfinished.partition("-")[0] + "0" * 48
-        MongoClaims(database, lease=60).acquire(key)
+        Claims(MongoRecords(database), lease=60).acquire(key)
         try:
             return [tampering(scene, rng, database, SUMMARIES), anything(scene, rng, database, DOCUMENTS)]
         finally:
-            database[COLLECTION].delete_many({"_id": key})
+            database["harness_claims"].delete_many({"_id": key})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -22,11 +23,9 @@ import pytest
 from pymongo.database import Database
 
 from harness.errors import Unreachable, UserError
-from harness.stores.claims import directory as directory_claims
-from harness.stores.claims import mongo as mongo_claims
-from harness.stores.claims.directory import DirectoryClaims
-from harness.stores.claims.lease import Claim, ClaimLost, Claims, Lease
-from harness.stores.claims.mongo import MongoClaims
+from harness.stores.claims import KIND, Claim, ClaimLost, Claims, Lease
+from harness.stores.directory.records import DirectoryRecords
+from harness.stores.mongo.records import WAIT, MongoRecords
 from tests.mongod import Mongod, free_port
 from tests.processes import await_that
 
@@ -36,24 +35,32 @@ LONG = 600.0
 SHORT = 0.2
 
 PROGRAM = """
-import json, sys, threading
+import json, os, sys, threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from harness.stores.claims.lease import ClaimLost, Lease
+from harness.errors import Unreachable
+from harness.stores.claims import ClaimLost, Claims, Lease
 
 kind, where, name, lease = sys.argv[1:]
 if kind == "directory":
-    from harness.stores.claims.directory import DirectoryClaims
-    claims = DirectoryClaims(Path(where), float(lease))
+    from harness.stores.directory.records import DirectoryRecords
+    claims = Claims(DirectoryRecords(Path(where)), float(lease))
 else:
     import pymongo
-    from harness.stores.claims.mongo import MongoClaims
-    claims = MongoClaims(pymongo.MongoClient(where)[name], float(lease))
+    from harness.stores.mongo.records import MongoRecords
+    claims = Claims(MongoRecords(pymongo.MongoClient(where)[name]), float(lease))
 held = {}
 
 def acquire(key):
-    claim = held[key] = claims.acquire(key)
+    try:
+        claim = held[key] = claims.acquire(key)
+    except Unreachable:
+        return "unreachable"
     return claim and [claim.generation, claim.attempt]
+
+def become(ids):
+    user, group, mask = ids
+    os.setgroups([]), os.setgid(group), os.setuid(user), os.umask(mask)
 
 def confirm(key):
     try:
@@ -78,7 +85,7 @@ def say(answer):
 
 for line in sys.stdin:
     function, argument = json.loads(line)
-    say({"acquire": acquire, "confirm": confirm, "race": race, "keep": keep}[function](argument))
+    say({"acquire": acquire, "become": become, "confirm": confirm, "race": race, "keep": keep}[function](argument))
 """
 """Another owner: does what it is told, line by line."""
 
@@ -122,12 +129,11 @@ class Place:
 @pytest.fixture(params=["directory", "mongo"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "directory":
-        folder = tmp_path / "claims"
-        one = Place("directory", lambda lease: DirectoryClaims(folder, lease), (str(folder), ""))
+        one = Place("directory", lambda lease: Claims(DirectoryRecords(tmp_path), lease), (str(tmp_path), ""))
     else:
         uri: str = request.getfixturevalue("mongod")
         database: Database[dict[str, Any]] = request.getfixturevalue("mongo_database")
-        one = Place("mongo", lambda lease: MongoClaims(database, lease), (uri, database.name))
+        one = Place("mongo", lambda lease: Claims(MongoRecords(database), lease), (uri, database.name))
     try:
         yield one
     finally:
@@ -451,7 +457,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_only_the_highest_generation_stays(folder: Path) -> None:
-    claims = DirectoryClaims(folder)
+    claims = Claims(DirectoryRecords(folder.parent))
     for _ in range(3):
         claim = acquired(claims)
         claim.confirm()
@@ -461,23 +467,23 @@ def test_only_the_highest_generation_stays(folder: Path) -> None:
 
 def test_the_name_of_a_generation_that_has_come_and_gone_is_worth_nothing(folder: Path) -> None:
     """Of one that looked, was stopped, and goes on when its next generation was made and removed by others."""
-    claims = DirectoryClaims(folder)
+    claims = Claims(DirectoryRecords(folder.parent))
     late = acquired(claims)
-    old = directory_claims._current(folder / KEY)
+    old = claims.place.get(KIND, KEY)
     assert old is not None
     late.release()
     acquired(claims).confirm()
     assert os.listdir(folder / KEY) == ["4"]
-    assert not directory_claims._put(folder / KEY, replace(old, generation=3))
+    assert claims.place.put(KIND, KEY, {**old.value, "attempt": 9}, replace(old, version=2)) is None
     assert os.listdir(folder / KEY) == ["4"]
-    (folder / KEY / "1").write_bytes(old.content())
+    (folder / KEY / "1").write_text(json.dumps(old.value))
     with pytest.raises(ClaimLost):
         late.confirm()
     assert [record.generation for record in claims.records()] == [4]
 
 
 def test_clocks_of_machines_do_not_matter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    claims = DirectoryClaims(folder)
+    claims = Claims(DirectoryRecords(folder.parent))
     acquired(claims)
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + 86400)
@@ -486,7 +492,7 @@ def test_clocks_of_machines_do_not_matter(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_a_record_that_was_cut_short_runs_out(folder: Path) -> None:
-    claims = DirectoryClaims(folder)
+    claims = Claims(DirectoryRecords(folder.parent))
     (folder / KEY).mkdir(parents=True)
     (folder / KEY / "7").write_bytes(b'{"schema": 1, "attempt": 3')
     assert claims.acquire(KEY) is None
@@ -496,19 +502,19 @@ def test_a_record_that_was_cut_short_runs_out(folder: Path) -> None:
 
 
 def test_a_claim_of_a_newer_version_is_refused(folder: Path) -> None:
-    claims = DirectoryClaims(folder)
+    claims = Claims(DirectoryRecords(folder.parent))
     acquired(claims)
     path = folder / KEY / "1"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 99}))
     [record] = claims.records()
-    assert record.alive and "newer version" in str(record.damage)
+    assert record.alive and "reads up to" in str(record.damage)
     for use in (lambda: claims.acquire(KEY), lambda: claims.holder(KEY), lambda: claims.drop(record)):
-        with pytest.raises(UserError, match="newer version"):
+        with pytest.raises(UserError, match="reads up to"):
             use()
 
 
 def test_a_removed_folder_is_a_lost_claim(folder: Path) -> None:
-    claim = acquired(DirectoryClaims(folder))
+    claim = acquired(Claims(DirectoryRecords(folder.parent)))
     (folder / KEY / "1").unlink()
     for use in (claim.renew, claim.confirm):
         with pytest.raises(ClaimLost, match="removed"):
@@ -517,7 +523,7 @@ def test_a_removed_folder_is_a_lost_claim(folder: Path) -> None:
 
 
 def test_what_killed_processes_left_is_swept(folder: Path) -> None:
-    claims = DirectoryClaims(folder)
+    claims = Claims(DirectoryRecords(folder.parent))
     claim = acquired(claims)
     left = [folder / ".new-1", folder / KEY / ".new-2"]
     for rubbish in left:
@@ -534,19 +540,66 @@ def test_what_killed_processes_left_is_swept(folder: Path) -> None:
 def test_a_place_that_is_no_folder_is_the_readers_to_put_right(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot use the claims in .*: Not a directory"):
-        DirectoryClaims(tmp_path / "file" / "claims").acquire(KEY)
-    with pytest.raises(ValueError, match="not a trial key"):
-        DirectoryClaims(tmp_path).acquire("../elsewhere")
+        Claims(DirectoryRecords(tmp_path / "file")).acquire(KEY)
+    with pytest.raises(ValueError, match="not the key of a record"):
+        Claims(DirectoryRecords(tmp_path)).acquire("../elsewhere")
+
+
+def test_claims_are_confirmed_and_released_on_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = Claims(DirectoryRecords(folder.parent))
+    claim = acquired(claims)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(UserError, match="No space left"):
+            claims.acquire("another")
+        claim.renew()
+        claim.confirm()
+        assert claim.generation == 2 and claims.acquire(KEY) is None
+        claim.release()
+        assert claims.holder(KEY) is None
+    assert acquired(claims).attempt == 2
+    with pytest.raises(ClaimLost):
+        claim.confirm()
+
+
+USER, OTHER, GROUP = 12345, 12346, 12347
+"""Ids that no user of a machine has."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as two users")
+def test_two_users_share_claims_by_their_umask(place: Place, tmp_path: Path) -> None:
+    if place.kind != "directory":
+        pytest.skip("a database has users of its own")
+    for parent in (tmp_path, *tmp_path.parents[:-2]):
+        parent.chmod(0o755)
+    tmp_path.chmod(0o775)
+    os.chown(tmp_path, USER, GROUP)
+    first, second, alone = (place.owner(LONG) for _ in range(3))
+    for owner, ids in ((first, [USER, GROUP, 0o002]), (second, [OTHER, GROUP, 0o002]), (alone, [OTHER, OTHER, 0o022])):
+        owner.ask("become", ids)
+    assert first.ask("acquire", KEY) == [1, 1]
+    assert second.ask("acquire", KEY) is None
+    first.process.kill()
+    os.waitid(os.P_PID, first.process.pid, os.WEXITED | os.WNOWAIT)
+    assert second.ask("acquire", KEY) == [2, 2]
+    assert second.ask("confirm", KEY) is None
+    folder = tmp_path / "claims"
+    assert {oct(path.stat().st_mode & 0o777) for path in (folder, folder / KEY)} == {"0o775"}
+    assert oct((folder / KEY / "3").stat().st_mode & 0o777) == "0o664"
+    second.process.kill()
+    os.waitid(os.P_PID, second.process.pid, os.WEXITED | os.WNOWAIT)
+    assert alone.ask("acquire", KEY) == "unreachable"  # without the group it may read the claim, and not replace it
 
 
 # Of MongoDB only
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Operations give up a server that is gone soon."""
-    monkeypatch.setattr(mongo_claims, "SHORTEST_WAIT", 0.3)
-    return monkeypatch
+SOON = 0.3
+"""Seconds after which operations give up a server that is gone."""
 
 
 @pytest.fixture
@@ -560,27 +613,27 @@ def server() -> Iterator[Mongod]:
             one.kill()
 
 
-def test_an_owner_goes_on_while_the_server_is_gone_and_renews_when_it_is_back(
-    server: Mongod, impatient: pytest.MonkeyPatch
-) -> None:
+def test_an_owner_goes_on_while_the_server_is_gone_and_renews_when_it_is_back(server: Mongod) -> None:
     client = pymongo.MongoClient[dict[str, Any]](server.uri)
-    claims = MongoClaims(client["lab"], lease=1.2)
+    place = MongoRecords(client["lab"])
+    claims = Claims(place, lease=1.2)
     told: list[str] = []
     with Lease(acquired(claims), lambda: told.append("lost")) as lease:
         server.kill()
+        place.wait = SOON
         await_that(lambda: lease.unreachable_since is not None)
         assert lease.confirm() is False
         for use in (lambda: claims.acquire("another"), lambda: claims.holder(KEY), claims.records):
             with pytest.raises(Unreachable, match=r"^the database does not answer: .*\Z"):
                 use()
-        impatient.undo()
+        place.wait = WAIT
         server.start()
         await_that(lambda: lease.unreachable_since is None)
         assert lease.confirm() is True
         assert claims.acquire(KEY) is None
         assert acquired(claims, "another").attempt == 1
         server.kill()
-        impatient.setattr(mongo_claims, "SHORTEST_WAIT", 0.3)
+        place.wait = SOON
     assert (told, lease.lost) == ([], False)  # and the end came, though nothing could be released
     with pymongo.timeout(0.1):
         client.close()  # says good-bye, and waits for an answer
@@ -591,42 +644,41 @@ def test_who_could_not_renew_because_the_server_was_down_is_not_taken_over(
 ) -> None:
     months = 1e7  # the server started less than such a lease ago, 2020 was longer ago
     documents, long_ago = mongo_database["harness_claims"], {"renewed": datetime(2020, 1, 1)}
-    claims = MongoClaims(mongo_database, months)
+    claims = Claims(MongoRecords(mongo_database), months)
     claim = acquired(claims)
     documents.update_one({"_id": KEY}, {"$set": long_ago})
     assert claims.acquire(KEY) is None
     (record,) = claims.records()
-    assert record.alive
-    assert record.age > months
+    assert record.alive and record.age < months
     claim.renew()
     assert claims.records()[0].age < months
     documents.update_one({"_id": KEY}, {"$set": long_ago | {"owner.started": 1}})
     assert acquired(claims).attempt == 2  # but a dead one is
 
 
-def test_credentials_are_in_no_message(mongod: str, impatient: pytest.MonkeyPatch) -> None:
+def test_credentials_are_in_no_message(mongod: str) -> None:
     nothing = f"127.0.0.1:{free_port()}"
     for server, kind in ((mongod.split("/")[2], UserError), (nothing, Unreachable)):
         uri = f"mongodb://someone:secret@{server}/?authSource=admin"
         with pymongo.MongoClient[dict[str, Any]](uri) as client, pytest.raises(kind) as caught:
-            MongoClaims(client["lab"], SHORT).acquire(KEY)
+            Claims(MongoRecords(client["lab"], SOON), SHORT).acquire(KEY)
         assert "secret" not in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
 def test_a_document_of_a_newer_version_is_refused(mongo_database: Database[dict[str, Any]]) -> None:
-    claims = MongoClaims(mongo_database)
+    claims = Claims(MongoRecords(mongo_database))
     acquired(claims)
     mongo_database["harness_claims"].update_one({"_id": KEY}, {"$set": {"schema": 99}})
     [record] = claims.records()
-    assert record.alive and "newer version" in str(record.damage)
+    assert record.alive and "reads up to" in str(record.damage)
     for use in (lambda: claims.acquire(KEY), lambda: claims.holder(KEY), lambda: claims.drop(record)):
-        with pytest.raises(UserError, match="newer version"):
+        with pytest.raises(UserError, match="reads up to"):
             use()
 
 
 def test_a_removed_document_is_a_lost_claim(mongo_database: Database[dict[str, Any]]) -> None:
-    claim = acquired(MongoClaims(mongo_database))
+    claim = acquired(Claims(MongoRecords(mongo_database)))
     mongo_database["harness_claims"].delete_one({"_id": KEY})
     for use in (claim.renew, claim.confirm):
         with pytest.raises(ClaimLost, match="removed"):
@@ -635,5 +687,5 @@ def test_a_removed_document_is_a_lost_claim(mongo_database: Database[dict[str, A
 
 
 def test_a_claim_survives_a_power_failure(folder: Path, synced: list[str]) -> None:
-    acquired(DirectoryClaims(folder))
+    acquired(Claims(DirectoryRecords(folder.parent)))
     assert len(synced) == 1 and Path(synced[0]).parent == folder / KEY

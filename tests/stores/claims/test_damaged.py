@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from pymongo.database import Database
 
-from harness.stores.claims.directory import DirectoryClaims
-from harness.stores.claims.lease import LONGEST, Claim, Claims, Lease
-from harness.stores.claims.mongo import MongoClaims
+from harness.stores.claims import LONGEST, Claim, Claims, Lease
+from harness.stores.directory.records import DirectoryRecords
+from harness.stores.mongo.records import MongoRecords
 from harness.stores.upkeep.checking import orphaned
 
 KEY = "0123456789abcdef"
@@ -40,10 +40,10 @@ class Place:
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """The place, with one claim in it."""
     if request.param == "directory":
-        claims: Claims = DirectoryClaims(tmp_path)
+        claims = Claims(DirectoryRecords(tmp_path))
 
         def latest() -> Path:
-            return max((tmp_path / KEY).glob("[0-9]*"), key=lambda file: int(file.name))
+            return max((tmp_path / "claims" / KEY).glob("[0-9]*"), key=lambda file: int(file.name))
 
         def rewrite(values: dict[str, Any]) -> None:
             file = latest()
@@ -56,7 +56,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
             os.utime(latest(), (time.time() - seconds,) * 2)
     else:
         database: Database[dict[str, Any]] = request.getfixturevalue("mongo_database")
-        claims = MongoClaims(database)
+        claims = Claims(MongoRecords(database))
         documents = database["harness_claims"]
 
         def rewrite(values: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ DAMAGES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_claim_is_named_and_expires(place: Place, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place.edit(DAMAGES[damage])
-    monkeypatch.setattr(MongoClaims, "_uptime", lambda self: float("inf"))  # else the server may have started just now
+    monkeypatch.setattr(MongoRecords, "_uptime", lambda self: float("inf"))  # else the server may have started just now
     [record] = place.claims.records()
     assert record.alive and record.damage is not None
     [finding] = orphaned(place.claims, "here")
@@ -112,9 +112,9 @@ def _looping(path: Path) -> None:
 def test_what_is_no_file_in_place_of_a_claim_is_named_and_expires(
     instead: Callable[[Path], object], tmp_path: Path
 ) -> None:
-    claims = DirectoryClaims(tmp_path)
+    claims = Claims(DirectoryRecords(tmp_path))
     assert claims.acquire(KEY) is not None
-    [file] = (tmp_path / KEY).glob("[0-9]*")
+    [file] = (tmp_path / "claims" / KEY).glob("[0-9]*")
     file.unlink()
     instead(file)
     [record] = claims.records()
@@ -156,14 +156,14 @@ def test_a_time_that_is_no_more_than_a_lease_ahead_is_left_alone(place: Place) -
 
 
 def test_no_lease_is_longer_than_a_day(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MongoClaims, "_uptime", lambda self: float("inf"))
+    monkeypatch.setattr(MongoRecords, "_uptime", lambda self: float("inf"))
     place.edit({"owner": ELSEWHERE, "lease": 1e12})
     place.age(LONGEST + 100)
     assert place.claims.acquire(KEY) is not None
 
 
 def test_documents_that_are_no_claims_are_named(mongo_database: Database[dict[str, Any]]) -> None:
-    claims = MongoClaims(mongo_database)
+    claims = Claims(MongoRecords(mongo_database))
     documents = mongo_database["harness_claims"]
     odd: list[dict[str, Any]] = [
         {"_id": KEY, "owner": 5, "held": True},
@@ -177,17 +177,11 @@ def test_documents_that_are_no_claims_are_named(mongo_database: Database[dict[st
     assert record.alive and record.ahead == 0
 
 
-@dataclass
 class _Failing(Claim):
     """A claim whose renewal fails as nobody expected."""
 
-    error: BaseException
-    key: str = KEY
-    generation: int = 1
-    attempt: int = 1
-    lease: float = 0.3
-
-    def __post_init__(self) -> None:
+    def __init__(self, error: BaseException) -> None:
+        self.key, self.lease, self.error = KEY, 0.3, error
         self.renewals = threading.Semaphore(0)
 
     def renew(self) -> None:

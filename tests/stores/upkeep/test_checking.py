@@ -17,7 +17,8 @@ from pymongo.database import Database
 
 from harness.cli import main
 from harness.files import DAY
-from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.claims import Claims
+from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.run_directory import COMPLETION, METRICS, RUN, WEIGHTS, declare_absent, write_ranking
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.projection import project
@@ -145,14 +146,15 @@ def test_a_damaged_list_of_points_of_an_unfinished_run_is_found(store: Directory
 
 
 def test_claims_of_dead_owners_are_found_and_freed(store: DirectoryStore) -> None:
-    folder = store.path / "claims"
     script = (
-        "import sys, time; from pathlib import Path; from harness.stores.claims.directory import DirectoryClaims\n"
-        "assert DirectoryClaims(Path(sys.argv[1])).acquire('ab' * 32); print('held', flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from harness.stores.claims import Claims\n"
+        "from harness.stores.directory.records import DirectoryRecords\n"
+        "claims = Claims(DirectoryRecords(Path(sys.argv[1])))\n"
+        "assert claims.acquire('ab' * 32); print('held', flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True) as owner:
+    with subprocess.Popen([sys.executable, "-c", script, str(store.path)], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout and owner.stdout.readline() == "held\n"
-        claims = DirectoryClaims(folder)
+        claims = Claims(DirectoryRecords(store.path))
         held = claims.acquire("cd" * 32)
         assert held and list(orphaned(claims, "here")) == []
         assert busy_trials([claims], []) == {"ab" * 8, "cd" * 8}
@@ -228,7 +230,7 @@ def test_when_a_trial_was_done_does_not_depend_on_the_time_zone(
 def test_old_claims_of_done_trials_and_an_index_of_no_run_go(store: DirectoryStore, make_run: MakeRun) -> None:
     make_run(0)
     key = store.runs()[0].key
-    claims = DirectoryClaims(store.path / "claims")
+    claims = Claims(DirectoryRecords(store.path))
     for name in (key, f"{key}-{'0' * 16}", "ab" * 32):
         claim = claims.acquire(name)
         assert claim is not None

@@ -20,7 +20,8 @@ from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Event, Job, Later
 from harness.execution.plan import make_plan
 from harness.execution.states import Kind, Work
-from harness.stores.claims.directory import DirectoryClaims
+from harness.stores.claims import Claims
+from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import Retraining, RunConfig
 from harness.study.expansion import expand
@@ -231,7 +232,7 @@ def _assign(work: Work, kind: Kind) -> Assignment:
 def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -> None:
     said: list[str] = []
     plan = make_plan([CHILD], get_preset("tiny"), [], seeds=1)
-    claims = DirectoryClaims(tmp_path / "claims")
+    claims = Claims(DirectoryRecords(tmp_path))
     store = DirectoryStore(tmp_path)
     agenda = Agenda(plan.work, store, claims, _assign, say=said.append)
     jobs = agenda.jobs()

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from harness.execution.keeper import Keeper
 from harness.owner import start_ticks, this_process
-from harness.stores.claims.directory import DirectoryClaims
-from harness.stores.claims.keeper import Keeper
+from harness.stores.claims import Claims
+from harness.stores.directory.records import DirectoryRecords
 from tests.processes import await_that
 
 LONG_AGO = 1_000_000_000
@@ -39,11 +40,11 @@ def owners() -> Iterator[Callable[[], dict[str, Any]]]:
 class Held:
     """A claim that was renewed long ago."""
 
-    def __init__(self, claims: DirectoryClaims, key: str) -> None:
+    def __init__(self, claims: Claims, folder: Path, key: str) -> None:
         claim = claims.acquire(key)
         assert claim is not None
         self.claim = claims.redeem(claim.ticket())
-        self._file = claims.folder / key / "1"
+        self._file = folder / "claims" / key / "1"
         self.age()
 
     def age(self) -> None:
@@ -54,12 +55,12 @@ class Held:
 
 
 def test_claims_are_renewed_while_their_owners_run(tmp_path: Path, owners: Callable[[], dict[str, Any]]) -> None:
-    claims = DirectoryClaims(tmp_path, lease=0.3)
+    claims = Claims(DirectoryRecords(tmp_path), lease=0.3)
     running, suspended, dead = (owners() for _ in range(3))
     os.kill(suspended["pid"], signal.SIGSTOP)
     os.kill(dead["pid"], signal.SIGKILL)
     await_that(lambda: start_ticks(dead["pid"]) is None)
-    held = {name: Held(claims, name) for name in ("running", "suspended", "dead", "left")}
+    held = {name: Held(claims, tmp_path, name) for name in ("running", "suspended", "dead", "left")}
     with closing(Keeper()) as keeper:
         for name, owner in {"left": running, "dead": dead, "suspended": suspended, "running": running}.items():
             keeper.keep(name, held[name].claim, owner)

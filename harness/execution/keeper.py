@@ -1,6 +1,6 @@
 """Renews claims that other processes of this machine hold.
 
-A process renews its own claim in a thread (`harness.stores.claims.lease.Lease`). Code that holds the interpreter lock
+A process renews its own claim in a thread (`harness.stores.claims.Lease`). Code that holds the interpreter lock
 for long, as some C libraries do, stalls that thread, and a healthy owner would lose its trial. Its parent renews the
 claim, too: no such code runs there.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.errors import HarnessError
 from harness.owner import is_suspended, lives_here
-from harness.stores.claims.lease import SHORTEST, Claim, ClaimLost
+from harness.stores.claims import SHORTEST, Claim, ClaimLost
 
 RENEWALS = 3
 """Number of renewals per lease: fewer than the owner's own, which usually suffice."""
