@@ -18,8 +18,6 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NotRequired, Required, get_args, get_origin, get_type_hints, is_typeddict
 
-import msgspec
-
 from harness.errors import DataError, HarnessError
 
 NEWER = "this version of the harness reads up to"
@@ -35,6 +33,8 @@ class Newest:
 
 def problem(kind: Any, document: Any) -> str | None:
     """What is wrong with a document of that type, for the reader; None if nothing is. Unknown keys are allowed."""
+    import msgspec  # here: what never reads a document starts without it
+
     newest = _newest(kind)
     if newest is not None and isinstance(document, dict):
         version = document.get("schema")

@@ -267,7 +267,7 @@ def test_the_architecture_names_what_exists() -> None:
     text = (DOCS / "architecture.md").read_text()
     assert not symbol_problems(text)
     assert len(symbols(text)) > 50
-    for words in ("CaLR formula", "327", "Algorithm 2", "MongoDB claim", "text under a table", "preset `official`"):
+    for words in ("CaLR formula", "327", "Algorithm 2", "in MongoDB", "text under a table", "preset `official`"):
         assert any(words in line and symbols(line) for line in text.splitlines()), f"nothing says where {words} is"
 
 
