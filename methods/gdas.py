@@ -108,9 +108,15 @@ class GDAS(Differentiable):
 
 def sample(training: SupernetTraining, temperature: float) -> tuple[Architecture, list[Tensor]]:
     """A path, and the weights of all choices: one-hot, with the gradient of the softmax under the same noise."""
-    learned = [hard_sample(alpha, gumbel(training, len(alpha)), temperature) for alpha in alphas_of(training)]
+    import torch
+
+    alphas = alphas_of(training)
+    # A GPU gets all noise by one copy, and is waited for once.
+    noise = alphas[0].new_tensor([one for alpha in alphas for one in gumbel(training, len(alpha))])
+    parts = torch.split(noise, [len(alpha) for alpha in alphas])
+    learned = [hard_sample(alpha, part, temperature) for alpha, part in zip(alphas, parts, strict=True)]
     weights = every_decision(training, learned)
-    return tuple(int(own.argmax()) for own in weights), weights
+    return tuple(torch.stack([own.detach().argmax() for own in weights]).tolist()), weights
 
 
 def gumbel(training: SupernetTraining, count: int) -> list[float]:
@@ -118,9 +124,10 @@ def gumbel(training: SupernetTraining, count: int) -> list[float]:
     return [-math.log(max(training.rng.expovariate(1.0), 1e-300)) for _ in range(count)]
 
 
-def hard_sample(alpha: Tensor, noise: list[float], temperature: float) -> Tensor:
+def hard_sample(alpha: Tensor, noise: Tensor, temperature: float) -> Tensor:
     """One-hot at the largest entry of p = softmax((log-softmax(α) + noise)/τ), with the gradient of p."""
-    p = ((alpha.log_softmax(0) + alpha.new_tensor(noise)) / temperature).softmax(0)
-    one_hot = p.new_zeros(len(p))
-    one_hot[p.argmax()] = 1.0
+    import torch
+
+    p = ((alpha.log_softmax(0) + noise) / temperature).softmax(0)
+    one_hot = (torch.arange(len(p), device=p.device) == p.argmax()).to(p.dtype)
     return one_hot + (p - p.detach())

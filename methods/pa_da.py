@@ -137,20 +137,47 @@ class PADA(SPOS):
         loss = training.loss_of(logits, batch.labels)
         training.backward(loss)
         training.update([path], step)
-        if "errors" not in training.memory:
-            training.memory["errors"] = torch.full((training.samples,), FARTHEST, device=training.device)
         answers = logits.detach().float().softmax(1)
         truth = batch.labels if batch.labels.is_floating_point() else functional.one_hot(batch.labels, answers.shape[1])
         errors = training.ranks.gathered(torch.linalg.vector_norm(answers - truth, dim=1))
-        training.memory["errors"][training.ranks.gathered(batch.indices)] = errors
+        self._remember(training, training.ranks.gathered(batch.indices), errors)
         return loss.detach().reshape(1)
+
+    def _remember(self, training: SupernetTraining, indices: torch.Tensor, errors: torch.Tensor) -> None:
+        """Keep what a step has measured until the epoch is over."""
+        import torch
+
+        memory = training.memory
+        if "measured" not in memory:
+            memory["indices"] = torch.zeros(training.samples, dtype=torch.long, device=training.device)
+            memory["measured"], memory["count"] = torch.zeros(training.samples, device=training.device), 0
+        if memory["count"] + len(errors) > training.samples:
+            self.errors(training)
+        new = slice(memory["count"], memory["count"] + len(errors))
+        memory["indices"][new], memory["measured"][new], memory["count"] = indices, errors, new.stop
+
+    def errors(self, training: SupernetTraining) -> torch.Tensor:
+        """The last error of each image, with what the epoch has measured so far, on the CPU.
+
+        An image may come twice in a batch. The later one counts: numpy has an order there, CUDA does not.
+        """
+        import torch
+
+        memory, known = training.memory, training.memory.get("errors")
+        errors = torch.full((training.samples,), FARTHEST) if known is None else known.cpu()
+        measured = slice(memory.get("count", 0))
+        if measured.stop:
+            errors.numpy()[memory["indices"][measured].cpu().numpy()] = memory["measured"][measured].cpu().numpy()
+            memory["count"] = 0
+        memory["errors"] = errors
+        return errors
 
     def data_order(self, training: SupernetTraining, epoch: int) -> Sequence[int] | None:
         import torch
 
-        if "errors" not in training.memory:  # the first epoch: every image once
+        if not {"errors", "measured"} & training.memory.keys():  # the first epoch: every image once
             return None
-        errors = training.memory["errors"].double().cpu()
+        errors = self.errors(training).double()
         share = epoch * training.steps_per_epoch / training.total_steps
         chances = share * errors / errors.sum().clamp(min=1e-12) + (1 - share) / len(errors)
         generator = torch.Generator().manual_seed(training.rng.getrandbits(63))

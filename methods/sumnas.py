@@ -86,9 +86,12 @@ class SUMNAS(FairNAS):
         total: dict[Tensor, Tensor] = {}
         losses: list[Tensor] = []
         for path, scale in zip(paths, training.scales(factors), strict=True):
-            for parameter, displacement in self.displacement(training, batch, path, losses).items():
-                share = displacement.mul_(scale / len(paths))
-                total[parameter] = total[parameter].add_(share) if parameter in total else share
+            shares = self.displacement(training, batch, path, losses)
+            if shares:
+                torch._foreach_mul_(list(shares.values()), scale / len(paths))
+            if again := [parameter for parameter in shares if parameter in total]:
+                torch._foreach_add_([total[one] for one in again], [shares[one] for one in again])
+            total = {**shares, **total}
         training.clear_gradients()
         for parameter, mean in total.items():
             parameter.grad = mean
@@ -117,14 +120,18 @@ class SUMNAS(FairNAS):
             training.ranks.sum_(gradients, active)
             clip_norm(gradients, self.inner_clip)
             with torch.no_grad():
-                for parameter, gradient in zip(active, gradients, strict=True):
-                    if parameter in momenta:
-                        momenta[parameter].mul_(self.inner_momentum).add_(gradient)
-                    else:
-                        before[parameter], momenta[parameter] = parameter.detach().clone(), gradient.clone()
+                pairs = list(zip(active, gradients, strict=True))
+                if again := [(momenta[one], gradient) for one, gradient in pairs if one in momenta]:
+                    torch._foreach_mul_([momentum for momentum, _ in again], self.inner_momentum)
+                    torch._foreach_add_([momentum for momentum, _ in again], [gradient for _, gradient in again])
+                if new := [(one, gradient) for one, gradient in pairs if one not in momenta]:
+                    first = [one for one, _ in new]
+                    before.update(zip(first, torch._foreach_mul(first, 1.0), strict=True))  # copies
+                    momenta.update(zip(first, torch._foreach_mul([one for _, one in new], 1.0), strict=True))
                 torch._foreach_add_(active, [momenta[one] for one in active], alpha=-self.inner_rate)
+        if not before:
+            return {}
         with torch.no_grad():
-            moved = torch._foreach_sub(list(before.values()), list(before)) if before else []
-            for parameter, weights in before.items():
-                parameter.copy_(weights)
+            moved = torch._foreach_sub(list(before.values()), list(before))
+            torch._foreach_copy_(list(before), list(before.values()))
         return dict(zip(before, moved, strict=True))

@@ -96,7 +96,7 @@ def case(settings: dict[str, Any]) -> dict[str, Any]:
     SPACES.get(config.space)()
     with emulated_device.emulated():
         there = computed(config, emulated_device.NAME)
-        found = {"waits": dict(emulated_device.waits), "operations": dict(emulated_device.operations)}
+        found = {name: dict(getattr(emulated_device, name)) for name in ("waits", "operations", "unordered")}
         resumed = in_pieces(config)
     with plain():
         here = computed(config, "cpu")

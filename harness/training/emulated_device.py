@@ -39,12 +39,32 @@ WAITS = frozenset(["_local_scalar_dense", "nonzero", "masked_select", "equal", "
 INDEXED = frozenset(["index", "index_put", "index_put_", "_index_put_impl_"])
 MOVES = frozenset(["_to_copy", "copy_", "_foreach_copy_"])
 
+UNORDERED = frozenset(
+    [
+        *("put_", "histc", "bincount", "kthvalue", "median", "cumsum", "_ctc_loss_backward", "_embedding_bag_backward"),
+        *("scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "index_add", "index_add_", "index_copy"),
+        *("index_copy_", "index_reduce", "index_reduce_", "grid_sampler_2d_backward", "grid_sampler_3d_backward"),
+        *("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward", "avg_pool3d_backward"),
+        *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "max_pool3d_with_indices_backward"),
+        *("fractional_max_pool2d_backward", "fractional_max_pool3d_backward", "max_unpool2d", "max_unpool3d"),
+        *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
+        *("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward"),
+        *("upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_bicubic2d_backward"),
+        *("upsample_trilinear3d_backward", "_upsample_bilinear2d_aa_backward", "_upsample_bicubic2d_aa_backward"),
+        *("_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention_backward"),
+    ]
+)
+"""Operations whose results on CUDA depend on the order in which threads finish, by the documentation of
+`torch.use_deterministic_algorithms`. Assignments by indices (`index_put_`) count by their arguments."""
+
 generator = torch.Generator()
 """The random numbers of the device."""
 operations: Counter[str] = Counter()
 """Operations on the device, by name."""
 waits: Counter[str] = Counter()
 """Waits of the CPU for the device, by operation and line."""
+unordered: Counter[str] = Counter()
+"""Operations that CUDA does not order, by name and line."""
 
 
 class WrongDevice(RuntimeError):
@@ -116,7 +136,8 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
     if kwargs.get("generator") is not None:
         raise WrongDevice(f"{func}: the generator is one of the CPU, at {place()}")
-    on_device = bool(args) and isinstance(args[0], EmulatedTensor)
+    first = args[0] if args else None
+    on_device = isinstance(first[0] if isinstance(first, list) and first else first, EmulatedTensor)
     moves, indexes = name in MOVES, name in INDEXED and on_device
     if there and not moves and not indexes and any(one.dim() for one in here):
         raise WrongDevice(f"{func}: tensors on two devices, at {place()}")
@@ -141,6 +162,10 @@ def _count(name: str, args: Any, waits_for: bool, indexes: bool) -> None:
         waits[f"{name} {place()}"] += 1
     if name not in VIEWS:
         operations[name] += 1
+    # (values, indices, new values, whether these are added)
+    assigns = name.startswith(("index_put", "_index_put")) and not any(args[3:4]) and not masks
+    if name in UNORDERED or assigns:
+        unordered[f"{name} {place()}"] += 1
 
 
 class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -151,8 +176,8 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 @contextlib.contextmanager
 def emulated() -> Iterator[None]:
     """Context in which the device can be used. Counts begin at zero."""
-    operations.clear()
-    waits.clear()
+    for counts in (operations, waits, unordered):
+        counts.clear()
     lift: Any = torch._C._set_only_lift_cpu_tensors
     lift(True)  # torch.tensor(…, device=…) is then a copy, which is counted
     try:

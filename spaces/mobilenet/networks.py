@@ -68,8 +68,8 @@ class Normed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.norm(self.convolution(x))
-        # In place: batch normalisation needs its input for its gradient, not its output.
-        return x if self.linear else functional.hardtanh_(x, 0.0, 6.0)
+        # Not in place: the gradient needs the input, and torch would copy that first.
+        return x if self.linear else functional.hardtanh(x, 0.0, 6.0)
 
 
 class Excitation(nn.Module):

@@ -127,8 +127,8 @@ def test_a_sample_is_one_hot_and_has_the_gradient_of_the_softmax() -> None:
     rng = random.Random(0)
     for temperature in (10.0, 1.0, 0.1):
         alpha = torch.tensor([0.3, -0.2, 0.9, 0.0], dtype=torch.double, requires_grad=True)
-        noise = [rng.gauss(0, 1) for _ in alpha]
-        soft = ((alpha.log_softmax(0) + torch.tensor(noise, dtype=torch.double)) / temperature).softmax(0)
+        noise = torch.tensor([rng.gauss(0, 1) for _ in alpha], dtype=torch.double)
+        soft = ((alpha.log_softmax(0) + noise) / temperature).softmax(0)
         hard = gdas.hard_sample(alpha, noise, temperature)
         assert sorted(hard.tolist()) == [0.0, 0.0, 0.0, 1.0] and int(hard.argmax()) == int(soft.argmax())
         for entry in range(4):
@@ -199,7 +199,7 @@ def test_gdas_as_released_adds_the_weights_of_operations_that_were_not_chosen(
     """Also where a node gets nothing but these weights: their gradient passes skips and pools."""
     method, training, _, valid = training_of(few_digits, name="gdas", operations="released")
     alphas, temperature = shared.alphas_of(training), method.temperature_at(training, 2)
-    noise = [[9.0 * (choice == own) for choice in range(5)] for own in path]
+    noise = [torch.tensor([9.0 * (choice == own) for choice in range(5)]) for own in path]
     weights = [gdas.hard_sample(alpha, one, temperature) for alpha, one in zip(alphas, noise, strict=True)]
     network: Any = training.network
     logits = network._through(valid.images, lambda cell, x: cell_as_released(cell, x, path, weights))

@@ -75,7 +75,7 @@ def test_images_are_drawn_by_the_error_when_they_were_last_seen() -> None:
         for place, index in enumerate(batch.indices.tolist()):
             wanted = torch.eye(3)[batch.labels[place]]
             expected[index] = ((answers[place] - wanted) ** 2).sum().sqrt()
-    torch.testing.assert_close(training.memory["errors"], expected)
+    torch.testing.assert_close(method.errors(training), expected)
     training.memory["errors"] = torch.arange(IMAGES).float()  # so that the difference shows
     drawn = Counter(index for _ in range(200) for index in method.data_order(training, 3))
     assert drawn.total() == 200 * IMAGES
@@ -93,7 +93,18 @@ def test_soft_labels_have_an_error_too() -> None:
     make_step(method, training, batch._replace(labels=soft), 0)
     again = training_of(method)
     make_step(method, again, batch, 0)
-    torch.testing.assert_close(training.memory["errors"], again.memory["errors"])
+    torch.testing.assert_close(method.errors(training), method.errors(again))
+
+
+def test_of_an_image_that_comes_twice_in_a_batch_the_later_error_counts() -> None:
+    method = pa_da.PADA()
+    training = training_of(method)
+    batch = batch_of(0)
+    twice = batch._replace(indices=torch.full_like(batch.indices, 5))
+    make_step(method, training, twice, 0)
+    measured = training.memory["measured"][: len(batch.labels)]
+    assert len(set(measured.tolist())) > 1
+    assert method.errors(training)[5] == measured[-1] and method.errors(training)[5] == measured[-1]
 
 
 def test_a_space_that_does_not_tell_operations_apart_is_refused() -> None:

@@ -29,11 +29,12 @@ OTHERS: dict[str, Settings] = {
 
 PER_EPOCH = ("harness/training/stages/train.py", "harness/data/devices.py", "harness/training/stages/rank.py")
 """Files that may wait for the device: once per epoch, stage or ranking."""
-WAITING = {"pa-da", "greedynas", "cream", "gdas", "darts", "gm-nas", "shiftnas-reading", "observed", "tracked"}
-WAITING |= {"mobilenet"}
-"""Methods that choose by what they have computed, and measurements."""
-UNORDERED = {"index_add_", "index_add", "scatter_add_", "scatter_add", "cumsum", "put_", "histc", "bincount"}
-"""Operations that CUDA sums in another order each time."""
+AFTER_TRAINING = ("methods/_differentiable.py", "spaces/mobilenet/networks.py")
+"""Files that wait for it in rankings and calibration."""
+WAITS = {"cream": 9, "gdas": 6, "greedynas": 2, "pa-da": 6, "shiftnas-reading": 6, "observed": 16, "tracked": 63}
+"""Waits of methods that choose by what they have computed, and of measurements, in a trial. Others do not wait."""
+SMALL_MAPS = "_adaptive_avg_pool2d_backward spaces/darts/operations.py"
+"""For maps below 8×8, which preset `paper` does not have."""
 
 
 @pytest.mark.parametrize("cases", [BY_METHOD, OTHERS], ids=["methods", "others"])
@@ -56,7 +57,8 @@ def _problems(name: str, shown: dict[str, Any]) -> Any:
         yield "other bytes than on the CPU without its faster code"
     if not shown["resumed"]:
         yield "other bytes if it is stopped and resumed"
-    yield from (f"{one}: CUDA has no order for it" for one in UNORDERED & shown["operations"].keys())
-    if name not in WAITING:
-        steps = [where for where in shown["waits"] if not any(file in where for file in PER_EPOCH)]
-        yield from (f"waits for the device in a step: {where}" for where in steps)
+    yield from (f"CUDA has no order for {one}" for one in shown["unordered"] if not one.startswith(SMALL_MAPS))
+    others = (*PER_EPOCH, *AFTER_TRAINING)
+    steps = {where: count for where, count in shown["waits"].items() if not any(file in where for file in others)}
+    if sum(steps.values()) > WAITS.get(name, 0):
+        yield f"waits for the device in its steps: {steps}"
