@@ -5,6 +5,7 @@ Environment variables and paths are left out: they may be private, or meaningful
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import subprocess
@@ -85,9 +86,41 @@ def _git(folder: Path, *arguments: str) -> str | None:
 DRIVER = Path("/proc/driver/nvidia/gpus")
 """Where the driver lists the NVIDIA GPUs."""
 
+MANAGEMENT = "libnvidia-ml.so.1"
+"""The driver's library that lists them where the list is missing: in WSL2 and some containers."""
+
+NODES = Path("/dev")
+"""Where a container without both has one file per GPU."""
+
 
 def gpu_names() -> list[str]:
-    """Models of the NVIDIA GPUs as listed by the driver: initialising CUDA would break later forks."""
+    """Models of the NVIDIA GPUs, without starting CUDA, which would break later forks."""
+    return _listed() or _managed() or [f"NVIDIA GPU {node}" for node in sorted(NODES.glob("nvidia[0-9]*"))]
+
+
+def _managed() -> list[str]:
+    """The GPUs that the management library names."""
+    try:
+        library = ctypes.CDLL(MANAGEMENT)
+        if library.nvmlInit_v2() != 0:
+            return []
+    except (OSError, AttributeError):
+        return []
+    try:
+        count, handle, name = ctypes.c_uint(), ctypes.c_void_p(), ctypes.create_string_buffer(96)
+        library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        names = []
+        for number in range(count.value):
+            library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle))
+            library.nvmlDeviceGetName(handle, name, len(name))
+            names.append(name.value.decode(errors="replace"))
+        return names
+    finally:
+        library.nvmlShutdown()
+
+
+def _listed() -> list[str]:
+    """The GPUs of the driver's list."""
     names = []
     for file in sorted(DRIVER.glob("*/information")):
         try:

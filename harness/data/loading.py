@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from harness.components.dataset import DataSet, Split, Stream
 from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share, part_of
 from harness.data.loader import DeviceLoader, Normalise, copied, in_order
 from harness.data.randomness import seeded
-from harness.data.streaming import LeftOut, Samples, StreamLoader, batches, workers
+from harness.data.streaming import LeftOut, Samples, StreamLoader, batches, fitting, workers
 from harness.errors import DataError, InvalidConfiguration
 from harness.seeds import derive
 
@@ -169,7 +170,8 @@ def _streamed(
     starts = range(0, len(images), batch_size)
     keys = ([(index, 0) for index in range(start, min(start + batch_size, len(images)))] for start in starts)
     left_out = LeftOut(images, dataset)
-    for read in batches(Samples(images, dataset), keys, workers(device)):
+    processes = fitting(workers(device), batch_size * math.prod(images.shape))
+    for read in batches(Samples(images, dataset), keys, processes):
         left_out.note(read.damaged)
         if len(read.kept):
             yield read.images, read.labels

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +52,36 @@ def workers(device: torch.device | str) -> int:
     return int(text)
 
 
+def fitting(processes: int, batch: int) -> int:
+    """How many of the workers have room for their batches, of so many bytes each, in the shared memory.
+
+    A container may have little, and a worker without room is killed by a bus error. Prints a line if fewer can be used.
+    """
+    needed = batch * (PREFETCH + 1)  # one more is being read or used
+    room = min(processes, shared_memory() // max(1, needed))
+    if room < processes:
+        print(
+            f"{room} of {processes} data workers: {SHARED} has room for {shared_memory() >> 20} MB, all of them need "
+            f"{processes * needed >> 20} MB (a container gets more by --shm-size)",
+            file=sys.stderr,
+            flush=True,
+        )
+    return room
+
+
+SHARED = Path("/dev/shm")
+"""Where workers put batches."""
+
+
+def shared_memory() -> int:
+    """Free bytes of the shared memory; without limit where the system has none of that kind."""
+    try:
+        found = os.statvfs(SHARED)
+    except OSError:
+        return 1 << 62
+    return found.f_bavail * found.f_frsize
+
+
 class StreamLoader:
     """Shuffled, transformed batches of a split that is read image by image.
 
@@ -72,7 +104,7 @@ class StreamLoader:
         self.device, self.transforms, self.share = torch.device(device), transforms, share
         self.plan = Planner(len(split), dataset, seed, "cpu", order)
         self.normalise = Normalise(dataset, device)
-        self.workers = workers(device)
+        self.workers = fitting(workers(device), batch_size * math.prod(split.shape) // share.size)
         self.left_out = LeftOut(split, dataset)
         self._ahead: tuple[int, Iterator[Read]] | None = None
         """The step whose batch comes next, and the batches from there to the end of the epoch."""

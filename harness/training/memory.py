@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 from collections.abc import Iterator
 
 import torch
 
 from harness.errors import HarnessError
 from harness.study.configuration import RunConfig
+
+_GPU = re.compile(r"CUDA|cuda|CUBLAS|CUDNN|CUSOLVER|CUSPARSE|NCCL|nccl")
+_LACK = re.compile(r"can't allocate memory|(CUDA|Cuda|cuda).*out of memory|_ALLOC_FAILED|cudaErrorMemoryAllocation")
+"""Errors for which torch has no class: at the start of CUDA, of its libraries, and of the machine."""
 
 
 class OutOfMemory(HarnessError):
@@ -24,7 +29,7 @@ def memory_explained(config: RunConfig, ranks: int = 1) -> Iterator[None]:
     except (RuntimeError, MemoryError, OSError) as error:
         if not is_out_of_memory(error):
             raise
-        on_gpu = isinstance(error, torch.OutOfMemoryError)
+        on_gpu = isinstance(error, torch.OutOfMemoryError) or bool(_GPU.search(str(error)))
         where, advice = "GPU" if on_gpu else "machine", _advice(config, on_gpu, ranks)
         raise OutOfMemory(f"out of memory on the {where}: {_beginning(error)}. {advice}") from error
 
@@ -35,7 +40,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return isinstance(error, RuntimeError) and bool(_LACK.search(str(error)))
 
 
 def _beginning(error: BaseException, most: int = 200) -> str:

@@ -16,24 +16,21 @@ from typing import Any
 
 import torch
 
-_cudnn: Any = torch.backends.cudnn  # torch adds these settings at import, unseen by type checkers
-
 TYPES = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def fix_arithmetic(precision: str = "float32") -> None:
     """Fix, for this process, all settings of torch that change results. Does not touch a GPU."""
-    products = "tf32" if precision == "tf32" else "ieee"
-    torch.backends.cuda.matmul.fp32_precision = products
-    for kind in (_cudnn.conv, _cudnn.rnn):
-        kind.fp32_precision = products
+    # One of torch's two interfaces: after a use of the newer one, code that reads the older one raises.
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
 
 
 def arithmetic() -> str:
     """These settings as they are, in words, to be stored with a run."""
-    products, convolutions = torch.backends.cuda.matmul.fp32_precision, _cudnn.conv.fp32_precision
+    kinds = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    products, convolutions = ("tf32" if kind.allow_tf32 else "ieee" for kind in kinds)
     fixed = torch.backends.cudnn.deterministic and not torch.backends.cudnn.benchmark
     return f"products {products}, convolutions {convolutions}, cuDNN {'deterministic' if fixed else 'by speed'}"
 

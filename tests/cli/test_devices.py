@@ -30,6 +30,7 @@ from tests.conftest import TOY
 from tests.listed_gpus import listed_gpus
 from tests.processes import all_gone, descendants
 from tests.stored_runs import store_run
+from tests.stub_driver import CUDA, LOG, compiled
 from tests.toy import user_folder
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[2]
@@ -121,6 +122,11 @@ rows += [Row({"Row": "greedy"}, toy | {"method.greedy": True})]
 study = Study("sharing", "Sharing", rows, [Column("τ", "kendall_tau")])
 '''
 
+WITH_LISTED_GPUS = """
+import sys; from pathlib import Path; from harness import environment; from harness.cli import main
+environment.DRIVER = Path('driver'); sys.exit(main(sys.argv[1:]))
+"""
+
 COMMAND = ["run", "seeing", "--preset", "tiny", "--seeds", "1"]
 
 
@@ -182,6 +188,21 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(
     assert not Path("runs").exists() and not Path("seen").exists()
 
 
+def test_only_processes_of_jobs_start_cuda_each_with_one_gpu(project: Path, tmp_path: Path) -> None:
+    """Forks of a process that has started CUDA cannot use it."""
+    for name in ("seeing", "sharing"):
+        file = Path("methods", f"{name}.py")
+        file.write_text(file.read_text().replace(ON_CPU, ""))
+    library = compiled(CUDA, tmp_path / "libraries" / "libcuda.so.1")
+    variables = {"LD_LIBRARY_PATH": str(library.parent), LOG: str(tmp_path / "log"), "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", WITH_LISTED_GPUS, *COMMAND, "--no-references"]
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True)
+    assert done.returncode == 1 and "torch cannot use the GPU of this job" in done.stderr
+    assert "No CUDA GPUs are available" in done.stderr  # by torch, after it has asked the driver
+    starts = [line.split() for line in Path("log").read_text().splitlines()]
+    assert Counter(visible for _, visible in dict(starts).items()).keys() == {"0", "1"}
+
+
 def test_one_trial_per_gpu_killed_and_continued_to_the_same_bytes_as_without_gpus(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,12 +212,8 @@ def test_one_trial_per_gpu_killed_and_continued_to_the_same_bytes_as_without_gpu
         assert run_job(assignment.json(), lambda report: None)["status"] == "done"
     seen()
     Path("slowly").touch()
-    script = (
-        "import sys; from pathlib import Path; from harness import environment; from harness.cli import main\n"
-        "environment.DRIVER = Path('driver'); sys.exit(main(sys.argv[1:]))"
-    )
     engine = subprocess.Popen(
-        [sys.executable, "-c", script, *COMMAND, "--checkpoint-every", "0"],
+        [sys.executable, "-c", WITH_LISTED_GPUS, *COMMAND, "--checkpoint-every", "0"],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.DEVNULL,
     )

@@ -21,6 +21,7 @@ from harness.components.augmentation import Augmentation, BatchAugmentation, Tra
 from harness.components.dataset import DataSet, Sample, Split, Stream, joined
 from harness.components.loader import Batch, Loader, Share
 from harness.components.registries import AUGMENTATIONS, ORDERS
+from harness.data import streaming
 from harness.data.loader import DeviceLoader
 from harness.data.loading import EvaluationBatches, evaluation_batches, loader_for
 from harness.data.orders import Repeated
@@ -87,6 +88,21 @@ def test_streamed_batches_are_those_of_images_in_memory(
     assert ours.steps_per_epoch == theirs.steps_per_epoch == 5
     for step in range(12):
         assert same(ours.batch(step), theirs.batch(step))
+
+
+def test_fewer_workers_read_where_the_shared_memory_is_small(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A container has 64 MB by default: a worker without room is killed by a bus error."""
+    monkeypatch.setattr(streaming, "shared_memory", lambda: 64 << 20)
+    assert streaming.fitting(4, 5 << 20) == 4 and not capsys.readouterr().err
+    assert streaming.fitting(4, 16 << 20) == 1
+    assert "1 of 4 data workers: /dev/shm has room for 64 MB, all of them need 192 MB" in capsys.readouterr().err
+    monkeypatch.setattr(streaming, "shared_memory", lambda: 0)
+    monkeypatch.setenv("HARNESS_DATA_WORKERS", "2")
+    ours, theirs = (loader_for(make(2, True), "train", 5, seed=3) for make in (streamed, in_memory))
+    assert all(same(ours.batch(step), theirs.batch(step)) for step in range(3))
+    assert "0 of 2 data workers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])

@@ -31,6 +31,20 @@ def test_a_lack_of_a_gpus_memory_names_the_settings_of_gpus() -> None:
     assert len(text) < 600 and "--per-device" in text and "--ranks 4" in text and "train.precision=bfloat16" in text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "NCCL error in: ProcessGroupNCCL.cpp:2000, unhandled cuda error\nLast error: Cuda failure 2 'out of memory'",
+    ],
+)
+def test_every_form_of_a_gpus_lack_of_memory_has_advice(text: str) -> None:
+    with pytest.raises(OutOfMemory, match="^out of memory on the GPU: .*--per-device"), memory_explained(PLAIN):
+        raise RuntimeError(text)
+
+
 @pytest.mark.parametrize("error", [RuntimeError("shapes differ"), OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
 def test_other_errors_stay_what_they_are(error: BaseException) -> None:
     with pytest.raises(type(error)) as caught, memory_explained(PLAIN):

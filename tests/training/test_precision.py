@@ -123,6 +123,20 @@ def test_good_steps_double_the_scale_and_it_is_part_of_the_state() -> None:
     assert again.scaler.get_scale() == 2 * FIRST_SCALE
 
 
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_other_code_may_read_the_settings_of_products(precision: str) -> None:
+    """Torch has two interfaces for them, and raises where both were used."""
+    try:
+        fix_arithmetic(precision)
+        coarse = precision == "tf32"
+        assert torch.backends.cudnn.allow_tf32 is coarse and torch.backends.cuda.matmul.allow_tf32 is coarse
+        assert torch.get_float32_matmul_precision() == ("high" if coarse else "highest")
+        with torch.backends.cudnn.flags(enabled=True):
+            assert (torch.backends.cuda.matmul.fp32_precision == "tf32") is coarse
+    finally:
+        fix_arithmetic()
+
+
 def test_arithmetic_is_fixed_and_only_tf32_makes_products_coarser() -> None:
     try:
         fix_arithmetic()

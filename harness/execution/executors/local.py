@@ -355,5 +355,12 @@ def _how_it_ended(code: int) -> str:
     if code >= 0:
         return f"its process ended with exit code {code} before it answered"
     name = "".join(f" ({one.name})" for one in signal.Signals if one == -code)
-    # The kernel kills so when memory runs out; nothing in the process can tell.
-    return f"killed by signal {-code}{name}{': out of memory?' if -code == signal.SIGKILL else ''}"
+    return f"killed by signal {-code}{name}{_WHY.get(-code, '')}"
+
+
+_WHY: dict[int, str] = {
+    signal.SIGKILL: ": out of memory?",
+    signal.SIGBUS: ": too little shared memory (/dev/shm)?",
+    signal.SIGABRT: "; nccl ends a process so when another rank does not answer: its log says more",
+}
+"""What may have killed a process that could not report it."""

@@ -14,6 +14,7 @@ from harness.execution.executors.executor import Job, Stopping
 from harness.execution.executors.local import LocalExecutor
 from harness.execution.executors.slots import VISIBLE, Machine, Placed, Slots
 from tests.listed_gpus import listed_gpus
+from tests.stub_driver import MANAGEMENT, compiled
 
 TWO = Machine(cores=16, gpus=("0", "1"))
 
@@ -92,8 +93,23 @@ def test_only_gpus_that_may_be_seen_count(
     assert Machine.here(given, "2.14.0+cpu").gpus == ()
 
 
+def test_gpus_are_counted_without_the_drivers_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in WSL2, by the management library, and in a container without it, by the files of devices."""
+    monkeypatch.setattr(environment, "DRIVER", tmp_path / "nothing")
+    monkeypatch.setattr(environment, "MANAGEMENT", str(compiled(MANAGEMENT, tmp_path / "libraries" / "managed.so")))
+    assert environment.gpu_names() == ["NVIDIA Managed 0", "NVIDIA Managed 1"]
+    assert Machine.here({VISIBLE: "1"}, "2.14.0").gpus == ("1",)
+    monkeypatch.setattr(environment, "MANAGEMENT", "no-such-library.so")
+    monkeypatch.setattr(environment, "NODES", tmp_path)
+    for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert Machine.here({}, "2.14.0").gpus == ("0",)
+
+
 def test_a_machine_without_a_driver_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "DRIVER", tmp_path / "nothing")
+    monkeypatch.setattr(environment, "MANAGEMENT", "no-such-library.so")
+    monkeypatch.setattr(environment, "NODES", tmp_path)
     assert Machine.here({VISIBLE: "0,1"}) == Machine(os.cpu_count() or 1)
 
 
