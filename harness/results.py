@@ -195,7 +195,8 @@ def table(
 
     opened = open_store(store)
     found = _findings(study, opened, preset, seeds, overrides, where)
-    laid_out = component("reports.tables").lay_out(found, opened if references else None)
+    referred = component("reports.references").stored_references(found, opened) if references else None
+    laid_out = component("reports.tables").lay_out(found, referred)
     made: pandas.DataFrame = component("reports.data_frames").table_frame(laid_out)
     return made
 

@@ -166,11 +166,7 @@ class Ranked(Judgement, total=False):
     ]
     complexity_convergence_null: Annotated[float | None, "mean C³ of that null", Needs("top_share")]
     complexity_convergence_z: Annotated[float | None, "C³ above it; < 0: unfair to the large", Needs("top_share")]
-    valid_loss: Annotated[
-        float | None,
-        "mean cross-entropy on the ranking's images of the architectures that τ is over",
-        Needs("valid_loss"),
-    ]
+    valid_loss: Annotated[float | None, "mean cross-entropy of the selected architectures", Needs("valid_loss")]
     found: Annotated[list[Json], "what the search, or the method, has found, the best first: architectures and scores"]
     scored: Annotated[dict[str, int], "how many architectures the search has scored, by images; 0 stands for all"]
     found_accuracy: Annotated[float, "the test accuracy of the best found, with its supernet's weights, in %"]
@@ -435,6 +431,8 @@ class ReferenceDocument(TypedDict):
     reference: Annotated[str, "which predictor"]
     cell: Annotated[TrialText, "the trial whose ranking it is compared with"]
     result: Annotated[Ranked, "what its ranking gave"]
+    cost: NotRequired[Annotated[dict[str, float], "measured: seconds of its predictions, without judging them"]]
+    inapplicable: NotRequired[Annotated[str, "why it has no meaning for these networks; the result is empty then"]]
 
 
 class ImportedDocument(TypedDict):

@@ -1,54 +1,141 @@
 """Reference rows: results of predictors without training, judged as the study judges its runs.
 
-`harness run` makes them, per seed; here they are only read. A store that lacks one shows no rows, and the command that
-makes them instead.
+`harness run` makes them, per seed; here they are only read. A store that lacks some shows the others, and the command
+that makes the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import DataError, InvalidConfiguration, UnknownName
-from harness.study.references import Reference, command_for, references_of, stored_result
+from harness.study.references import (
+    Reference,
+    command_for,
+    reference_names,
+    references_of,
+    stored_document,
+    stored_result,
+)
 
-from .values import Measurement, TableRow, Value, ValueColumn, look_up
+from .grid import Grid
+from .values import Measurement, Table, TableRow, Value, ValueColumn, look_up, shown
 
 if TYPE_CHECKING:
     from harness.stores.store import Store
 
     from .evidence import Findings
 
-LABELS = {"untrained": "Untrained supernet", "parameters": "Number of parameters", "random": "Random numbers"}
+WIDTH = 1.96
+"""Standard errors on either side of a 95 % interval."""
+
+
+@dataclass(frozen=True)
+class References:
+    """The references of a study that are stored, and what is to be said of the others."""
+
+    documents: Mapping[Reference, Mapping[str, Any]]
+    """Of those whose documents are stored for all seeds and data sets, and that apply."""
+    notes: tuple[str, ...] = ()
+    lacking: str | None = None
+    """How to make those that are not stored."""
+
+
+def stored_references(findings: Findings, store: Store) -> References:
+    """The references of the findings' study that the store holds."""
+    study, preset = findings.study, findings.preset
+    asked = references_of(study, preset, store.runs, findings.seeds, findings.overrides)
+    found: dict[Reference, Mapping[str, Any] | None] = dict.fromkeys(asked)
+    unjudged: list[DataError] = []
+    for one in asked:
+        try:
+            found[one] = stored_document(store, one)
+        except DataError as error:  # it may still be stored, and the store cannot say so without what judges it
+            unjudged.append(error)
+    if unjudged and not any(found.values()):
+        text = f"references of {study.name} are not shown, because what judges them is not here: {unjudged[0]}"
+        return References({}, lacking=text)
+    missing = {(one.group, one.name) for one, document in found.items() if document is None}
+    whole = {one: document for one, document in found.items() if document and (one.group, one.name) not in missing}
+    reasons = {one.label: str(document["inapplicable"]) for one, document in whole.items() if _is_void(document)}
+    notes = tuple(f"{label} is left out: {reason}." for label, reason in reasons.items())
+    lacking = None
+    if count := sum(document is None for document in found.values()):
+        command = command_for(study, preset, findings.seeds, findings.overrides, store.name)
+        lacking = f"{count} of {len(asked)} references of {study.name} are not stored; this makes them: {command}"
+    return References({one: own for one, own in whole.items() if not _is_void(own)}, notes, lacking)
 
 
 def reference_rows(
-    findings: Findings, store: Store, columns: Sequence[ValueColumn], labels: int, place: int
-) -> tuple[list[TableRow], str | None]:
-    """One row per reference, its name in label column `place` of `labels`; and what to do if some are not stored.
+    references: References, columns: Sequence[ValueColumn], labels: int, place: int
+) -> list[TableRow]:
+    """One row per reference, its name in label column `place` of `labels`. Metrics that it lacks are left empty.
 
     Rows of the study that differ in space, data set, benchmark or network have reference rows of their own, which
-    name the difference. Metrics that a reference lacks are left empty.
+    name the difference.
     """
-    study, preset = findings.study, findings.preset
-    asked = references_of(study, preset, store.runs, findings.seeds, findings.overrides)
-    try:
-        results = {one: stored_result(store, one) for one in asked}
-    except DataError as error:
-        return [], f"references of {study.name} are not shown, because what judges them is not here: {error}"
-    lacking = sum(result is None for result in results.values())
-    if lacking:
-        command = command_for(study, preset, findings.seeds, findings.overrides, store.name)
-        return [], f"{lacking} of {len(asked)} references of {study.name} are not stored; this makes them: {command}"
     rows: list[TableRow] = []
-    for group in dict.fromkeys(one.group for one in asked):
-        for name, label in LABELS.items():
-            own = {one: result for one, result in results.items() if (one.group, one.name) == (group, name)}
-            named = label + (f" ({', '.join(f'{key}={value}' for key, value in group)})" if group else "")
-            shown = tuple(named if index == place else None for index in range(labels))
-            values = tuple(_value(own, column) for column in columns)
-            rows.append(TableRow(shown, values, len(rows), name, source="reference"))
-    return rows, None
+    for label, own in _by_label(references).items():
+        shown = tuple(label if index == place else None for index in range(labels))
+        values = tuple(_value(own, column) for column in columns)
+        rows.append(TableRow(shown, values, len(rows), next(iter(own)).name, source="reference"))
+    return rows
+
+
+def reference_grid(references: References, table: Table) -> list[Grid]:
+    """τ with its interval over architectures, τ given the parameters, and the seconds of every reference."""
+    rows = []
+    for label, own in _by_label(references).items():
+        for dataset in dict.fromkeys(one.dataset for one in own):
+            rows.append((label, dataset, *_summary([own[one] for one in own if one.dataset == dataset])))
+    if not rows:
+        return []
+    return [
+        Grid(
+            name=f"{table.study}-references",
+            title=f"{table.title}: references",
+            scale=table.scale,
+            headings=("Reference", "Data set", "τ", "95 % of τ", "τ given parameters", "Spearman's ρ", "Seconds"),
+            rows=tuple(rows),
+            numeric=(False, False, True, True, True, True, True),
+            notes=(
+                "References train no supernet. Values are means over seeds. The interval is over the architectures "
+                "of τ (bootstrap). ρ is over all that are ranked. Seconds are those of one seed's scores.",
+                *references.notes,
+            ),
+        )
+    ]
+
+
+def _by_label(references: References) -> dict[str, dict[Reference, Mapping[str, Any]]]:
+    found: dict[str, dict[Reference, Mapping[str, Any]]] = {}
+    for one, document in references.documents.items():
+        found.setdefault(one.label, {})[one] = document
+    return found
+
+
+def _summary(documents: Sequence[Mapping[str, Any]]) -> tuple[str, str, str, str, str]:
+    """The cells of one reference on one data set: means over its seeds."""
+
+    def mean(path: str) -> float | None:
+        known = [float(value) for one in documents if (value := look_up(one, path)) is not None]
+        return statistics.fmean(known) if known else None
+
+    def cell(value: float | None, digits: int = 3) -> str:
+        return "" if value is None else shown(value, digits)
+
+    tau, error = mean("result.kendall_tau"), mean("result.panel.selected.error")
+    ends = None if tau is None or error is None else (max(-1.0, tau - WIDTH * error), min(1.0, tau + WIDTH * error))
+    interval = "" if ends is None else f"[{shown(ends[0], 3)}, {shown(ends[1], 3)}]"
+    more = cell(mean("result.partial_tau")), cell(mean("result.panel.spearman")), cell(mean("cost.seconds"), 1)
+    return (cell(tau), interval, *more)
+
+
+def _is_void(document: Mapping[str, Any]) -> bool:
+    return "inapplicable" in document
 
 
 def reference_values(findings: Findings, store: Store, name: str, metric: str) -> dict[tuple[str, int], float | None]:
@@ -56,8 +143,8 @@ def reference_values(findings: Findings, store: Store, name: str, metric: str) -
 
     Raises `UnknownName` for a reference that there is not, `InvalidConfiguration` if rows have different ones.
     """
-    if name not in LABELS:
-        raise UnknownName.among("reference", name, LABELS)
+    if name not in reference_names():
+        raise UnknownName.among("reference", name, reference_names())
     asked = references_of(findings.study, findings.preset, store.runs, findings.seeds, findings.overrides)
     if any(one.group for one in asked):
         raise InvalidConfiguration(
@@ -68,8 +155,8 @@ def reference_values(findings: Findings, store: Store, name: str, metric: str) -
     return {(one.dataset, one.seed): None if value is None else float(value) for one, value in own.items()}
 
 
-def _value(results: dict[Reference, Any], column: ValueColumn) -> Value:
-    numbers = {one: column.of(result) for one, result in results.items() if one.dataset == column.dataset}
+def _value(documents: Mapping[Reference, Mapping[str, Any]], column: ValueColumn) -> Value:
+    numbers = {one: column.of(own["result"]) for one, own in documents.items() if one.dataset == column.dataset}
     measurements = [
         Measurement(one.seed, value, f"reference {one.name}", "done")
         for one, value in numbers.items()

@@ -16,6 +16,7 @@ from .evidence import Findings, find
 from .figure_values import FigureValue
 from .figures import build as build_figures
 from .grid import Grid
+from .references import reference_grid, stored_references
 from .tables import lay_out
 from .values import Table
 
@@ -42,7 +43,8 @@ class Asked:
     seeds: int | None = None
     overrides: Mapping[str, Any] | None = None
     where: str | None = None
-    references: bool = False
+    references: bool | None = False
+    """Whether tables have rows of references; None for those that are stored, without a word of the others."""
     figures: bool = False
     compare: bool = False
     margins: Mapping[str, float] = field(default_factory=dict)
@@ -56,6 +58,8 @@ class Section:
     table: Table
     figures: tuple[FigureValue, ...]
     findings: Findings
+    references: tuple[Grid, ...] = ()
+    """The references with their intervals and seconds."""
     beside: tuple[Grid, ...] = ()
     """The table's values beside those of the paper, line by line."""
     verdicts: tuple[Grid, ...] = ()
@@ -77,10 +81,15 @@ class Section:
 def section(study: Study, store: Store, asked: Asked) -> Section:
     """Build the section of a study. Raises `InvalidConfiguration`."""
     findings = find(study, asked.preset, store, asked.seeds, asked.overrides, asked.where)
-    table = lay_out(findings, store if asked.references else None)
+    references = None
+    if asked.references is not False or study.references:
+        references = stored_references(findings, store)
+        references = references if asked.references else replace(references, lacking=None)
+    table = lay_out(findings, references)
+    listed = tuple(reference_grid(references, table)) if references else ()
     figures = tuple(build_figures(findings, store)) if asked.figures else ()
     if not asked.compare:
-        return Section(table, figures, findings)
+        return Section(table, figures, findings, listed)
     from .comparison import compare
     from .paper.comparison import beside_the_paper, is_in_the_paper
     from .paper.premises import with_premises
@@ -90,7 +99,7 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
     if primary := "; ".join(f"{one.name} ({one.column})" for one in compared if one.kind == "primary"):
         # Before any number is shown.
         table = replace(table, scale=f"{table.scale} Primary contrasts: {primary}. {RATE}")
-    return Section(table, figures, findings, beside, compared=with_premises(findings, store, compared))
+    return Section(table, figures, findings, listed, beside, compared=with_premises(findings, store, compared))
 
 
 def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:

@@ -16,11 +16,13 @@ from harness.study.expansion import expand_stored
 from harness.study.layout import Column
 from harness.study.study import Study
 
-from .emphasis import block, emboldened, references, tied_note
+from .emphasis import block, emboldened, tied_note
+from .emphasis import references as neutral_by_row
 from .evidence import Evidence, Findings, find
 from .imported import imported_rows
 from .notes import column_notes, damage, elsewhere, invalidated, notes, scale, title, unequal_passes
 from .quoted import given_row, remarks
+from .references import References, reference_rows, stored_references
 from .selections import left_out, unknown, winners, without_panel
 from .values import Label, Measurement, Table, TableRow, Value, ValueColumn, row_name
 
@@ -39,11 +41,11 @@ def build(
 ) -> Table:
     """The study's table; see `evidence.find`. `references` adds rows of predictors without training."""
     findings = find(study, preset, store, seeds, overrides, where)
-    return lay_out(findings, store if references else None)
+    return lay_out(findings, stored_references(findings, store) if references else None)
 
 
-def lay_out(findings: Findings, referred: Store | None = None) -> Table:
-    """The table of the findings; with reference rows if `referred`, the store that keeps them, is given."""
+def lay_out(findings: Findings, references: References | None = None) -> Table:
+    """The table of the findings, with rows of these references."""
     study, preset, counted = findings.study, findings.preset, findings.counted
     unasked = [one for one in study.columns if not asked(one, findings)]
     # Imported predictions may have values where no run has one.
@@ -70,12 +72,9 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
     group = labels.index(study.group) if study.group is not None else None
     marked = emboldened(rows, columns, group, neutral_values(counted, columns), preset.seeds)
     blocks = [tuple(members) for _, members in groupby(marked, lambda row: _ruled(row, group))]
-    lacking = None
-    if referred is not None:
-        from .references import reference_rows
-
-        added, lacking = reference_rows(findings, referred, columns, len(labels), group or 0)
-        blocks += [tuple(added)] if added else []
+    references = references or References({})
+    added = reference_rows(references, columns, len(labels), group or 0)
+    blocks += [tuple(added)] if added else []
     given, told = imported_rows(findings, columns, len(labels), group or 0)
     blocks += [tuple(given)] if given else []
     damaged = damage(findings)
@@ -97,6 +96,7 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
             *remarks(study, rows),
             *tied_note(marked),
             *told,
+            *references.notes,
             *left_out(empty, counted),
             *without_panel(study, counted, preset.name),
             *winners(study, rows, columns),
@@ -105,9 +105,9 @@ def lay_out(findings: Findings, referred: Store | None = None) -> Table:
             *invalidated(findings.found),
             *damaged,
         ),
-        missing=(*missing, *damaged, *([lacking] if lacking else ())),
+        missing=(*missing, *damaged, *([references.lacking] if references.lacking else ())),
         warnings=warnings,
-        lacking=lacking,
+        lacking=references.lacking,
     )
 
 
@@ -163,5 +163,5 @@ def neutral_values(found: Sequence[Evidence], columns: Sequence[ValueColumn]) ->
         for one in found:
             if one.request.dataset == column.dataset and one.state == "done":
                 by_row.setdefault(one.request.row, []).append(column.neutral(one.metrics))
-        neutral |= {(row, place): value for row, value in references(by_row).items()}
+        neutral |= {(row, place): value for row, value in neutral_by_row(by_row).items()}
     return neutral

@@ -54,5 +54,6 @@ study = Study(
             paper="Figure A",
         )
     ],
+    references=True,
     remarks=REMARKS,
 )

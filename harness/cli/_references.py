@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from harness.stores.store import Store
 
 
-def missing(asked: Asked, store: Store) -> Missing:
+def missing(asked: Asked, store: Store, on_request: bool = False) -> Missing:
     """The references of the request that are not stored yet."""
     from harness.execution.references import missing_references
 
-    return missing_references(asked.studies, asked.preset, store, asked.seeds, dict(asked.overrides))
+    return missing_references(asked.studies, asked.preset, store, asked.seeds, dict(asked.overrides), on_request)
 
 
 def make_references(
@@ -30,6 +30,7 @@ def make_references(
     stopping: Stopping,
     executor: Executor,
     display: Display,
+    on_request: bool,
 ) -> str | None:
     """Make the references that are not stored yet, unless a stop was asked for; return one line for the reader.
 
@@ -44,7 +45,7 @@ def make_references(
         return None
     errors: list[str] = []
     try:
-        lacking = missing(asked, store)
+        lacking = missing(asked, store, on_request)
         if not lacking:
             return None
         items = reference_items(lacking)

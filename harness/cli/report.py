@@ -34,7 +34,7 @@ FORMATS = {
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds required.  [default: the preset's]")
 @click.option("--where", metavar="EXPR", help='Only runs that match EXPR, such as "train.epochs > 10".')
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="markdown", show_default=True)
-@click.option("--references", is_flag=True, help="Add rows for predictors that need no training; `run` makes them.")
+@click.option("--references", is_flag=True, help="Add rows of predictors that train no supernet; `run` makes them.")
 @click.option("--compare", is_flag=True, help="Add verdicts on the rows, and on the paper's numbers and statements.")
 @margin_option
 @click.option("--strict", is_flag=True, help="Report nothing, and exit 1, when anything is missing.")
@@ -78,11 +78,12 @@ def command(
     chosen = _chosen(studies, preset, opened, overrides)
     check_margins(margins, chosen)
     drawn = figures and (out is not None or form == "html")
+    shown = references or (None if form == "html" else False)
     sections = [
         report.section(
             study,
             opened,
-            report.Asked(get_preset(preset, study.about), seeds, overrides, where, references, drawn, compare, margins),
+            report.Asked(get_preset(preset, study.about), seeds, overrides, where, shown, drawn, compare, margins),
         )
         for study in _told(chosen)
     ]
@@ -135,7 +136,8 @@ def _told(studies: Sequence[Study]) -> Iterator[Study]:
 def _printed(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> str:
     if form == "html":
         return str(renderer.page(sections, store))
-    grids = [grid for section in sections for grid in section.grids]
+    listed = [grid for section in sections for grid in section.references if form != "csv"]
+    grids = [*listed, *(grid for section in sections for grid in section.grids)]
     text = renderer.render([section.table for section in sections])
     return f"{text}\n{renderer.render_grids(grids)}" if grids else str(text)
 
@@ -153,10 +155,11 @@ def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> I
         for section in sections:
             content = renderer.encode([section.table]) if form == "parquet" else renderer.render([section.table])
             yield f"{section.table.study}.{renderer.SUFFIX}", content if form == "parquet" else content.encode()
-            if section.grids:
-                # Grids are text for readers: the typed table is the other file.
-                texts = component(FORMATS["csv"]) if form == "parquet" else renderer
-                yield f"{section.table.study}-compared.{texts.SUFFIX}", texts.render_grids(section.grids).encode()
+            # Grids are text for readers: the typed table is the other file.
+            texts = component(FORMATS["csv"]) if form == "parquet" else renderer
+            for name, grids in {"references": section.references, "compared": section.grids}.items():
+                if grids:
+                    yield f"{section.table.study}-{name}.{texts.SUFFIX}", texts.render_grids(grids).encode()
     if form == "latex":
         yield from ((name, text.encode()) for name, text in document.files(sections))
     drawing = component("reports.render.drawing")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @working_options
 @click.option("--profile", is_flag=True, help="Profile the first trial: write a time breakdown and a trace.")
 @click.option("--no-references", is_flag=True, help="Do not make the references that reports show beside the rows.")
-@click.option("--references-only", is_flag=True, help="Make only these references, in seconds, and run no trial.")
+@click.option("--references-only", is_flag=True, help="Make all references, zero-cost proxies included; run no trial.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and the summary.")
 def command(
     asked: Asked,
@@ -62,7 +62,7 @@ def command(
     each from its last checkpoint. Any number of these commands, on any number of machines, may work on the same
     studies. With --until decided it adds seeds, for the rows that still need them, until every comparison is decided,
     shown to be equivalent within --margin, or out of seeds. After the trials it makes the studies' references, in
-    seconds: the rows that `report --references` shows.
+    seconds: rows that `report --references` shows. Zero-cost proxies take longer: --references-only makes them, too.
     """
     if no_references and references_only:
         raise UserError("--no-references and --references-only exclude each other")
@@ -116,7 +116,9 @@ def command(
                 session.run()
             if not no_references and not session.gave_up:
                 words = REFERENCES
-                made = make_references(asked, place.reader, settings.places, slots.device, stopping, executor, display)
+                made = make_references(
+                    asked, place.reader, settings.places, slots.device, stopping, executor, display, references_only
+                )
         left = None if session.gave_up else place.sync(stopping, session.plan.naming)
     if references_only:
         if received:

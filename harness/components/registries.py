@@ -38,6 +38,7 @@ SAMPLERS: Registry[Any] = Registry("sampler", _discover, _why_missing)
 ORDERS: Registry[Any] = Registry("order of samples", _discover, _why_missing)
 AUGMENTATIONS: Registry[Any] = Registry("augmentation", _discover, _why_missing)
 SEARCHES: Registry[Any] = Registry("search", _discover, _why_missing)
+PROXIES: Registry[Any] = Registry("proxy", _discover, _why_missing)
 METRICS: Registry[Any] = Registry("metric", _discover, _why_missing, ("predicted", "truth", "complexity"))
 """Functions of predicted accuracies, true accuracies and complexity of some architectures that return a number."""
 OBSERVATIONS: Registry[Any] = Registry("observation", _discover, _why_missing, ("supernets", "progress", "dataset"))
@@ -57,6 +58,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "orders": ORDERS,
     "augmentations": AUGMENTATIONS,
     "searches": SEARCHES,
+    "proxies": PROXIES,
     "metrics": METRICS,
     "observations": OBSERVATIONS,
     "optimisers": OPTIMISERS,

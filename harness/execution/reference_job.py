@@ -12,14 +12,16 @@ from typing import Any
 
 import torch
 
+from harness.components.proxy import NotApplicable
 from harness.data import devices
 from harness.documents import one_line
 from harness.execution.executors.executor import Answered
+from harness.schema import UNRANKED
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.store import Store
 from harness.study.trial import Trial
 from harness.training.precision import fix_arithmetic
-from harness.training.trial import run_reference
+from harness.training.trial import run_references
 
 
 def make(document: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -34,11 +36,20 @@ def make(document: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]
             trial = Trial.from_json(document["trial"])
             places = _places(document)
             device = devices.chosen(document.get("device"))
-            for name, key in document["keys"].items():
+            keys = document["keys"]
+
+            def report(done: int, total: int) -> None:
+                progress({"event": "references", "step": done, "steps": total})
+
+            for name, outcome in run_references(trial.config, list(keys), device, report):
                 progress({"event": name})
-                result = run_reference(trial.config, name, device).result
+                made: dict[str, Any] = {"reference": name, "cell": trial.json()}
+                if isinstance(outcome, NotApplicable):
+                    made |= {"result": UNRANKED, "inapplicable": str(outcome)}
+                else:
+                    made |= {"result": outcome.result, "cost": outcome.cost}
                 for place in places:
-                    place.remember(key, {"reference": name, "cell": trial.json(), "result": result})
+                    place.remember(keys[name], made)
     except KeyboardInterrupt:
         return {"status": Answered.INTERRUPTED}
     except (Exception, SystemExit) as error:

@@ -12,7 +12,7 @@ from harness.errors import DataError
 from harness.execution.executors.executor import Job
 from harness.stores.merged import MergedStore
 from harness.stores.store import Store
-from harness.study.references import Reference, references_of, stored_result
+from harness.study.references import Reference, references_of, stored_document, stored_result
 from harness.study.study import Study
 
 KIND = "reference"
@@ -76,15 +76,18 @@ def missing_references(
     store: Store,
     seeds: int | None = None,
     overrides: dict[str, Any] | None = None,
+    on_request: bool = True,
 ) -> Missing:
     """The references of these studies that are not stored. One that only one of two places holds is copied.
+
+    Without `on_request` those proxies that take passes of networks are left out, except in studies that show them.
 
     References whose images or ground truth are not here cannot be made, and are left out.
     """
     wanted: dict[str, Reference] = {}
     for study in studies:
         scale = get_preset(preset, study.about) if isinstance(preset, str) else preset
-        for one in references_of(study, scale, store.runs, seeds, overrides):
+        for one in references_of(study, scale, store.runs, seeds, overrides, on_request or study.references):
             try:
                 wanted.setdefault(one.key, one)
             except DataError:
@@ -95,11 +98,11 @@ def missing_references(
 def _is_everywhere(reference: Reference, store: Store) -> bool:
     """Whether the reference is stored: with a database, in both places, because reports read either."""
     places = [store.directory, store.database] if isinstance(store, MergedStore) else [store]
-    found = [stored_result(place, reference) for place in places]
-    result = next((one for one in found if one is not None), None)
-    if result is None:
+    found = [stored_document(place, reference) for place in places]
+    document = next((one for one in found if one is not None), None)
+    if document is None:
         return False
     for place, there in zip(places, found, strict=True):
         if there is None:
-            place.remember(reference.key, reference.document(result))
+            place.remember(reference.key, document)
     return True

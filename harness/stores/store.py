@@ -232,8 +232,8 @@ def kind_of(document: Mapping[str, Any]) -> type:
 
 
 def same_reference(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two documents of one reference do not contradict each other."""
-    rest, others = ({key: value for key, value in own.items() if key != "result"} for own in (one, other))
+    """Whether two documents of one reference do not contradict each other. Costs may differ."""
+    rest, others = ({key: value for key, value in own.items() if key not in ("result", "cost")} for own in (one, other))
     return rest == others and agree(one.get("result"), other.get("result"))
 
 

@@ -1,4 +1,4 @@
-"""References: predictors without training that stand beside a study's rows. Imports no torch.
+"""References: what is judged beside a study's rows and trains no supernet: the registered proxies. Imports no torch.
 
 A reference is judged as the study judges its runs: same space, benchmark, data set, network, ranking and seeds. `run`
 makes them (`harness.execution.references`) and reports read them, both from the list that is made here. A store keeps
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.benchmark import benchmark_for
 from harness.components.preset import Preset
+from harness.components.registries import PROXIES
 from harness.documents import canonical, problem
 from harness.errors import DataError
 from harness.schema import ReferenceDocument
@@ -25,16 +26,10 @@ from harness.study.fingerprints import Recorded
 from harness.study.layout import Row
 from harness.study.overrides import as_typed
 from harness.study.study import Study
-from harness.study.trial import Trial
+from harness.study.trial import Trial, version
 
 if TYPE_CHECKING:
     from harness.stores.store import Store
-
-REFERENCES = {
-    "untrained": "the supernet with its initial weights",
-    "parameters": "the number of parameters as the prediction",
-    "random": "random numbers",
-}
 
 VERSION = 1
 """Must change when the meaning of a reference changes."""
@@ -48,7 +43,7 @@ class Reference:
     """One reference of a study: a predictor, judged on one data set with one seed."""
 
     name: str
-    """One of `REFERENCES`."""
+    """The name of its proxy."""
     trial: Trial
     """Its configuration; nothing of it is trained."""
     dataset: str
@@ -61,13 +56,24 @@ class Reference:
         """The key that it is stored under. Raises `DataError` if the benchmark cannot be read."""
         config = self.trial.config
         truth = benchmark_for(str(config.benchmark), config.space).accuracies(config.dataset)
-        versions = [VERSION, self.name, self.trial.identity(), self.trial.ranking_key]
-        known_by = [*versions, hashlib.sha256(truth.tobytes()).hexdigest()]
+        known_by = [VERSION, self.name, self.trial.identity(), self.trial.ranking_key]
+        known_by.append(hashlib.sha256(truth.tobytes()).hexdigest())
+        if (number := version(PROXIES, self.name)) != 1:
+            known_by.append(number)
         return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:32]
 
-    def document(self, result: Mapping[str, Any]) -> dict[str, Any]:
-        """What is stored under the key."""
-        return {"reference": self.name, "cell": self.trial.json(), "result": dict(result)}
+    @property
+    def label(self) -> str:
+        """Its name in tables, with the settings that distinguish its group."""
+        settings = ", ".join(f"{key}={value}" for key, value in self.group)
+        return f"{PROXIES.get(self.name).label}{f' ({settings})' if settings else ''}"
+
+
+def reference_names(on_request: bool = True) -> list[str]:
+    """The proxies in the order of rows; without `on_request` those that `run` makes unasked."""
+    proxies = {name: PROXIES.get(name) for name in PROXIES.names()}
+    asked = [name for name, proxy in proxies.items() if on_request or not proxy.on_request]
+    return sorted(asked, key=lambda name: (proxies[name].order, name))
 
 
 def references_of(
@@ -76,28 +82,26 @@ def references_of(
     runs: Callable[[], Iterable[Recorded]],
     seeds: int | None = None,
     overrides: Mapping[str, Any] | None = None,
+    on_request: bool = True,
 ) -> list[Reference]:
-    """All references of a study, in the order of groups and predictors. Studies that no table judges have none.
+    """All references of a study, in the order of groups and proxies. Studies that no table judges have none.
 
     Rows that differ in space, data set, benchmark or network have references of their own. Settings of `rank` count
-    where all rows of a group share them.
+    where all rows of a group share them. `on_request` is as for `reference_names`.
     """
     overrides = dotted(overrides or {})
     plain = {key: value for key, value in overrides.items() if key.partition(".")[0] not in TRAINS}
     found = []
     for settings, group in _groups(study, overrides):
         alone = Study("references", "", [Row({"": ""}, settings)], [], space=study.space)
-        for name in REFERENCES:
-            found += [
-                Reference(name, request.trial, request.dataset, request.seed, group)
-                for request in expand_stored(alone, preset, runs, seeds, plain)
-                if request.trial.config.benchmark
-            ]
+        judged = [one for one in expand_stored(alone, preset, runs, seeds, plain) if one.trial.config.benchmark]
+        for name in reference_names(on_request):
+            found += [Reference(name, one.trial, one.dataset, one.seed, group) for one in judged]
     return found
 
 
 def stored_result(store: Store, reference: Reference) -> dict[str, Any] | None:
-    """The reference's result; None if it is not stored, or damaged.
+    """The reference's result; None if it is not stored, or damaged. One that is not applicable has ranked nothing.
 
     Raises what `Reference.key` raises, unless the store says without the benchmark which one it is.
     """

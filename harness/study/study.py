@@ -42,6 +42,8 @@ class Study:
     equal_passes: bool = False
     """Whether `train.epochs` is divided by the passes that a method makes per epoch under every preset, as presets with
     `equal_passes` do for all studies. Epochs that a preset has for single methods do not hold then."""
+    references: bool = False
+    """Whether the table has rows of references without `--references`; `run` then makes those on request, too."""
     remarks: Sequence[str] = ()
     """What a reader must know about the rows; printed under the table."""
 

@@ -7,7 +7,8 @@ checkpoint. `cost` is measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,27 +18,28 @@ import torch
 
 from harness.components.benchmark import Benchmark, benchmark_for
 from harness.components.dataset import DataSet
-from harness.components.registries import DATASETS
+from harness.components.proxy import NetworkProxy, NotApplicable, Proxy
+from harness.components.registries import DATASETS, PROXIES
 from harness.components.space import Architecture, Space
 from harness.documents import finite
 from harness.errors import Diverged, InvalidConfiguration
 from harness.schema import OBSERVED, UNRANKED
-from harness.seeds import make_rng
 from harness.stores.checkpoints import Checkpoint
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.judging import (
     Prediction,
     Predictions,
+    Whole,
     candidate_architectures,
     ranked_architectures,
     result_of,
     selected_architectures,
 )
 from harness.study.parallel import check_ranks
-from harness.study.references import REFERENCES
 from harness.training.cost import Meter
 from harness.training.observers.curves import Observers
 from harness.training.profiling import phase
+from harness.training.proxies import ProxyScene, as_predictions
 from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.rank import predict, validation_loss
 from harness.training.stages.retrain import retrain
@@ -247,24 +249,45 @@ def rank_again(
 
 
 def run_reference(config: RunConfig, reference: str, device: torch.device | str = "cpu") -> Outcome:
-    """Judge a predictor without training in the same way: one of `REFERENCES`."""
-    if reference not in REFERENCES:
-        raise InvalidConfiguration(f"no reference is named {reference!r}. Known: {', '.join(REFERENCES)}")
-    meter = Meter(torch.device(device))
+    """Judge a proxy in the same way, by its name in `PROXIES`. Raises `NotApplicable`."""
+    ((_, outcome),) = run_references(config, [reference], device)
+    if isinstance(outcome, NotApplicable):
+        raise outcome
+    return outcome
+
+
+def run_references(
+    config: RunConfig,
+    references: Sequence[str],
+    device: torch.device | str = "cpu",
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[tuple[str, Outcome | NotApplicable]]:
+    """Judge several proxies, one after the other; those of stand-alone networks share the networks.
+
+    The cost of an outcome is the seconds of its predictions alone.
+    """
+    proxies: dict[str, Proxy] = {name: PROXIES.get(name)() for name in references}
     dataset, benchmark = _inputs(config)
-    supernets = build_supernets(config, dataset, meter.device)
+    if benchmark is None:
+        raise InvalidConfiguration("references are judged by a table of truth; the configuration names no benchmark")
+    together = [one for one in proxies.values() if isinstance(one, NetworkProxy)]
+    scene = ProxyScene(config, dataset, benchmark, device, together, report)
     ranked = ranked_architectures(config, benchmark)
-    if reference == "untrained":
-        predictions = predict(supernets, ranked, dataset, config.rank, meter)
-    elif reference == "parameters":
-        predictions = {one: Prediction(float(supernets.space.complexity(one))) for one in ranked}
-    else:
-        rng = make_rng(config.seed, "random reference")
-        predictions = {architecture: Prediction(rng.random()) for architecture in ranked}
-    result = result_of(predictions, supernets, benchmark, config.dataset, config.rank, config.seed)
-    if reference == "untrained":
-        result |= _loss(config, supernets, dataset, benchmark, meter)
-    return Outcome(result, meter.json(), predictions, supernets)
+    for name, proxy in proxies.items():
+        begun = time.perf_counter()
+        try:
+            predictions = as_predictions(proxy.predict(scene, ranked))
+        except NotApplicable as error:
+            yield name, error
+            continue
+        seconds = time.perf_counter() - begun
+        if isinstance(proxy, NetworkProxy):
+            seconds = scene.seconds[type(proxy)]
+        supernets = scene.supernets if proxy.supernet else Whole(scene.space)
+        result = result_of(predictions, supernets, benchmark, config.dataset, config.rank, config.seed)
+        if proxy.supernet:
+            result |= _loss(config, scene.supernets, dataset, benchmark, scene.meter)
+        yield name, Outcome(result, {"seconds": round(seconds, 3)}, predictions, None)
 
 
 def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark | None]:

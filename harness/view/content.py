@@ -131,7 +131,7 @@ def study(snapshot: Snapshot, store: Store, name: str, preset: str) -> dict[str,
     """
     standing = find_standing(snapshot, name, preset)
     report, html = component("reports.report"), component("reports.render.html")
-    asked = report.Asked(get_preset(preset, standing.study.about), references=True, figures=True, compare=True)
+    asked = report.Asked(get_preset(preset, standing.study.about), references=None, figures=True, compare=True)
     (section,) = report.judged([report.section(standing.study, store, asked)], True)
     part, places = html.study_part(section)
     return {

@@ -139,6 +139,7 @@ def _section(section: Section, table: PageTable, places: list[dict[str, Any]], f
         "figures": [_figure(figure, places, files) for figure in own],
         "opened": rebuilds_figures(study) and any(figure.runs for figure in own),
         "forests": [figure.file for figure in section.figures if figure.name == FOREST and files],
+        "references": [_grid(grid) for grid in section.references],
         "grids": _verdicts(section),
         "tallies": tallies(section.judgements),
     }

@@ -88,13 +88,15 @@ def document(sections: Sequence[Section]) -> str:
 def _section(section: Section) -> Iterator[str]:
     table, grids, figures = section.table, section.grids, section.figures
     shown = {
-        "Table": [label("tab", table.study)],
+        "Table": [label("tab", one) for one in (table.study, *(grid.name for grid in section.references))],
         "Comparison": [label("tab", grid.name) for grid in grids],
         "Figure": [label("fig", figure.file) for figure in figures],
     }
     yield f"\n\\section{{{running(table.title)}}}"
     yield ". ".join(_references(kind, those) for kind, those in shown.items() if those) + ".\\par\\nopagebreak"
     yield f"\\input{{{_file_name(table.study)}}}"
+    if section.references:
+        yield f"\\input{{{_file_name(f'{table.study}-references')}}}"
     if figures:
         yield f"\\input{{{_file_name(f'{table.study}-figures')}}}"
     if grids:

@@ -221,6 +221,13 @@ class StandaloneNetwork(Network):
     def forward(self, x: Tensor) -> Tensor:
         return self.run(x, self.architecture)
 
+    def block_features(self, x: Tensor) -> list[Tensor]:
+        """The output of the stem, and of each block; a skipped one has none."""
+        features, (stem, *blocks) = [x.contiguous(memory_format=torch.channels_last)], self.path(self.architecture)[:-2]
+        for block in (stem, *blocks):
+            features.append(block(features[-1]))
+        return features[1:]
+
 
 def _blocks(choices: Sequence[Operation | str], only: int | None = None) -> dict[int, Operation]:
     """The choices that have weights, by number; of a single one if `only` is given."""

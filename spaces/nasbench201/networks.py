@@ -279,3 +279,10 @@ class StandaloneNetwork(Network):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.run(x, self.architecture)
+
+    def block_features(self, x: Tensor) -> list[Tensor]:
+        """The output of the stem, and of each cell and reduction."""
+        features = [self.stem_norm(self.stem(x.contiguous(memory_format=torch.channels_last)))]
+        for block in self.blocks:
+            features.append(block(features[-1], self.architecture) if isinstance(block, Cell) else block(features[-1]))
+        return features

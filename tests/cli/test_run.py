@@ -149,13 +149,13 @@ def mixed(project: Path) -> Iterator[tuple[int, Path]]:
 def test_what_is_said_of_trials_agrees_with_the_summary(mixed: tuple[int, Path]) -> None:
     header, why, references, *lines = SAID.getvalue().splitlines()
     assert header == "4 trials to run, 2 in parallel, stored in mixed" and why == "  4 new"
-    assert references == "  3 references to make afterwards"
+    assert references == "  4 references to make afterwards"
     ended = [line for line in lines if line.startswith("[") and "references" not in line]
     assert [line[:5] for line in ended] == ["[1/4]", "[2/4]", "[3/4]", "[4/4]"]
     assert [sum(f": {how} after" in line for line in ended) for how in ("done", "failed", "lost")] == [2, 1, 1]
     again = [line.split(":")[0] for line in lines if line.endswith("(SIGKILL): out of memory?; tried again")]
     assert Counter(again) == {"mine/crash seed 0": LOSSES - 1, "mine/stumble seed 0": 1}
-    assert lines[-2:] == ["2 of 4 trials done, 2 of them now, 1 failed, 1 lost", "3 references made"]
+    assert lines[-2:] == ["2 of 4 trials done, 2 of them now, 1 failed, 1 lost", "4 references made"]
 
 
 def test_quiet_prints_errors_and_the_summary(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

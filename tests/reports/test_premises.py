@@ -42,7 +42,8 @@ def told(
     opened = DirectoryStore(store)
     for one in references_of(SPOS, preset, opened.runs):
         if one.name == "parameters" and of_parameters is not None:
-            opened.remember(one.key, one.document(judged(of_parameters)))
+            document = {"reference": one.name, "cell": one.trial.json(), "result": judged(of_parameters)}
+            opened.remember(one.key, document)
     return shown(store, preset)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -31,9 +32,14 @@ from harness.stores.mongo.store import MongoStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
-from harness.study.references import references_of, stored_result
+from harness.study.references import reference_names, references_of, stored_result
 from harness.study.study import Study
 from tests.stored_runs import store_run
+
+EVERY = reference_names()
+UNASKED = reference_names(on_request=False)
+VOID = {"zen", "az-expressivity", "az-progressivity", "az-trainability", "az-nas"}
+"""Those that have no meaning for the toy's networks: these have no batch normalisation, and no blocks."""
 
 TOY = Preset(
     "toy",
@@ -67,7 +73,7 @@ def make(store: Path, preset: Preset = TOY, study: Study = STUDY) -> int:
     told: list[dict[str, Any]] = []
     answers = [run_job(dict(job.document), told.append) for job in missing.jobs(store, None)]
     assert all(answer["status"] == "done" for answer in answers) and missing.left() == 0
-    assert len([report for report in told if "event" in report]) == len(missing.references)
+    assert {report["event"] for report in told} >= {one.name for one in missing.references}
     return len(missing.references)
 
 
@@ -79,14 +85,17 @@ def references(store: Path, preset: Preset = TOY, study: Study = STUDY) -> list[
     return [row for block in table(store, preset, study).blocks for row in block if row.source == "reference"]
 
 
-def test_untrained_parameters_and_random_are_judged_as_runs_are(toy_project: Path, tmp_path: Path) -> None:
-    assert make(tmp_path) == 6
+def test_they_are_judged_as_runs_are(toy_project: Path, tmp_path: Path) -> None:
+    assert make(tmp_path) == 2 * len(EVERY)
     rows = references(tmp_path)
-    assert [(row.name, row.labels) for row in rows] == [
+    assert [row.name for row in rows] == [name for name in EVERY if name not in VOID]
+    assert [(row.name, row.labels) for row in rows[:3]] == [
         ("untrained", (None, "Untrained supernet")),
         ("parameters", (None, "Number of parameters")),
         ("random", (None, "Random numbers")),
     ]
+    (note,) = [note for note in table(tmp_path).notes if note.startswith("Zen ")]
+    assert note == "Zen is left out: the networks have no batch normalisation."
     by_name = {row.name: row.values for row in rows}
     # Not one of the seeds has a part in the number of parameters.
     tau, accuracy, passes = by_name["parameters"]
@@ -101,19 +110,22 @@ def test_untrained_parameters_and_random_are_judged_as_runs_are(toy_project: Pat
 def test_a_report_reads_them_and_makes_none(toy_project: Path, tmp_path: Path) -> None:
     empty = table(tmp_path)
     assert not (tmp_path / "references").exists() and all(row.name is None for block in empty.blocks for row in block)
-    assert "6 of 6 references of one are not stored" in empty.lacking
+    every = 2 * len(EVERY)
+    assert f"{every} of {every} references of one are not stored" in empty.lacking
     assert f"python -m harness run one --preset toy --references-only --store {tmp_path}" in empty.lacking
     make(tmp_path)
     first = references(tmp_path)
     files = sorted((tmp_path / "references").iterdir())
-    assert len(files) == 6 and all(file.suffix == ".json" for file in files)
+    assert len(files) == every and all(file.suffix == ".json" for file in files)
     assert make(tmp_path) == 0
     # A damaged one is named as missing and made again; a store with references only has no runs and no problems.
+    (file,) = [one for one in files if '"random"' in one.read_text() and '"seed": 1' in one.read_text()]
     for damage in ('{"half', '{"reference": "random", "cell": {}, "result": {"kendall_tau": "high"}}'):
-        files[0].write_text(damage)
-        assert references(tmp_path) == [] and "1 of 6 references" in table(tmp_path).lacking
+        file.write_text(damage)
+        assert [row.name for row in references(tmp_path)] == [row.name for row in first if row.name != "random"]
+        assert f"1 of {every} references" in table(tmp_path).lacking
         assert make(tmp_path) == 1 and references(tmp_path) == first
-    assert files[0].read_text().startswith('{\n "reference"')
+    assert file.read_text().startswith('{\n "reference"')
     store = DirectoryStore(tmp_path)
     assert (store.runs(), store.problems) == ([], [])
 
@@ -137,13 +149,14 @@ def test_rows_that_differ_in_their_networks_have_references_of_their_own(toy_pro
     rows = [Row({"Method": f"{width}", "CaLR": True}, {"network.width": width, "train.epochs": 1}) for width in (2, 4)]
     study = Study("two", "Two", [*rows, Row({"Method": "Best", "CaLR": False}, source="truth")], STUDY.columns)
     asked = references_of(study, TOY, list, 1)
-    assert [(one.name, one.group, one.trial.config.network.width) for one in asked[::3]] == [
+    assert [(one.name, one.group, one.trial.config.network.width) for one in asked[:: len(EVERY)]] == [
         ("untrained", (("network.width", 2),), 2),
         ("untrained", (("network.width", 4),), 4),
     ]
     make(tmp_path, study=study)
     found = [row.labels[0] for row in references(tmp_path, study=study)]
-    assert found[0] == "Untrained supernet (network.width=2)" and found[5] == "Random numbers (network.width=4)"
+    assert found[0] == "Untrained supernet (network.width=2)" and "Random numbers (network.width=4)" in found
+    assert found[len(EVERY) - len(VOID)] == "Untrained supernet (network.width=4)"
     with pytest.MonkeyPatch.context() as patch, pytest.raises(InvalidConfiguration, match="compare them with a row"):
         patch.setattr("harness.components.preset.get_preset", lambda name, space: TOY)
         results.pairs(study, "kendall_tau", against="untrained", store=tmp_path, preset="toy")
@@ -192,7 +205,8 @@ def mine(toy_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def rows_of(printed: str) -> dict[str, list[str]]:
-    lines = [line.strip("| \n").split("|") for line in printed.splitlines() if line.startswith("|")]
+    table, _, _ = printed.partition(": references")  # the grid below has rows of the same names
+    lines = [line.strip("| \n").split("|") for line in table.splitlines() if line.startswith("|")]
     return {line[0].strip(): [value.strip() for value in line[1:]] for line in lines}
 
 
@@ -206,11 +220,14 @@ def test_run_makes_them_and_the_report_shows_the_toys_own_truth(
     printed = capsys.readouterr()
     assert "Untrained" not in printed.out
     command = f"python -m harness run mine --preset tiny --seeds 2 --references-only --store {tmp_path / 'store'}"
-    assert printed.err == f"6 of 6 references of mine are not stored; this makes them: {command}\n"
+    every = 2 * len(EVERY)
+    assert printed.err == f"{every} of {every} references of mine are not stored; this makes them: {command}\n"
     assert main([*REPORT, "--strict"]) == 1
     capsys.readouterr()
+    assert main(RUN) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{2 * len(UNASKED)} references made"
     assert main([*RUN, "--references-only"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "6 references made"
+    assert capsys.readouterr().out.splitlines()[-1] == f"{every - 2 * len(UNASKED)} references made"
     assert main([*RUN, "--references-only"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "all references are stored already"
     assert main([*RUN, "--references-only", "--no-references"]) == 2
@@ -218,7 +235,8 @@ def test_run_makes_them_and_the_report_shows_the_toys_own_truth(
     assert main(RUN) == 0
     assert capsys.readouterr().out.splitlines() == ["2 of 2 trials done, 0 of them now"]
     assert main(REPORT) == 0
-    rows = rows_of(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    rows = rows_of(printed.out)
     # The toy's two largest networks have 42 and 46 of 60 right; no accuracy is another space's.
     assert rows["Number of parameters"][1].startswith("70.00")
     assert all(float(rows[name][1].split()[0]) <= 76.67 for name in ("Untrained supernet", "Random numbers"))
@@ -237,22 +255,25 @@ def test_they_come_along_in_an_archive_and_into_the_database(
     assert main(REPORT) == 0
     table = capsys.readouterr().out
     assert main(["store", "export", "mine.py", str(tmp_path / "a.tar"), *REPORT[2:6]]) == 0
-    assert "wrote 2 runs and 6 references of mine" in capsys.readouterr().out
+    every = 2 * len(EVERY)
+    assert f"wrote 2 runs and {every} references of mine" in capsys.readouterr().out
     assert main(["store", "import", str(tmp_path / "a.tar"), "--store", str(tmp_path / "other")]) == 0
-    assert "6 references added, 0 already there" in capsys.readouterr().out
+    assert f"{every} references added, 0 already there" in capsys.readouterr().out
     address = mongod.replace("/?", f"/{mongo_database.name}?")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARNESS_MONGO", address)
         assert main(["store", "sync"]) == 0
-    assert "6 references copied to the database" in capsys.readouterr().out
+    assert f"{every} references copied to the database" in capsys.readouterr().out
     for place in (str(tmp_path / "other"), address):
         assert main([*REPORT, "--store", place]) == 0
         printed = capsys.readouterr()
         assert (rows_of(printed.out), printed.err) == (rows_of(table), "")
 
 
-def kept(store: Path) -> Mapping[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted((store / "references").iterdir())}
+def kept(store: Path) -> Mapping[str, Any]:
+    """The stored references without their costs, which are measured."""
+    files = sorted((store / "references").glob("*.json"))
+    return {file.name: {**json.loads(file.read_text()), "cost": None} for file in files}
 
 
 def stop_after_one_more(how: signal.Signals, more: list[str], folder: Path, store: Path) -> str:
@@ -285,15 +306,19 @@ def test_a_run_stopped_while_it_makes_them_goes_on(mine: Path, tmp_path: Path) -
         assert "stopping: references that are made are stored" in said and "running trials" not in said
         assert ("stopped; the same command makes the references that are missing" in said) == bool(more)
     early = kept(store)
-    assert 3 <= len(early) < 12
-    assert main([*RUN[:-1], "4"]) == 0
+    assert 3 <= len(early) < 4 * len(UNASKED)
+    assert main([*RUN[:-1], "4", "--no-references"]) == 0
+    missing = missing_references(find_studies("mine.py"), "tiny", DirectoryStore(store), 4, on_request=False)
+    for job in missing.jobs(store, None):
+        run_job(dict(job.document), lambda report: None)
     whole = kept(store)
-    assert len(whole) == 12 and early.items() <= whole.items()
-    # Those of a run that was not killed are the same bytes.
+    assert len(whole) >= 4 * len(UNASKED) and all(whole[name] == one for name, one in early.items())
+    # Those of a run that was not killed are the same.
     missing = missing_references(find_studies("mine.py"), "tiny", DirectoryStore(tmp_path / "other"), 4)
     for job in missing.jobs(tmp_path / "other", None):
         run_job(dict(job.document), lambda report: None)
-    assert kept(tmp_path / "other") == whole
+    other = kept(tmp_path / "other")
+    assert all(other[name] == one for name, one in whole.items())
 
 
 def test_the_next_run_removes_what_a_killed_writer_left(mine: Path, tmp_path: Path) -> None:
@@ -302,10 +327,11 @@ def test_the_next_run_removes_what_a_killed_writer_left(mine: Path, tmp_path: Pa
     if not (child := os.fork()):
         write(left, lambda file: os.kill(os.getpid(), signal.SIGKILL))
     os.waitpid(child, 0)
-    assert [name.startswith(f".{left.name}.{child}.") for name in kept(tmp_path / "store")] == [True]
+    assert [file.name.startswith(f".{left.name}.{child}.") for file in left.parent.iterdir()] == [True]
     for _ in range(2):  # also where nothing is to be made
         assert main([*RUN, "--references-only", "--jobs", "1"]) == 0
-        assert len(kept(tmp_path / "store")) == 6 and not any(name.startswith(".") for name in kept(tmp_path / "store"))
+        names = [file.name for file in left.parent.iterdir()]
+        assert len(names) == 2 * len(EVERY) and not any(name.startswith(".") for name in names)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +350,7 @@ def test_they_are_of_the_rows_space_wherever_it_is_set(
     study = Study("mine", "Mine", [Row({"Method": "SPOS"}, settings)], STUDY.columns, space=space)
     ranked = {"rank.images": 20, "rank.bins": 3}
     found = references_of(study, get_preset("tiny"), list, 1, {**overrides, **ranked})
-    assert [one.name for one in found] == ["untrained", "parameters", "random"]
+    assert [one.name for one in found] == EVERY
     for one in found:
         config = one.trial.config
         assert (config.space, config.dataset, config.benchmark) == ("toy", "toy", "toy") and one.key

@@ -20,6 +20,7 @@ from harness.components.conformity import interface_of, misspelt
 from harness.components.dataset import DataSet
 from harness.components.discovery import load_file
 from harness.components.method import Part, check_clusters, sampler_of
+from harness.components.proxy import NotApplicable
 from harness.components.registries import REGISTRIES, SPACES
 from harness.components.registry import Entry
 from harness.components.sampler import informed
@@ -32,6 +33,7 @@ from harness.execution.checking.training import CPU, EPOCHS, Tried, check_traini
 from harness.study.catalogue import find_studies, studies_in
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.training.cost import Meter
+from harness.training.proxies import ProxyScene, as_predictions
 from harness.training.stages.search import Scorer, search
 from harness.training.stages.train import Progress
 
@@ -292,6 +294,23 @@ def _observation(found: Findings, name: str, thing: Any, overrides: Overrides) -
             float(value)
 
 
+def _proxy(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+    with found.check("scores architectures, each with a number, the same twice"):
+        config = tiny_config({}, overrides)
+        scenes = [ProxyScene(config, few_images(config.dataset), None) for _ in range(2)]
+        few = [scenes[0].space.sample(random.Random(seed)) for seed in range(DRAWN)]
+        try:
+            one, other = (thing().predict(scene, few) for scene in scenes)
+        except NotApplicable as error:
+            found.note(f"does not apply to {config.space}: {error}")
+            return
+        wrong = [path for path in few if not math.isfinite(as_predictions(one)[path].accuracy)]
+        if wrong:
+            raise Unfit(f"the score of {wrong[0]} is not finite")
+        if dict(one) != dict(other):
+            raise Unfit("two calls differ: draw from `initial.generator`, or from the seed of the scene")
+
+
 def _preset(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
     check_preset(found, thing, overrides)
 
@@ -308,6 +327,7 @@ KINDS: dict[str, Callable[[Findings, str, Any, Overrides], None]] = {
     "spaces": _space,
     "datasets": _dataset,
     "benchmarks": _benchmark,
+    "proxies": _proxy,
     "metrics": _metric,
     "observations": _observation,
     "presets": _preset,

@@ -227,7 +227,8 @@ def initialise(network: torch.nn.Module, seed: int) -> None:
     with torch.random.fork_rng(devices=[]):
         for name, module in network.named_modules():
             if callable(reset := getattr(module, "reset_parameters", None)):
-                torch.manual_seed(derive(seed, "standalone weights", name))
+                # Weights are drawn on the CPU: `torch.manual_seed` would also look for other devices, and takes longer.
+                torch.default_generator.manual_seed(derive(seed, "standalone weights", name))
                 reset()
 
 
