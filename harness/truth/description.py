@@ -152,6 +152,7 @@ def _imported(name: str, benchmark: ImportedBenchmark) -> list[tuple[str, str]]:
         ("imported from", " ".join(filter(None, [made["source"], f"({made['kind']})", made["version"]]))),
         ("SHA-256", made["sha256"]),
         ("read by", made["reader"] or "harness"),
+        *([("trained", f"{made['epochs']} epochs")] if "epochs" in made else []),
         ("checksum", made["checksum"]),
     ]
     for dataset in benchmark.datasets:

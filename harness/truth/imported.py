@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,10 @@ class AccuracyTable:
 
     columns: Mapping[Key, Accuracies]
     provenance: Mapping[str, Any]
-    """`space`, `kind`, `source` (the file's name), `sha256` (of the file), `version` and `reader` if known."""
+    """`space`, `kind`, `source` (the file's name), `sha256` (of the file), `version` and `reader` if known; `epochs` of
+    training where the source shows them."""
+    meanings: Mapping[Key, str] = field(default_factory=dict)
+    """By column, what the source measured; for the reader of the import."""
 
     def write(self, path: Path) -> None:
         """Write the file atomically. Equal tables give equal bytes."""
@@ -100,6 +103,36 @@ class Importer:
     """Where the imported table is kept."""
     forms: str
     """The forms that can be read, for help texts."""
+    epochs: int | None = None
+    """The epochs of training whose accuracies the benchmark consists of."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far two sources of one column agree."""
+
+    equal: int
+    """Accuracies that differ by at most `ROUNDING`."""
+    count: int
+    largest: float
+    """The largest difference, in points."""
+    tau: float
+    """Kendall's τ over all architectures."""
+
+
+ROUNDING = 0.01
+"""Points by which sources differ that print two decimals."""
+
+
+def agreement(one: AccuracyTable, other: AccuracyTable) -> dict[Key, Agreement]:
+    """The agreement of two tables of one space, by column that both have."""
+    found = {}
+    for key in sorted(one.columns.keys() & other.columns.keys()):
+        first, second = one.columns[key], other.columns[key]
+        difference = np.abs(first - second)
+        equal = int((difference <= ROUNDING + 1e-9).sum())
+        found[key] = Agreement(equal, len(first), float(difference.max()), kendall_tau(first, second))
+    return found
 
 
 @dataclass(frozen=True)

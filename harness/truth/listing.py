@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,10 @@ class Listing:
     version: str | None = None
     reader: str | None = None
     """The package that read it, with its version."""
+    epochs: int | None = None
+    """After how many epochs of training the accuracies are, where the source shows that."""
+    meanings: Mapping[Key, str] = field(default_factory=dict)
+    """By column, what the source measured."""
 
     def row(self, number: int) -> str:
         """How a message names a row."""

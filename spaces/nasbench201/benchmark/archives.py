@@ -109,7 +109,9 @@ def _listing(
     if not known:
         raise DataError(f"{path}: holds no results")
     found = re.search(r"v\d+_\d+", path.name)
-    return Listing(path, kind, known, columns, version=found[0] if found else None, reader=reader)
+    meanings = {key: f"{images} of {dataset}, {EPOCHS} epochs, mean" for key, (dataset, images) in MEASURED.items()}
+    label = found[0] if found else None
+    return Listing(path, kind, known, columns, version=label, reader=reader, epochs=EPOCHS, meanings=meanings)
 
 
 def _contents(path: Path, document: Any, benchmark: str) -> tuple[list[str], dict[int, Any]]:

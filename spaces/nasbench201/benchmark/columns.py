@@ -48,7 +48,7 @@ def read_csv(path: Path) -> Listing:
     columns: dict[Key, Sequence[float]] = {}
     for key in KEYS:
         place = places[column_name(key)]
-        columns[key] = [_number(path, f"line {line}", column_name(key), row[place]) for line, row in enumerate(rows, 2)]
+        columns[key] = [number(path, f"line {line}", column_name(key), row[place]) for line, row in enumerate(rows, 2)]
     return _listing(path, "csv", names, columns, "line", 2)
 
 
@@ -69,7 +69,7 @@ def read_parquet(path: Path) -> Listing:
     _places(path, [str(name) for name in frame.columns])
     columns: dict[Key, Sequence[float]] = {}
     for key, name in zip(KEYS, wanted[1:], strict=True):
-        columns[key] = [_number(path, f"row {row}", name, value) for row, value in enumerate(frame[name].tolist())]
+        columns[key] = [number(path, f"row {row}", name, value) for row, value in enumerate(frame[name].tolist())]
     return _listing(path, "parquet", [str(name) for name in frame[ARCHITECTURE].tolist()], columns, "row", 0)
 
 
@@ -78,21 +78,28 @@ def _listing(
 ) -> Listing:
     if not names:
         raise DataError(f"{path}: has no rows")
-    return Listing(path, kind, names, columns, first_row=first, row_name=row_name)
+    meanings = {key: f"column {column_name(key)}, as the file gives it" for key in columns}
+    return Listing(path, kind, names, columns, first_row=first, row_name=row_name, meanings=meanings)
 
 
 def _places(path: Path, header: list[str]) -> dict[str, int]:
     wanted = [ARCHITECTURE, *map(column_name, KEYS)]
+    check_columns(path, header, wanted)
+    return {name: header.index(name) for name in wanted}
+
+
+def check_columns(path: Path, header: list[str], wanted: list[str]) -> None:
+    """Raise `DataError` unless every wanted column is there once."""
     missing = [name for name in wanted if name not in header]
     if missing:
         raise DataError(f"{path}: has no column {', '.join(missing)}; required: {', '.join(wanted)}")
     doubled = [name for name in wanted if header.count(name) > 1]
     if doubled:
         raise DataError(f"{path}: has the column {doubled[0]} twice")
-    return {name: header.index(name) for name in wanted}
 
 
-def _number(path: Path, row: str, column: str, value: Any) -> float:
+def number(path: Path, row: str, column: str, value: Any) -> float:
+    """A value of a column. Raises `DataError`."""
     try:
         return float(value)
     except (TypeError, ValueError) as error:

