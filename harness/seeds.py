@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from typing import Any
 
 
 def derive(seed: int, *names: str | int) -> int:
@@ -19,3 +20,18 @@ def derive(seed: int, *names: str | int) -> int:
 def make_rng(seed: int, *names: str | int) -> random.Random:
     """A separate rng for the purpose that `names` describe."""
     return random.Random(derive(seed, *names))
+
+
+class InTurn(random.Random):
+    """An rng whose choices go round with the seed: as many seeds as there are choices have all of them, each once."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._turn = seed
+
+    def choice(self, seq: Any) -> Any:
+        return seq[self._turn % len(seq)]
+
+    def sample(self, population: Any, k: int, *, counts: Any = None) -> list[Any]:
+        start = self._turn % len(population)
+        return [*population[start:], *population[:start]][:k]

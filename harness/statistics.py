@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -99,40 +99,84 @@ class Block:
     weights: Numbers
     pooled: bool
     """Whether the rows have comparable deviations: their variances are averaged. Else each row has its own (Welch)."""
-    crossed: bool = False
-    """Whether a seed moves all rows alike, as one that draws a split edge does: a random effect of the seed."""
+    drawn: Numbers | None = None
+    """Sets of rows that a seed moves alike, as one that draws an edge does: a line of zeros and ones for each."""
+
+    @cached_property
+    def basis(self) -> Numbers:
+        """Orthonormal directions in which seeds move the rows together; none without drawn edges."""
+        if self.drawn is None or not len(self.drawn):
+            return np.zeros((0, len(self.weights)))
+        _, sizes, directions = np.linalg.svd(self.drawn, full_matrices=False)
+        return np.asarray(directions[sizes > 1e-9])
 
 
 def contrast(mean: float, blocks: Sequence[Block]) -> Estimate | None:
     """The contrast of rows of some blocks with its standard error; None where the rows do not vary.
 
-    Mean squares of independent blocks add up, with Satterthwaite's degrees of freedom. A crossed block is a mixed model
-    of balanced data; of two rows it is the paired t-test.
+    A mixed model of balanced data: what seeds add to rows that draw an edge is a random effect, measured by how the
+    contrast of these rows varies over the seeds, all blocks together; of two rows it is the paired t-test. The rest is
+    independent from block to block. Mean squares add up, with Satterthwaite's degrees of freedom.
     """
-    parts = np.array([part for block in blocks for part in _mean_squares(block)]).reshape(-1, 2)
-    variance = float(parts[:, 0].sum())
+    n = blocks[0].values.shape[1]
+    blocks = [block if block.pooled else _weighted(block) for block in blocks]
+    together = np.zeros(n)
+    for block in blocks:
+        together += (block.basis @ block.weights) @ (block.basis @ block.values)
+    parts = [part for block in blocks for part in _mean_squares(block)]
+    parts += [(float(together.var(ddof=1)) / n, n - 1)] if np.abs(together).max() > 1e-12 else []
+    variance = sum(part for part, _ in parts)
     if variance <= max([1e-24, *((_FLAT * float(np.abs(block.values).max())) ** 2 for block in blocks)]):
         return None
-    return Estimate(mean, variance**0.5, variance**2 / float((parts[:, 0] ** 2 / parts[:, 1]).sum()))
+    return Estimate(mean, variance**0.5, variance**2 / sum(part**2 / degrees for part, degrees in parts))
+
+
+def _weighted(block: Block) -> Block:
+    """The block without the rows that have no weight."""
+    kept = block.weights != 0
+    drawn = None if block.drawn is None else block.drawn[:, kept]
+    return Block(block.values[kept], block.weights[kept], block.pooled, drawn)
 
 
 def _mean_squares(block: Block) -> Iterator[tuple[float, float]]:
-    """What a block adds to the variance of a contrast, each with its degrees of freedom."""
-    (rows, n), weights = block.values.shape, block.weights
+    """What a block adds to the variance of a contrast beside drawn edges, each with its degrees of freedom."""
+    basis, n = block.basis, block.values.shape[1]
+    rest = block.weights - basis.T @ (basis @ block.weights)
     if not block.pooled:
-        for weight, square in zip(weights, block.values.var(axis=1, ddof=1), strict=True):
-            if weight:
-                yield weight**2 * square / n, n - 1
-    elif block.crossed and rows > 1:
-        means = block.values.mean(axis=0)
-        rest = block.values - block.values.mean(axis=1, keepdims=True) - means + means.mean()
-        common = weights.mean()
-        degrees = (rows - 1) * (n - 1)
-        yield float(((weights - common) ** 2).sum() * (rest**2).sum() / degrees / n), degrees
-        if abs(common) > 1e-12:
-            yield float((common * rows) ** 2 * means.var(ddof=1) / n), n - 1
-    else:
-        yield float((weights**2).sum() * block.values.var(axis=1, ddof=1).mean() / n), rows * (n - 1)
+        for weight, square in zip(rest, block.values.var(axis=1, ddof=1), strict=True):
+            if abs(weight) > 1e-12:
+                yield float(weight**2 * square / n), n - 1
+    elif np.abs(rest).max() > 1e-12:
+        square, degrees = residual(block)
+        yield float((rest**2).sum()) * square / n, degrees
+
+
+def residual(block: Block) -> tuple[float, float]:
+    """The mean square of a pooled block's values beside drawn edges, and its degrees of freedom."""
+    basis, (rows, n) = block.basis, block.values.shape
+    moved = block.values - block.values.mean(axis=1, keepdims=True)
+    moved -= basis.T @ (basis @ moved)
+    degrees = (rows - len(basis)) * (n - 1)
+    return (float((moved**2).sum()) / degrees if degrees else 0.0), degrees
+
+
+def shared_variance(block: Block, place: int, edges: Sequence[Any]) -> tuple[float, float | None]:
+    """The variance of what seeds add to the rows of one drawn set: by the edge, and by all else that they add.
+
+    Differences between seeds of one edge tell the two apart; without such seeds the first is both, and the second None.
+    """
+    assert block.drawn is not None
+    square, _ = residual(block)
+    added = (np.linalg.pinv(block.drawn.T) @ block.values)[place]
+    noise = square * float(np.linalg.inv(block.drawn @ block.drawn.T)[place, place])
+    groups = [added[[edge == one for edge in edges]] for one in dict.fromkeys(edges)]
+    n, count = len(added), len(groups)
+    if count in (1, n):
+        return float(added.var(ddof=1)) - noise, None
+    within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (n - count)
+    between = sum(len(group) * float((group.mean() - added.mean()) ** 2) for group in groups) / (count - 1)
+    each = (n - sum(len(group) ** 2 for group in groups) / n) / (count - 1)
+    return (between - within) / each, within - noise
 
 
 # A number of seeds that was fixed before.

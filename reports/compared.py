@@ -16,6 +16,7 @@ from harness.components.preset import Preset
 from harness.statistics import Block, Estimate, contrast
 from harness.study.comparisons import Weights, effects, main_column, pairings, primary_contrasts
 from harness.study.curves import AVERAGED
+from harness.study.edges import CLUSTERS, SPLIT, drawn_edges
 from harness.study.layout import Column
 from harness.study.study import Study
 
@@ -28,10 +29,10 @@ from .words import in_words
 Margins = Mapping[str, float]
 """By metric, the difference below which values count as equal, in the column's unit; "" is a study's main column."""
 
-PAIRED, POOLED, CROSSED, WELCH, BOUNDED, FIELLER, SPREAD = (
+PAIRED, POOLED, MIXED, WELCH, BOUNDED, FIELLER, SPREAD = (
     "paired t-test",
     "t-test with the variance of all rows of a method",
-    "t-test with the variance of all rows of a method, less what a seed adds to all of them",
+    "t-test with the variance of all rows of a method; edges that seeds draw are random effects",
     "Welch's test",
     "paired t-test of what is left up to the bound",
     "Fieller's test: paired t-test of bound × second − first, as a share of the second's mean",
@@ -41,8 +42,6 @@ PAIRED, POOLED, CROSSED, WELCH, BOUNDED, FIELLER, SPREAD = (
 
 COMPARABLE = ("kendall_tau", AVERAGED)
 """The metrics whose deviations are comparable from row to row."""
-DRAWING = ("fsnas", "gm-nas")
-"""The methods whose seeds draw the edges at which the supernet is split: such a seed moves all rows of the method."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +197,7 @@ def estimated(study: Study, found: Sequence[Evidence], compared: Sequence[Compar
     Rows of a study without groups, bounds, distances and quoted values keep the paired t-test.
     """
     tables: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
+    draws = drawn_by_row(found)
     for one in compared:
         weights = _weights(one)
         if study.group is None or weights is None or len(one.seeds) < 2:
@@ -208,10 +208,9 @@ def estimated(study: Study, found: Sequence[Evidence], compared: Sequence[Compar
             numbers = [number for number, row in enumerate(study.rows) if row.source == "runs"]
             every = {row: measured(study, row, *place, found) for row in numbers}
             tables[place] = {row: {seed: value for seed, value, _ in of} for row, of in every.items()}
-        blocks = list(_blocks(study, one, weights, tables[place]))
+        blocks = list(method_blocks(study, one, weights, tables[place], draws))
         estimate = contrast(sum(one.effects) / len(one.effects), blocks)
-        crossed = any(block.crossed for block in blocks)
-        method = CROSSED if crossed else POOLED if one.metric in COMPARABLE else WELCH
+        method = WELCH if one.metric not in COMPARABLE else MIXED if any(len(b.basis) for b in blocks) else POOLED
         yield one if estimate is None else replace(one, estimate=estimate, method=method)
 
 
@@ -224,22 +223,38 @@ def _weights(one: Compared) -> dict[int, float] | None:
     return rows if len(rows) == len(weights) and set(rows) == one.numbers else None
 
 
-def _blocks(study: Study, one: Compared, weights: Weights, table: Mapping[int, Mapping[int, float]]) -> Iterator[Block]:
+def method_blocks(
+    study: Study,
+    one: Compared,
+    weights: Weights,
+    table: Mapping[int, Mapping[int, float]],
+    draws: Mapping[int, Sequence[str]],
+) -> Iterator[Block]:
     """The rows of each method compared that have all the seeds."""
     assert study.group is not None
-    pooled = one.metric in COMPARABLE
     for label in dict.fromkeys(study.rows[row].labels[study.group] for row in sorted(weights)):
         rows = [
             row
             for row, of in table.items()
             if study.rows[row].labels[study.group] == label and set(one.seeds) <= set(of)
         ]
+        own = np.array([weights.get(row, 0.0) for row in rows])
+        lines = {edge: np.array([float(edge in draws.get(row, ())) for row in rows]) for edge in (SPLIT, CLUSTERS)}
+        # Clusters move few rows: where they cancel out, their part of the variance is left in rather than its degrees
+        # of freedom out.
+        drawn = [line for edge, line in lines.items() if line.any() and (edge == SPLIT or abs(line @ own) > 1e-12)]
         yield Block(
             np.array([[table[row][seed] for seed in one.seeds] for row in rows]),
-            np.array([weights.get(row, 0.0) for row in rows]),
-            pooled,
-            pooled and any(study.rows[row].settings.get("method.name") in DRAWING for row in rows),
+            own,
+            one.metric in COMPARABLE,
+            np.array(drawn).reshape(-1, len(rows)),
         )
+
+
+def drawn_by_row(found: Sequence[Evidence]) -> dict[int, tuple[str, ...]]:
+    """By row, the edges that its seeds draw."""
+    trials = {one.request.row: one.request.trial for one in found}
+    return {row: drawn_edges(trial.config) for row, trial in trials.items() if trial is not None}
 
 
 def effects_compared(study: Study, preset: Preset, found: Sequence[Evidence], margins: Margins) -> Iterator[Compared]:

@@ -19,6 +19,7 @@ from .notes import scale
 from .paper.comparison import statement_notes
 from .paper.measured import statements_compared
 from .values import Table, shown, signed
+from .variance import variance_notes
 from .verdicts import VERDICTS, Judgement, judge
 from .words import DASH
 
@@ -119,6 +120,8 @@ def verdict_grids(findings: Findings, table: Table, judgements: Sequence[Judgeme
     for kind in KINDS:
         if own := [one for one in judgements if one.compared.kind == kind]:
             grids.append(_grid(findings, table, kind, own))
+    if grids:
+        grids[0] = replace(grids[0], notes=(*grids[0].notes, *variance_notes(findings)))
     return grids
 
 

@@ -1,6 +1,6 @@
 """Table 3 of the paper: what CaLR and momentum separation (MS) each add to SPOS, FairNAS and FSNAS."""
 
-from harness.study import Column, Row, Study
+from harness.study import Column, Comparison, Row, Study
 
 CALR = {"schedule.name": "calr"}
 MS = {"clusters.name": "operation"}
@@ -19,7 +19,7 @@ study = Study(
     ],
     group="Method",
     factors=("Method", "CaLR", "MS"),
-    primary=["CaLR", "MS", "CaLR × MS"],
+    primary=["CaLR", "MS", Comparison({"Method": "SPOS", "CaLR": True}, {"Method": "SPOS", "CaLR": False})],
     columns=[
         Column("Kendall's τ", "kendall_tau", digits=3),
         Column("Top-1 acc. (%)", "top1_accuracy", digits=2),

@@ -75,8 +75,11 @@ class Training:
     """Imported weights that all supernets start from (`harness weights`); null for random ones."""
     bn_group: int | None = added(None)
     """Images of a batch whose statistics batch normalisation takes together in training; null for the whole batch."""
+    draw: str = added("random")
+    """How a seed draws edges, for splits and for clusters: random, or turns: six seeds have all of six edges."""
 
     def __post_init__(self) -> None:
+        require(self.draw in ("random", "turns"), f"train.draw is {self.draw!r}; allowed: random, turns")
         object.__setattr__(self, "augment", complete(self.augment, AUGMENTATIONS, "train.augment"))
         complete_order(self, "train.order")
         least = 0 if self.weights else 1

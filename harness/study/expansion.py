@@ -14,8 +14,8 @@ from harness.components.registries import SEARCHES, SPACES
 from harness.components.registry import Registry
 from harness.components.search import Search
 from harness.errors import InvalidConfiguration
-from harness.seeds import make_rng
 from harness.study.configuration import COMPONENTS, Retraining, RunConfig, default_name
+from harness.study.edges import split_rng
 from harness.study.fingerprints import HERE, Fingerprints, Recorded, are_here, can_be_judged
 from harness.study.reader import unknown_option
 from harness.study.study import Request, Study
@@ -184,7 +184,7 @@ def found_by_search(config: RunConfig) -> int:
         return 1
     search: Search = config.search.build(SEARCHES, "search")
     method: Method = config.method.build(COMPONENTS["method"], "method")
-    parts = method.parts(SPACES.get(config.space)(), make_rng(config.seed, "split"))
+    parts = method.parts(SPACES.get(config.space)(), split_rng(config))
     return search.keep * (len(parts) if search.each_supernet else 1)
 
 
@@ -309,7 +309,7 @@ def passes_per_step(config: RunConfig) -> float:
     """
     method: Method = config.method.build(COMPONENTS["method"], "method")
     space = SPACES.get(config.space)()
-    parts = len(method.parts(space, make_rng(config.seed, "split")))
+    parts = len(method.parts(space, split_rng(config)))
     return method.supernets_per_epoch(parts) * method.paths_per_step(space)
 
 

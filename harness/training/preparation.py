@@ -23,6 +23,7 @@ from harness.data.loading import EvaluationBatches, loader_for
 from harness.errors import InvalidConfiguration
 from harness.seeds import derive, make_rng
 from harness.study.configuration import COMPONENTS, RunConfig
+from harness.study.edges import clusters_rng
 from harness.study.parallel import check_last_batch
 from harness.training.observers.similarity import GradientSimilarity
 from harness.training.observers.spread import Spread
@@ -74,7 +75,7 @@ def make_training(
     steps = config.train.epochs * steps_per_epoch
     warmup = (config.train.warmup_epochs * steps_per_epoch + config.train.warmup_steps) / max(1, steps)
     factor = warmed(schedule.of_trial(space, config.seed), warmup, config.train.least_rate)
-    clustering = rule.bind(space, part.fixed, make_rng(config.seed, "clusters"))
+    clustering = rule.bind(space, part.fixed, clusters_rng(config))
     method.check(space, clustering, sampler)
     method.check_schedule(schedule)
     left_out = _left_out(config, sampler, dataset)

@@ -15,7 +15,8 @@ from harness.components.preset import Preset
 from harness.statistics import Block
 from harness.study.layout import Column, Comparison, Row
 from harness.study.study import Request, Study
-from tests.reports.rates import STUDIES, decided, false_rate
+from tests.reports import rates, sequential
+from tests.reports.rates import CLUSTER_EDGE, EQUAL, PRINTED, SPLIT_EDGE, STUDIES, false_rate, power
 
 comparison: Any = component("reports.comparison")
 evidence: Any = component("reports.evidence")
@@ -27,13 +28,13 @@ def limit(repetitions: int) -> float:
     return 0.05 + 2 * math.sqrt(0.05 * 0.95 / repetitions)
 
 
-@pytest.mark.parametrize("deviations", ["equal", "Table 2"])
+@pytest.mark.parametrize("deviations", [EQUAL, PRINTED, SPLIT_EDGE])
 def test_few_studies_without_effects_have_any_verdict(deviations: str) -> None:
-    assert false_rate("ablation_calr_ms", deviations, 120) <= limit(120)
+    assert false_rate("ablation_calr_ms", deviations, 100) <= limit(100)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("deviations", ["equal", "Table 2"])
+@pytest.mark.parametrize("deviations", [EQUAL, PRINTED])
 @pytest.mark.parametrize("name", STUDIES)
 def test_at_most_5_percent_of_studies_without_effects_have_any_verdict(name: str, deviations: str) -> None:
     rate = false_rate(name, deviations, 4000, seed=1)
@@ -42,10 +43,31 @@ def test_at_most_5_percent_of_studies_without_effects_have_any_verdict(name: str
 
 
 def test_three_seeds_find_most_of_the_papers_primary_contrasts() -> None:
-    first, others, of, _ = decided("ablation_calr_ms", 30)
-    paired = decided("ablation_calr_ms", 30, paired=True)
-    assert (of, first > 1.5, others > 4) == (3, True, True)
-    assert first > paired[0] and others > 2 * paired[1]
+    ours, paired = power("ablation_calr_ms", 25), power("ablation_calr_ms", 25, paired=True)
+    assert ours.counts == (3, 32, 10) and ours.primary > 2
+    assert ours.primary > paired.primary and ours.statements > 2 + 2 * paired.statements
+
+
+def test_an_edge_that_all_rows_with_ms_share_is_part_of_the_error() -> None:
+    """Without it, 14 % of studies have a false verdict where the edge moves these rows by one deviation."""
+    assert false_rate("ablation_calr_ms", CLUSTER_EDGE, 200) <= 0.1
+
+
+def test_rules_that_add_seeds_are_compared() -> None:
+    """Holm's rule needs fewer trials than Bonferroni's; no rule decides many comparisons without effects."""
+    made, none = (rates.scene("ablation_calr_ms", PRINTED, effects) for effects in (True, False))
+    values, pairs = sequential.campaigns(made, 150, 30, np.random.default_rng(0))
+    nothing, _ = sequential.campaigns(none, 150, 30, np.random.default_rng(1))
+    trials = []
+    for rule in sequential.RULES.values():
+        ran, false = sequential.by_e_values(values, pairs, rule), sequential.by_e_values(nothing, pairs, rule)
+        assert (ran.signs > 0).sum(axis=1).mean() > 8
+        assert (false.signs != 0).any(axis=1).mean() <= limit(150)
+        trials.append(ran.trials)
+    assert trials[0] > trials[1] >= trials[2]
+    rng = np.random.default_rng(2)
+    assert (sequential.by_adastop(values[:30], pairs, rng).signs > 0).sum(axis=1).mean() > 8
+    assert (sequential.by_adastop(nothing, pairs, rng).signs != 0).any(axis=1).mean() <= limit(150)
 
 
 def test_what_a_seed_adds_to_all_rows_cancels_out() -> None:
@@ -54,7 +76,7 @@ def test_what_a_seed_adds_to_all_rows_cancels_out() -> None:
     false = 0
     for _ in range(2000):
         values = rng.normal(0, 0.01, (4, 3)) + rng.normal(0, 0.15, 3)
-        block = Block(values, weights, pooled=True, crossed=True)
+        block = Block(values, weights, pooled=True, drawn=np.ones((1, 4)))
         estimate = statistics.contrast(float(weights @ values.mean(axis=1)), [block])
         assert estimate is not None
         assert estimate.degrees == pytest.approx(6)
@@ -63,7 +85,7 @@ def test_what_a_seed_adds_to_all_rows_cancels_out() -> None:
     # Of two rows it is the paired t-test.
     two = values[:2]
     estimate = statistics.contrast(
-        float(two[0].mean() - two[1].mean()), [Block(two, np.array([1.0, -1.0]), True, True)]
+        float(two[0].mean() - two[1].mean()), [Block(two, np.array([1.0, -1.0]), True, np.ones((1, 2)))]
     )
     assert estimate is not None
     assert estimate.p() == pytest.approx(float(statistics.t_test(statistics.Sample.of(two[0] - two[1]))))
@@ -83,6 +105,20 @@ def test_pooled_and_welch_by_hand() -> None:
     assert welch is not None
     assert [welch.p(), welch.degrees] == pytest.approx([known.pvalue, known.df])
     assert statistics.contrast(0.4, [Block(np.ones((2, 3)), weights[:2], pooled=True)]) is None
+
+
+def test_variance_of_edges_and_of_seeds_by_hand() -> None:
+    rng = np.random.default_rng(0)
+    edges = [seed % 6 for seed in range(600)]
+    by_edge, by_seed = rng.normal(0, 0.3, 6), rng.normal(0, 0.2, 600)
+    values = rng.normal(0, 0.1, (4, 600))
+    values[2:] += by_edge[edges] + by_seed
+    block = Block(values, np.zeros(4), pooled=True, drawn=np.array([[0.0, 0.0, 1.0, 1.0]]))
+    assert statistics.residual(block)[0] == pytest.approx(0.01, rel=0.1)
+    found = statistics.shared_variance(block, 0, edges)
+    assert found == pytest.approx((by_edge.var(ddof=1), 0.04), rel=0.15)
+    both, none = statistics.shared_variance(block, 0, list(range(600)))
+    assert both == pytest.approx(sum(cast(Any, found)), rel=0.3) and none is None
 
 
 LABELS = [{"Method": "A", "Arm": arm} for arm in ("plain", "new", "other")]

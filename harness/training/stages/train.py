@@ -23,8 +23,9 @@ from harness.data.loader import Batch, Loader
 from harness.data.loading import loader_for
 from harness.data.randomness import step_randomness
 from harness.errors import Diverged, InvalidConfiguration
-from harness.seeds import derive, make_rng
+from harness.seeds import derive
 from harness.study.configuration import COMPONENTS, SHUFFLED, RunConfig
+from harness.study.edges import split_rng
 from harness.study.parallel import check_last_batch
 from harness.training.agreement import compare
 from harness.training.compilation import compile_if_wanted
@@ -219,7 +220,7 @@ def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | 
     settings = network_settings(config.network, **dataset.inputs)
     space = SPACES.get(config.space)().at(settings)
     method: Method = config.method.build(COMPONENTS["method"], "method")
-    parts = method.parts(space, make_rng(config.seed, "split"))
+    parts = method.parts(space, split_rng(config))
     networks = [_new_network(config, space, settings, number, device) for number in range(len(parts))]
     return Supernets(space, parts, tuple(networks))
 
