@@ -91,9 +91,9 @@ def notable(sections: Iterable[Section]) -> list[Notable]:
         Notable(
             study,
             one.verdict,
-            verdict_text(one).removeprefix(one.verdict),
+            verdict_text(one).removeprefix(one.verdict).removeprefix(", "),
             one.compared.name or one.compared.rows,
-            one.compared.rows if one.compared.name else "",
+            one.compared.rows if one.compared.name not in ("", one.compared.rows) else "",
             *effect_texts(one),
             f"{one.compared.column}, {one.compared.dataset}",
         )

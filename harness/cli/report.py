@@ -97,9 +97,9 @@ def command(
     if strict:
         report.require_complete(sections, opened.name)
     if out is None:
-        click.echo(_printed(renderer, sections, opened, form), nl=False)
+        click.echo(_printed(renderer, sections, opened, form, drawn), nl=False)
         return
-    for name, content in _files(renderer, sections, opened, form):
+    for name, content in _files(renderer, sections, opened, form, drawn):
         _write(out / name, content)
 
 
@@ -133,16 +133,16 @@ def _told(studies: Sequence[Study]) -> Iterator[Study]:
         yield study
 
 
-def _printed(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> str:
+def _printed(renderer: Any, sections: Sequence[Any], store: Store, form: str, drawn: bool) -> str:
     if form == "html":
-        return str(renderer.page(sections, store))
+        return str(renderer.page(sections, store, figures=drawn))
     listed = [grid for section in sections for grid in section.references if form != "csv"]
     grids = [*listed, *(grid for section in sections for grid in section.grids)]
     text = renderer.render([section.table for section in sections])
     return f"{text}\n{renderer.render_grids(grids)}" if grids else str(text)
 
 
-def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> Iterator[tuple[str, bytes]]:
+def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str, drawn: bool) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the files to write; each content is made when its turn comes."""
     from harness.components.discovery import component
 
@@ -150,16 +150,19 @@ def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> I
         document = component("reports.render.latex_document")
         sections = document.fitting(sections)
     if form == "html":
-        yield "index.html", renderer.page(sections, store, files=True).encode()
+        yield "index.html", renderer.page(sections, store, files=True, figures=drawn).encode()
     else:
         for section in sections:
             content = renderer.encode([section.table]) if form == "parquet" else renderer.render([section.table])
             yield f"{section.table.study}.{renderer.SUFFIX}", content if form == "parquet" else content.encode()
-            # Grids are text for readers: the typed table is the other file.
+            tidy = form in ("csv", "parquet")  # their comparisons are numbers; other formats have grids of text
             texts = component(FORMATS["csv"]) if form == "parquet" else renderer
-            for name, grids in {"references": section.references, "compared": section.grids}.items():
-                if grids:
-                    yield f"{section.table.study}-{name}.{texts.SUFFIX}", texts.render_grids(grids).encode()
+            grids = {"references": section.references, "compared": () if tidy else section.grids}
+            for name, own in grids.items():
+                if own:
+                    yield f"{section.table.study}-{name}.{texts.SUFFIX}", texts.render_grids(own).encode()
+            if tidy:
+                yield from _compared(section)
     if form == "latex":
         yield from ((name, text.encode()) for name, text in document.files(sections))
     drawing = component("reports.render.drawing")
@@ -167,6 +170,17 @@ def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str) -> I
         for kind in drawing.FORMATS:
             yield f"{figure.file}.{kind}", drawing.draw(figure, kind)
         yield f"{figure.file}.csv", component(FORMATS["csv"]).render_figure(figure).encode()
+
+
+def _compared(section: Any) -> Iterator[tuple[str, bytes]]:
+    """The comparisons of a study as tidy files: verdicts, and values next to the paper's."""
+    from harness.components.discovery import component
+
+    csv, name = component(FORMATS["csv"]), section.table.study
+    if section.judgements:
+        yield f"{name}-compared.csv", csv.render_judgements(section.judgements).encode()
+    if section.beside:
+        yield f"{name}-paper.csv", csv.render_beside(section.findings.study, section.table).encode()
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -38,8 +38,6 @@ LOG_TAIL = 64 * 1024
 """Bytes of a log that are shown at first."""
 LOG, RUN, COMPLETION, SOURCES = "cout.txt", "run.json", "completion.json", "sources/"
 MAIN_CURVE = "train_loss"
-OWN = "Your studies"
-"""The heading of studies that are not the project's."""
 SHOWN_FILE = 256 * 1024
 """Source files up to this size are compared."""
 
@@ -70,16 +68,18 @@ def studies(snapshot: Snapshot, store: Store) -> dict[str, Any]:
 
 def parts() -> list[str]:
     """The headings of studies, in order."""
-    return [OWN, *component("reports.paper.order").PARTS]
+    order = component("reports.paper.order")
+    return [order.OWN, *order.PARTS]
 
 
 def _standing(one: Standing) -> dict[str, Any]:
+    order = component("reports.paper.order")
     counts = one.counts
     waiting = counts.get(State.WAITING, 0) + counts.get(State.RANK, 0) + counts.get(State.AGAIN, 0)
     return {
         "name": one.study.name,
         "title": one.study.title,
-        "part": OWN if one.own else component("reports.paper.order").part(one.study),
+        "part": order.OWN if order.is_own(one.study) else order.part(one.study),
         "preset": one.preset,
         "trials": one.trials,
         "done": counts.get(State.DONE, 0),

@@ -17,11 +17,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import presets_of
-from harness.environment import PROJECT
 from harness.errors import HarnessError, UserError
 from harness.execution.states import State, stand
 from harness.stores.stored import Status
-from harness.study.catalogue import file_of
 from harness.study.configuration import unnamed
 from harness.study.expansion import expand_stored, parents
 from harness.study.frames import frame, record
@@ -62,8 +60,6 @@ class Standing:
     requests: Mapping[str, Request]
     """By trial, the first request for it."""
     counts: Mapping[State, int]
-    own: bool
-    """Whether the study is the user's, not the project's."""
     seconds_left: float | None
     """An estimate from the done trials of the study; None if there are none, or nothing is left."""
 
@@ -200,9 +196,7 @@ def _standing(
     counts = Counter(work.state for work in works)
     left = counts[State.WAITING] + counts[State.RANK] + counts[State.AGAIN] + counts[State.INTERRUPTED]
     first = {key: own[0] for key, own in requests.items()}
-    file = file_of(study)
-    own = file is None or not file.resolve().is_relative_to(PROJECT / "studies")
-    return Standing(study, preset, len(works), first, counts, own, _left(works, left, counts[State.RUNNING]))
+    return Standing(study, preset, len(works), first, counts, _left(works, left, counts[State.RUNNING]))
 
 
 def _left(works: Iterable[Any], left: int, running: int) -> float | None:

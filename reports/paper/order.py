@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+from harness.environment import PROJECT
+from harness.study.catalogue import file_of
 from harness.study.study import Study
 
+OWN = "Your studies"
+"""The heading of studies that are not the project's; they come first."""
 MAIN, SUPPLEMENT, BEYOND = PARTS = ("The paper", "Its supplement", "Beyond the paper")
 _PRINTED = {
     MAIN: "Figure 1, Figure 2, Figure 3, Figure 4, Table 1, Table 2, Table 3, Table 4, Table 5, Figure 5, Table 6",
@@ -27,6 +31,12 @@ def part(study: Study) -> str:
     """One of `PARTS`."""
     named = _named(study)
     return _ORDER[_names().index(named)][0] if named else BEYOND
+
+
+def is_own(study: Study) -> bool:
+    """Whether the study is the user's, not one of the project's."""
+    file = file_of(study)
+    return file is not None and not file.resolve().is_relative_to(PROJECT / "studies")
 
 
 def rebuilds_figures(study: Study) -> bool:

@@ -8,12 +8,21 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING
 
 from harness.documents import not_computed
 
 from ..figure_values import BarPanel, FigureValue, ForestPanel, LinePanel, PointPanel, SearchPanel
 from ..grid import Grid
+from ..paper.comparison import printed
+from ..paper.numbers import beside
 from ..values import Label, Table
+
+if TYPE_CHECKING:
+    from harness.study.study import Study
+
+    from ..verdicts import Judgement
 
 SUFFIX = "csv"
 
@@ -36,6 +45,51 @@ def render_grids(grids: Sequence[Grid]) -> str:
             own = dict(zip(grid.headings, cells, strict=True))
             rows.append([not_computed(grid.name), *(own.get(heading, "") for heading in headings)])
     return _written(["grid", *headings], rows)
+
+
+def render_judgements(judgements: Sequence[Judgement]) -> str:
+    """One line per comparison, with the numbers that its verdict rests on."""
+    header = ["study", "kind", "comparison", "rows", "column", "metric", "dataset", "seeds", "effect", "low", "high"]
+    header += ["p", "p_adjusted", "e_value", "sign_flip_p", "detectable", "verdict", "leans", "level", "anytime"]
+    rows: list[list[Cell]] = []
+    for one in judgements:
+        own, (low, high) = one.compared, one.interval or (None, None)
+        about: list[Cell] = [
+            own.study,
+            own.kind,
+            own.name,
+            own.rows,
+            own.column,
+            own.metric,
+            own.dataset,
+            len(own.seeds),
+        ]
+        numbers: list[Cell] = [one.effect, low, high, one.p, one.adjusted, one.e_value, one.flips, one.detectable]
+        rows.append([*about, *numbers, one.verdict, one.leans, one.level, str(one.anytime).lower()])
+    return _written(header, ([_text(cell) for cell in row] for row in rows))
+
+
+def render_beside(study: Study, table: Table) -> str:
+    """One line per value that this store or the paper has: both as numbers, in the unit of the column's heading."""
+    rows: list[list[Cell]] = []
+    for row in (row for block in table.blocks for row in block if row.name is None):
+        for column, value in zip(table.columns, row.values, strict=True):
+            number = printed(study, row, column)
+            if number is None and not value.numbers:
+                continue
+            own: list[Cell] = [None, None, None]
+            if row.source == "runs" and value.numbers:
+                mean = fmean(value.numbers)
+                own = [mean, stdev(value.numbers) if len(value.numbers) > 1 else None, len(value.numbers)]
+            theirs: list[Cell] = [None, None, None]
+            if number is not None:
+                spread = float(number.deviation) if number.deviation else None
+                theirs = [float(number.mean), spread, beside(column.dataset, study.name)]
+            labels: list[Cell] = [_label(label) for label in row.labels]
+            rows.append([study.name, row.number, *labels, column.dataset, column.label, column.metric, *own, *theirs])
+    header = ["study", "row", *table.labels, "dataset", "column", "metric", "mean", "deviation", "seeds"]
+    header += ["paper_mean", "paper_deviation", "paper_dataset"]
+    return _written(header, ([_text(cell) for cell in row] for row in rows))
 
 
 def render_figure(figure: FigureValue) -> str:

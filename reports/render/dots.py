@@ -27,7 +27,8 @@ class Line:
     """A row: its label, its values by seed, and how it looks."""
 
     label: str
-    values: tuple[tuple[int | None, float], ...]
+    values: tuple[tuple[int | None, float, str], ...]
+    """By seed, the value and its run."""
     look: str
     rule: bool
     """Whether a rule separates it from the line above."""
@@ -70,8 +71,8 @@ def _lines(table: Table, place: int) -> list[Line]:
     return lines
 
 
-def _measured(value: Value) -> tuple[tuple[int | None, float], ...]:
-    return tuple((one.seed, one.value) for one in value.measurements if one.value is not None)
+def _measured(value: Value) -> tuple[tuple[int | None, float, str], ...]:
+    return tuple((one.seed, one.value, one.run_id) for one in value.measurements if one.value is not None)
 
 
 def _label(table: Table, row: TableRow) -> str:
@@ -100,7 +101,7 @@ class Frame:
 
 
 def _frame(lines: Sequence[Line], neutral: float | None) -> Frame:
-    numbers = [number for line in lines for _, number in line.values] + ([] if neutral is None else [neutral])
+    numbers = [number for line in lines for _, number, _ in line.values] + ([] if neutral is None else [neutral])
     low, high = min(numbers), max(numbers)
     room = (high - low) * 0.04 or abs(high) * 0.1 or 1.0
     left = round(max(len(line.label) for line in lines) * LETTER + 10)
@@ -127,16 +128,18 @@ def _drawing(table: Table, column: ValueColumn, lines: Sequence[Line], frame: Fr
                 "look": line.look,
                 "rule": TOP + PITCH * number if line.rule and number else None,
                 "y": TOP + PITCH * (number + 0.5),
-                "mean": frame.x(statistics.fmean(value for _, value in line.values)),
-                "points": [(frame.x(value), _told(seed, value, column.digits)) for seed, value in line.values],
+                "mean": frame.x(statistics.fmean(value for _, value, _ in line.values)),
+                "points": [
+                    (frame.x(value), _named(seed, value, run, column.digits)) for seed, value, run in line.values
+                ],
             }
             for number, line in enumerate(lines)
         ],
     }
 
 
-def _told(seed: int | None, value: float, digits: int) -> str:
-    return f"{value:.{digits}f}" if seed is None else f"seed {seed}: {value:.{digits}f}"
+def _named(seed: int | None, value: float, run: str, digits: int) -> str:
+    return f"{value:.{digits}f}" if seed is None else f"seed {seed}: {value:.{digits}f}, run {run}"
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any
 from harness.study.comparisons import main_column
 
 from ..comparison import INTERVAL, KINDS, VERDICT, in_a_sentence
-from ..figure_values import BarPanel, FigureValue, LinePanel, PointPanel
+from ..every_study import every_study
+from ..figure_values import BarPanel, FigureValue, LinePanel, PointPanel, SearchPanel
 from ..forest import NAME as FOREST
 from ..grid import Grid
 from ..overview import facts, notable, tallies
-from ..paper.order import part, place, rebuilds_figures
+from ..paper.order import OWN, is_own, part, place, rebuilds_figures
 from ..provenance import describe
 from ..values import Table
 from ..verdicts import VERDICTS
+from . import latex
 from .dots import dots
 from .drawing import draw
 from .html_table import ASCENDING, DESCENDING, PageTable, page_table, shown_table
@@ -46,16 +48,22 @@ LONG = 32
 NOTABLE = 6
 """How many comparisons the head of the page lists."""
 ICONS = dict(zip(VERDICTS, "✓✗=?–", strict=True))
-ALONE = (LinePanel, PointPanel, BarPanel)
+ALONE = (LinePanel, PointPanel, BarPanel, SearchPanel)
 """Panels that are drawn one by one, so that they wrap in a narrow window."""
 
 
-def page(sections: Sequence[Section], store: Store, files: bool = False) -> str:
-    """The whole page, in the order of the paper. `files` says that every figure is also stored next to it."""
-    ordered = sorted(sections, key=lambda section: place(section.findings.study))
+def page(sections: Sequence[Section], store: Store, files: bool = False, figures: bool = True) -> str:
+    """The whole page, the user's studies first, then in the order of the paper.
+
+    `files` says that every figure of a study's own is also stored next to it; `figures` adds those that all have.
+    """
+    ordered = sorted(sections, key=lambda section: (not is_own(section.findings.study), place(section.findings.study)))
     places: list[dict[str, Any]] = []
     tables = [page_table(section) for section in ordered]
-    shown = [_section(section, table, places, files) for section, table in zip(ordered, tables, strict=True)]
+    shown = [
+        _section(section, table, places, files, every_study(section.findings, store) if figures else [])
+        for section, table in zip(ordered, tables, strict=True)
+    ]
     runs = {one.run.id: one.run for section in ordered for one in section.findings.found if one.run}
     mentioned = {run_id for place in places for *_, run_id in place["measured"]}
     described = describe((run for run in runs.values() if run.id in mentioned), store)
@@ -123,21 +131,31 @@ def _part(macro: str, shown: dict[str, Any]) -> str:
     return str(getattr(parts, macro)(shown))
 
 
-def _section(section: Section, table: PageTable, places: list[dict[str, Any]], files: bool) -> dict[str, Any]:
+def _section(
+    section: Section,
+    table: PageTable,
+    places: list[dict[str, Any]],
+    files: bool,
+    further: Sequence[FigureValue] = (),
+) -> dict[str, Any]:
+    """A study as the templates expect it; `further` are figures that have no files."""
     study = section.findings.study
     main = main_column(study)
     neutral = [value for (_, column), value in table.neutral.items() if _is_main(table, column, main)]
-    shown = shown_table(table, places)
+    shown = shown_table(table, places) | {"latex": _json(latex.render([section.table]))}
     own = [figure for figure in section.figures if figure.name != FOREST]
     return {
         "name": study.name,
-        "part": part(study),
+        "part": OWN if is_own(study) else part(study),
         "missing": len(section.table.missing),
         "sentences": sentences(section),
         "table": shown,
         "dots": dots(table.table, main.metric, fmean(neutral) if neutral else None) if main else [],
-        "figures": [_figure(figure, places, files) for figure in own],
-        "opened": rebuilds_figures(study) and any(figure.runs for figure in own),
+        "figures": [
+            *(_figure(figure, places, files) for figure in own),
+            *(_figure(figure, places, files=False) for figure in further),
+        ],
+        "opened": (is_own(study) or rebuilds_figures(study)) and any(figure.runs for figure in own),
         "forests": [figure.file for figure in section.figures if figure.name == FOREST and files],
         "references": [_grid(grid) for grid in section.references],
         "grids": _verdicts(section),

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..report import Section
 
 MISSING = "—"
-TALL = 24
-"""Tables with more rows than this scroll within the page."""
 MEASURED, PAPER, DIFFERENCE = "measured", "paper", "difference"
 NEAREST = "nearest"
 ASCENDING, DESCENDING = "ascending", "descending"
@@ -106,6 +104,7 @@ def shown_table(made: PageTable, places: list[dict[str, Any]]) -> dict[str, Any]
     table, numbers = made.table, iter(range(len(made.rows)))
     return {
         "name": table.study,
+        "latex": "",
         "title": table.title,
         "scale": " ".join(filter(None, [table.scale, _paper_scale(made)])),
         "heads": _heads(made),
@@ -113,7 +112,6 @@ def shown_table(made: PageTable, places: list[dict[str, Any]]) -> dict[str, Any]
             [_row(made, row, next(numbers), row is not block[0] and table.spanned(block), places) for row in block]
             for block in table.blocks
         ],
-        "tall": len(made.rows) > TALL,
         "warnings": table.warnings,
         "notes": [
             *made.remarks,

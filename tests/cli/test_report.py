@@ -7,6 +7,7 @@ import io
 import json
 from pathlib import Path
 
+import pandas
 import pytest
 
 from harness.cli import main
@@ -109,9 +110,16 @@ def test_report_compares_with_the_paper(tmp_path: Path, capsys: pytest.CaptureFi
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "ablation_calr_ms-compared.csv",
         *(f"ablation_calr_ms-comparisons.{suffix}" for suffix in ("csv", "pdf", "svg")),
+        "ablation_calr_ms-paper.csv",
         "ablation_calr_ms.csv",
     ]
-    assert "0.772" in (tmp_path / "ablation_calr_ms-compared.csv").read_text()
+    paper = pandas.read_csv(tmp_path / "ablation_calr_ms-paper.csv")
+    (mine,) = paper[
+        (paper["Method"] == "SPOS") & paper["MS"] & ~paper["CaLR"] & (paper["metric"] == "kendall_tau")
+    ].index
+    assert (paper.paper_mean[mine], paper.paper_dataset[mine]) == (0.772, "cifar10") and paper["mean"].isna().all()
+    verdicts = pandas.read_csv(tmp_path / "ablation_calr_ms-compared.csv")
+    assert set(verdicts.kind) >= {"primary", "statement"} and set(verdicts.verdict) == {"no data"}
     assert main([*report, "--format", "html"]) == 0
     assert "0.772" in capsys.readouterr().out
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from harness.components.discovery import component
@@ -115,4 +117,6 @@ def test_the_page_shows_the_verdict_and_opens_what_it_rests_on(tmp_path: Path, p
     assert f"<details><summary>{coloured}</summary><dl><dt>Where</dt>" in html
     assert "<dt>Sign-flip p</dt><dd>0.250</dd>" in html
     assert "Sign-flip p" not in component("reports.render.markdown").render_grids(judged.grids).replace("sign-flip", "")
-    assert ",Sign-flip p," in component("reports.render.csv").render_grids(judged.grids)
+    tidy = pandas.read_csv(io.StringIO(component("reports.render.csv").render_judgements(judged.judgements)))
+    assert list(tidy.verdict) == [one.verdict for one in judged.judgements] and 0.25 in set(tidy.sign_flip_p)
+    assert tidy.effect.tolist() == pytest.approx([one.effect for one in judged.judgements])

@@ -141,8 +141,10 @@ def test_every_value_leads_to_its_runs(store: Path, preset: Preset) -> None:
 
 def test_the_head_says_what_was_run_and_what_it_shows(store: Path, preset: Preset) -> None:
     text = page(store, preset, compare=True)
-    head = re.sub(r"<[^>]+>|\s+", " ", text[text.index("<header") : text.index("</header>")])
-    head = re.sub(" +", " ", head)
+    verdicts = text.index('<section id="verdicts">')
+    assert text.index("<table") < verdicts  # the numbers come first
+    head = text[text.index("<header") : text.index("</header>")] + text[verdicts : text.index("</main>")]
+    head = re.sub(" +", " ", re.sub(r"<[^>]+>|\s+", " ", head))
     for told in (
         *("Seeds 0, 1, 2", "Runs 5 behind 1 study", "When 2026-01-01 10:00 to 10:00 UTC", "Hosts node7"),
         *("Commits 0123abc (with changes)", "Data sets digits", "1 comparison of rows ? 1 undecided"),
@@ -159,7 +161,9 @@ def test_the_head_says_what_was_run_and_what_it_shows(store: Path, preset: Prese
 def test_every_seed_is_a_point_of_the_main_column(store: Path, preset: Preset) -> None:
     drawn = re.search(r'<figure class="dots">.*?</figure>', page(store, preset), re.DOTALL)
     assert drawn is not None
-    assert re.findall("<title>(.*?)</title>", drawn[0]) == [
+    titles = re.findall("<title>(.*?), run (.*?)</title>", drawn[0])
+    assert {run for _, run in titles} == {run.id for run in DirectoryStore(store).runs()}
+    assert [text for text, _ in titles] == [
         *("seed 0: 0.500", "seed 1: 0.600", "seed 2: 0.700", "seed 0: 0.500", "seed 1: 0.600")
     ]
     places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', drawn[0])]
@@ -168,7 +172,7 @@ def test_every_seed_is_a_point_of_the_main_column(store: Path, preset: Preset) -
 
 def test_long_tables_have_their_points_in_several_drawings(tmp_path: Path, preset: Preset) -> None:
     dots = component("reports.render.dots")
-    lines = [dots.Line(f"{number}", ((0, 1.0),), "", number % 4 == 0 and number > 0) for number in range(36)]
+    lines = [dots.Line(f"{number}", ((0, 1.0, ""),), "", number % 4 == 0 and number > 0) for number in range(36)]
     assert [len(part) for part in dots._parts(lines)] == [12, 12, 12]
     assert [len(part) for part in dots._parts(lines[:17])] == [8, 9]
     assert [len(part) for part in dots._parts(lines[:16])] == [16]
@@ -179,3 +183,10 @@ def test_a_page_of_what_was_never_run(tmp_path: Path, preset: Preset) -> None:
     text = page(tmp_path, replace(preset, seeds=1))
     assert Tags(text).open == [] and "0 of 1 seed" in text
     assert data_of(text)["runs"] == {}
+
+
+def test_a_table_can_be_copied_as_latex(store: Path, preset: Preset) -> None:
+    text = page(store, preset)
+    found = re.search(r'<script type="text/plain" id="latex-page">(.*?)</script>', text, re.DOTALL)
+    assert found is not None and 'data-copy="latex-page"' in text
+    assert r"\begin{table" in json.loads(found[1]) and "<" not in found[1]

@@ -1,5 +1,5 @@
 "use strict";
-// Tables with the class "sortable" are sorted by their headings.
+// Tables with the class "sortable" are sorted by their headings; a table's LaTeX text can be copied.
 (() => {
   // Sorting: the best first, then the other way, then back to the order of the report. What has no value stands last.
   const key = (row, column) => row.cells[column].dataset.sort;
@@ -34,8 +34,24 @@
     table.tBodies[0].append(...rows);
   }
 
+  async function copy(button) {
+    const text = JSON.parse(document.getElementById(button.dataset.copy).textContent);
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {  // a browser that allows it only on request: the old way
+      const area = Object.assign(document.createElement("textarea"), { value: text });
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy as LaTeX"; }, 2000);
+  }
+
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
+    if (button?.classList.contains("copy")) copy(button);
     if (button?.classList.contains("sort") && button.closest("table.sortable")) sort(button);
   });
 })();
