@@ -149,7 +149,7 @@ class Ranked(Judgement, total=False):
 
     top1_accuracy_predicted: Annotated[float | None, "the true accuracy of the best predicted, in %", Needs("top1")]
     top1_accuracy_random: Annotated[float | None, "expected best of `top1_of` random candidates, in %", Needs("top1")]
-    top1_of: Annotated[int, "how many winners, one per supernet, top-1 is the best of by truth", Needs("top1")]
+    top1_of: Annotated[int | None, "how many winners, one per supernet, top-1 is the best of by truth", Needs("top1")]
     kendall_tau_by_accuracy: Annotated[float | None, "the same τ by validation accuracy, whatever `rank.by` is"]
     kendall_tau_by_loss: Annotated[float | None, "the same τ by validation loss, where losses are stored"]
     partial_tau: Annotated[float | None, "the same τ given the number of parameters"]

@@ -117,9 +117,9 @@ def test_report_compares_with_the_paper(tmp_path: Path, capsys: pytest.CaptureFi
     (mine,) = paper[
         (paper["Method"] == "SPOS") & paper["MS"] & ~paper["CaLR"] & (paper["metric"] == "kendall_tau")
     ].index
-    assert (paper.paper_mean[mine], paper.paper_dataset[mine]) == (0.772, "cifar10") and paper["mean"].isna().all()
+    assert (paper.paper_mean[mine], paper.paper_dataset[mine]) == (0.772, "cifar10") and paper["mean"][mine] == 0.1
     verdicts = pandas.read_csv(tmp_path / "ablation_calr_ms-compared.csv")
-    assert set(verdicts.kind) >= {"primary", "statement"} and set(verdicts.verdict) == {"no data"}
+    assert set(verdicts.kind) >= {"primary", "statement"} and set(verdicts.verdict) <= {"no data", "undecided"}
     assert main([*report, "--format", "html"]) == 0
     assert "0.772" in capsys.readouterr().out
 
