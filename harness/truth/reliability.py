@@ -97,16 +97,27 @@ def agreement(seeds: Floats, parameters: Floats) -> Agreement:
         if half and (count % 2 or 0 in half)
     ]
     split_half = _mean_tau(seeds, halves)
-    # τ of two normal variables is a function of their correlation (Greiner); the formula is about correlations.
-    half = math.sin(math.pi / 2 * split_half)
-    whole = max(2 * half / (1 + half), 0) if half > -1 else 0.0
+    whole, ceiling = _of_all_seeds(split_half)
     return Agreement(
         parameters=kendall_tau(parameters, seeds.mean(1)),
         seed_pair=_mean_tau(seeds, [([a], [b]) for a, b in combinations(range(count), 2)]),
         split_half=split_half,
-        whole=2 / math.pi * math.asin(min(whole, 1)) if half == half else math.nan,
-        ceiling=2 / math.pi * math.asin(math.sqrt(min(whole, 1))) if half == half else math.nan,
+        whole=whole,
+        ceiling=ceiling,
     )
+
+
+def _of_all_seeds(split_half: float) -> tuple[float, float]:
+    """`Agreement.whole` and `Agreement.ceiling`; 0 where the halves do not agree at all.
+
+    τ of two normal variables is a function of their correlation (Greiner); the Spearman-Brown formula is about
+    correlations.
+    """
+    if math.isnan(split_half):
+        return math.nan, math.nan
+    half = max(math.sin(math.pi / 2 * split_half), 0.0)
+    whole = min(2 * half / (1 + half), 1.0)
+    return 2 / math.pi * math.asin(whole), 2 / math.pi * math.asin(math.sqrt(whole))
 
 
 def _mean_tau(seeds: Floats, pairs: Halves) -> float:
