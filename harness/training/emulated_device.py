@@ -168,6 +168,37 @@ def _count(name: str, args: Any, waits_for: bool, indexes: bool) -> None:
         unordered[f"{name} {place()}"] += 1
 
 
+def _lowered(operation: Any) -> Any:
+    """The operation as autocast runs it: floating-point tensors are rounded to its type first."""
+
+    def run_lowered(*args: Any, **kwargs: Any) -> Any:
+        kind = torch.get_autocast_dtype(NAME)
+
+        def cast(one: EmulatedTensor) -> torch.Tensor:
+            return one.to(kind) if one.dtype == torch.float32 else one
+
+        keys: Any = torch._C.DispatchKey
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(keys.AutocastPrivateUse1)):
+            args, kwargs = tree_map_only(EmulatedTensor, cast, (args, kwargs))
+            return operation(*args, **kwargs)
+
+    return run_lowered
+
+
+LOWERED = ("conv2d", "linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "scaled_dot_product_attention")
+"""Operations that autocast runs in half precision, as on CPUs, so that values can be compared."""
+
+_library: Any = torch.library.Library
+_autocast = [_library("_", "IMPL"), _library("aten", "IMPL")]
+"""Registered as long as these exist."""
+
+
+def _register_autocast() -> None:
+    _autocast[0].fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    for name in LOWERED:
+        _autocast[1].impl(name, _lowered(getattr(torch.ops.aten, name)), "AutocastPrivateUse1")
+
+
 class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return run(func, args, kwargs or {})
@@ -239,6 +270,7 @@ def _register() -> None:
 
     register: Any = backend_registration._setup_privateuseone_for_python_backend
     register(NAME, _Module())
+    _register_autocast()
 
 
 _register()

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -276,7 +276,9 @@ class SupernetTraining:
             loss = loss * weight
         if loss.requires_grad:  # a path that is zero throughout may train nothing
             with phase("backward"):
-                self.momentum.scaler.scale(loss).backward(inputs=inputs)  # type: ignore[no-untyped-call]
+                scaled = self.momentum.scaler.scale(loss)
+                one = _one(scaled.shape, scaled.dtype, scaled.device)
+                scaled.backward(one, inputs=inputs)  # type: ignore[no-untyped-call]
 
     def update(
         self, paths: Sequence[Architecture], step: int, factors: Sequence[float] | None = None, *, whole: bool = False
@@ -400,3 +402,9 @@ class _Mixed(torch.nn.Module):
 
     def forward(self, images: Tensor, weights: Sequence[Tensor]) -> Tensor:
         return self.network.forward_mixed(images, weights)  # type: ignore[operator, no-any-return]
+
+
+@cache
+def _one(shape: torch.Size, kind: torch.dtype, device: torch.device) -> Tensor:
+    """The gradient of a loss with respect to itself, made once: a launch less per path."""
+    return torch.ones(shape, dtype=kind, device=device)

@@ -1,6 +1,7 @@
 """How fast the harness is, as ratios against plain code in the same run, and how costs grow.
 
     python -m tests.perf [--only step data] [--out DIR] [--no-growth]
+    python -m tests.perf --only operations     # what a step launches on a GPU, counted on the emulated device
 
 Prints one Markdown table and writes it, with the plot of cost growth, into DIR. Nothing else should run
 meanwhile; what does, falls on both sides of every ratio.
@@ -26,12 +27,19 @@ from tests.perf.rows import ROWS
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", nargs="+", choices=list(ROWS), help="some rows")
+    parser.add_argument("--only", nargs="+", choices=[*ROWS, "operations"], help="some rows")
     parser.add_argument("--out", type=Path, default=Path("perf"), help="where the table and the plot go")
     parser.add_argument("--no-growth", action="store_true", help="leave the growth of costs out")
     chosen = parser.parse_args()
     begin = time.perf_counter()
     rows = []
+    if "operations" in (chosen.only or ()):
+        from tests.perf.operations import operations_table  # registers the emulated device
+
+        print(operations_table())
+        chosen.only.remove("operations")
+        if not chosen.only:
+            return
     for name in chosen.only or ROWS:
         print(f"{time.perf_counter() - begin:4.0f} s: {name} …", file=sys.stderr, flush=True)
         rows.append(ROWS[name]())

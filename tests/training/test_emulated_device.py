@@ -13,6 +13,8 @@ from harness.components.registries import METHODS
 
 Settings = dict[str, Any]
 
+AUGMENTATIONS = ["crop", "flip", "cutout", "erasing", "mixup", "cutmix"]
+
 BY_METHOD: dict[str, Settings] = {
     name: {"method.name": name} for name in METHODS.names() if name not in ("autoformer", "related")
 }
@@ -20,11 +22,12 @@ OTHERS: dict[str, Settings] = {
     "calr-ms": {"method.name": "spos", "schedule.name": "calr", "clusters.name": "operation"},
     "observed": {"method.name": "spos", "observe.spread": True, "observe.subnets_every": 1, "rank.valid_loss": True},
     "tracked": {"method.name": "spos", "network.batch_norm": "tracked", "rank.calibration": 1},
+    "bfloat16": {"method.name": "spos", "train.precision": "bfloat16"},
+    "augmented": {"method.name": "spos", "train.augment": AUGMENTATIONS},
     "adamw": {"method.name": "spos", "optimiser.name": "adamw"},
-    "mixing": {"method.name": "spos", "train.augment": ["flip", "mixing", "cutout"]},
     "mobilenet": {"method.name": "spos", "space": "mobilenet-reduced", "search.name": "evolution"},
     "darts-space": {"method.name": "spos", "space": "darts"},
-    "autoformer": {"method.name": "autoformer", "space": "autoformer-reduced"},
+    "autoformer": {"method.name": "autoformer", "space": "autoformer-reduced", "train.precision": "float16"},
 }
 
 PER_EPOCH = ("harness/training/stages/train.py", "harness/data/devices.py", "harness/training/stages/rank.py")
@@ -40,13 +43,36 @@ SMALL_MAPS = "_adaptive_avg_pool2d_backward spaces/darts/operations.py"
 @pytest.mark.parametrize("cases", [BY_METHOD, OTHERS], ids=["methods", "others"])
 def test_trials_on_a_device(cases: dict[str, Settings]) -> None:
     """In a process of their own: the device cannot be unregistered."""
-    command = [sys.executable, "-m", "tests.on_emulated_device"]
+    shown = _shown(cases)
+    problems = {name: list(_problems(name, one)) for name, one in shown.items()}
+    assert not {name: found for name, found in problems.items() if found}
+
+
+BUDGETS = {
+    "spos": ("nasbench201", "spos", 40, 310, 0),
+    "fairnas": ("nasbench201", "fairnas", 12, 1555, 0),
+    "sumnas": ("nasbench201", "sumnas", 2, 3300, 0),
+    "gdas": ("nasbench201", "gdas", 2, 1650, 2),
+    "mobilenet": ("mobilenet", "spos", 4, 530, 0),
+}
+"""Space, method, steps; the most operations and waits of a step at paper size, on average, with the tested torch."""
+
+
+def test_a_step_launches_no_more_operations_than_its_budget() -> None:
+    """A slowdown on GPUs is seen without one: small networks are bound by launches."""
+    shown = _shown({name: list(budget[:3]) for name, budget in BUDGETS.items()}, "budgets")
+    for name, (_, _, _, operations, waits) in BUDGETS.items():
+        assert shown[name]["operations"] <= operations and shown[name]["waits"] <= waits, (name, shown[name])
+
+
+def _shown(cases: dict[str, Any], *arguments: str) -> dict[str, Any]:
+    """What a process with the emulated device shows of each case."""
+    command = [sys.executable, "-m", "tests.on_emulated_device", *arguments]
     done = subprocess.run(command, input=json.dumps(cases), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     shown = {one["case"]: one for one in map(json.loads, done.stdout.splitlines())}
     assert shown.keys() == cases.keys()
-    problems = {name: list(_problems(name, one)) for name, one in shown.items()}
-    assert not {name: found for name, found in problems.items() if found}
+    return shown
 
 
 def _problems(name: str, shown: dict[str, Any]) -> Any:
