@@ -88,6 +88,13 @@ def partial_tau(predicted: Values, truth: Values, complexity: Values) -> float:
     return (both - ours * theirs) / math.sqrt(rest) if rest > 0 else float("nan")
 
 
+def blended_tau(predicted: Values, truth: Values, complexity: Values) -> float:
+    """Kendall's τ of the mean of two ranks: by the prediction, and by complexity."""
+    from scipy.stats import rankdata
+
+    return kendall_tau(rankdata(predicted) + rankdata(complexity), truth)
+
+
 def matched_null(predicted: Values, truth: Values, rng: np.random.Generator, samples: int = PERMUTATIONS) -> Rows:
     """Predictions as good as these whose errors have nothing to do with size, one per row.
 

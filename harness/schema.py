@@ -153,6 +153,7 @@ class Ranked(Judgement, total=False):
     kendall_tau_by_accuracy: Annotated[float | None, "the same τ by validation accuracy, whatever `rank.by` is"]
     kendall_tau_by_loss: Annotated[float | None, "the same τ by validation loss, where losses are stored"]
     partial_tau: Annotated[float | None, "the same τ given the number of parameters"]
+    blended_tau: Annotated[float | None, "the same τ of the mean of ranks by prediction and by number of parameters"]
     complexity_bias: Annotated[
         float | None, "CB: the share of wrongly ordered pairs whose larger one is ranked too low", Needs("top_share")
     ]

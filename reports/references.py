@@ -22,12 +22,14 @@ from harness.study.references import (
 )
 
 from .grid import Grid
-from .values import Measurement, Table, TableRow, Value, ValueColumn, look_up, shown
+from .values import Measurement, Table, TableRow, Value, ValueColumn, look_up, row_name, shown
 
 if TYPE_CHECKING:
     from harness.stores.store import Store
 
     from .evidence import Findings
+
+HEADINGS = ("Reference", "Data set", "τ", "95 % of τ", "τ given parameters", "Spearman's ρ", "Top-1 acc. (%)")
 
 WIDTH = 1.96
 """Standard errors on either side of a 95 % interval."""
@@ -85,22 +87,26 @@ def reference_rows(
     return rows
 
 
-def reference_grid(references: References, table: Table) -> list[Grid]:
-    """τ with its interval over architectures, τ given the parameters, and the seconds of every reference."""
-    rows = []
+def reference_grid(references: References, table: Table, findings: Findings) -> list[Grid]:
+    """τ with its interval over architectures, τ given the parameters, top-1 and seconds of every reference.
+
+    Rows of the study follow, each blended with the number of parameters.
+    """
+    rows: list[tuple[str, ...]] = []
     for label, own in _by_label(references).items():
         for dataset in dict.fromkeys(one.dataset for one in own):
             rows.append((label, dataset, *_summary([own[one] for one in own if one.dataset == dataset])))
     if not rows:
         return []
+    rows += _blends(findings)
     return [
         Grid(
             name=f"{table.study}-references",
             title=f"{table.title}: references",
             scale=table.scale,
-            headings=("Reference", "Data set", "τ", "95 % of τ", "τ given parameters", "Spearman's ρ", "Seconds"),
+            headings=(*HEADINGS, "Seconds"),
             rows=tuple(rows),
-            numeric=(False, False, True, True, True, True, True),
+            numeric=(False, False, *(True,) * 6),
             notes=(
                 "References train no supernet. Values are means over seeds. The interval is over the architectures "
                 "of τ (bootstrap). ρ is over all that are ranked. Seconds are those of one seed's scores.",
@@ -110,6 +116,17 @@ def reference_grid(references: References, table: Table) -> list[Grid]:
     ]
 
 
+def _blends(findings: Findings) -> list[tuple[str, ...]]:
+    """By row of the study and data set, τ of the mean of ranks by the supernet and by the number of parameters."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for one in findings.counted:
+        if one.state == "done" and one.metrics.get("blended_tau") is not None:
+            label = row_name(findings.study.rows[one.request.row].labels)
+            blend = {"result": {"kendall_tau": one.metrics["blended_tau"]}}
+            found.setdefault((f"{label}, and parameters", one.request.dataset), []).append(blend)
+    return [(*place, *_summary(own)) for place, own in found.items()]
+
+
 def _by_label(references: References) -> dict[str, dict[Reference, Mapping[str, Any]]]:
     found: dict[str, dict[Reference, Mapping[str, Any]]] = {}
     for one, document in references.documents.items():
@@ -117,7 +134,7 @@ def _by_label(references: References) -> dict[str, dict[Reference, Mapping[str, 
     return found
 
 
-def _summary(documents: Sequence[Mapping[str, Any]]) -> tuple[str, str, str, str, str]:
+def _summary(documents: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The cells of one reference on one data set: means over its seeds."""
 
     def mean(path: str) -> float | None:
@@ -130,8 +147,8 @@ def _summary(documents: Sequence[Mapping[str, Any]]) -> tuple[str, str, str, str
     tau, error = mean("result.kendall_tau"), mean("result.panel.selected.error")
     ends = None if tau is None or error is None else (max(-1.0, tau - WIDTH * error), min(1.0, tau + WIDTH * error))
     interval = "" if ends is None else f"[{shown(ends[0], 3)}, {shown(ends[1], 3)}]"
-    more = cell(mean("result.partial_tau")), cell(mean("result.panel.spearman")), cell(mean("cost.seconds"), 1)
-    return (cell(tau), interval, *more)
+    more = cell(mean("result.partial_tau")), cell(mean("result.panel.spearman")), cell(mean("result.top1_accuracy"), 2)
+    return (cell(tau), interval, *more, cell(mean("cost.seconds"), 1))
 
 
 def _is_void(document: Mapping[str, Any]) -> bool:

@@ -86,7 +86,7 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
         references = stored_references(findings, store)
         references = references if asked.references else replace(references, lacking=None)
     table = lay_out(findings, references)
-    listed = tuple(reference_grid(references, table)) if references else ()
+    listed = tuple(reference_grid(references, table, findings)) if references else ()
     figures = tuple(build_figures(findings, store)) if asked.figures else ()
     if not asked.compare:
         return Section(table, figures, findings, listed)

@@ -41,6 +41,10 @@ class Benchmark(ABC):
         """The standard errors of these accuracies over repeated trainings; None where they are unknown."""
         return None
 
+    def training_epochs(self, dataset: str) -> float | None:
+        """The cost of one accuracy of the table: epochs over the data set's training images; None if it is unknown."""
+        return None
+
     def accuracy(self, architecture: Architecture, dataset: str, split: str = "test") -> float:
         """The accuracy of one architecture."""
         return float(self.accuracies(dataset, split)[self.space.index(architecture)])

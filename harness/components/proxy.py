@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from harness.components.space import Architecture, Space
@@ -43,6 +44,14 @@ class Scene(Protocol):
     @property
     def truth(self) -> str:
         """The data set of the benchmark whose accuracies judge."""
+
+    @property
+    def budget(self) -> float:
+        """Epochs of single paths that the training of the configuration makes: its cost, without evaluations."""
+
+    def trained(self, architecture: Architecture, epochs: int) -> float:
+        """The validation accuracy (%) of a stand-alone network after so many epochs, trained as the configuration says:
+        its batches, learning rate, momentum and decay, with a cosine schedule."""
 
     def untrained(self, architectures: Sequence[Architecture]) -> Scores:
         """The predictions of the supernet with its initial weights."""
@@ -88,6 +97,29 @@ class Proxy(ABC):
     @abstractmethod
     def predict(self, scene: Scene, architectures: Sequence[Architecture]) -> Scores:
         """The scores of these architectures. Raises `NotApplicable`."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a search of equal cost has found."""
+
+    architecture: Architecture | None
+    """None where the accuracy is a mean over draws."""
+    accuracy: float
+    """Its looked-up accuracy, in %."""
+    count: int
+    """How many architectures were compared."""
+
+
+class Finder(Proxy):
+    """Finds an architecture without a supernet. It ranks no others: its row has a top-1 accuracy and no τ."""
+
+    def predict(self, scene: Scene, architectures: Sequence[Architecture]) -> Scores:
+        raise NotApplicable("it finds an architecture and ranks none")
+
+    @abstractmethod
+    def find(self, scene: Scene) -> Finding:
+        """What it finds. Raises `NotApplicable`."""
 
 
 class NetworkProxy(Proxy):

@@ -22,6 +22,7 @@ from harness.components.space import Architecture, Space
 from harness.documents import finite
 from harness.metrics import (
     against_null,
+    blended_tau,
     complexity_bias,
     complexity_convergence,
     expected_best,
@@ -170,6 +171,8 @@ class Judgement:
     complexity_convergence_null: float | None = None
     complexity_convergence_z: float | None = None
     """The same of C³: below 0 the supernet is unfair to large networks."""
+    blended_tau: float | None = None
+    """Kendall's τ of the mean of the ranks by prediction and by the number of parameters."""
     partial_tau: float | None = None
     """Kendall's τ given the number of parameters; None without a table of truth."""
     own: Mapping[str, float] = field(default_factory=dict)
@@ -202,9 +205,11 @@ def judge(
     taus = _taus(selected, predictions, true_accuracies)
     sizes = [float(space.complexity(a)) for a in selected]
     beyond_size = partial_tau([score[a] for a in selected], true_accuracies, sizes)
+    blended = blended_tau([score[a] for a in selected], true_accuracies, sizes)
     own = _measured(selected, score, benchmark, truth, ranking) if ranking.metrics else {}
     tau = taus.get(ranking.by, taus["accuracy"])
     judgement = Judgement(tau, len(selected), None, None, tau_by=taus, own=own, partial_tau=beyond_size)
+    judgement = replace(judgement, blended_tau=blended)
     if top := top_architectures(benchmark, dataset, ranking):
         guessed, true = [score[a] for a in top], [float(truth[space.index(a)]) for a in top]
         accuracies = [predictions[a].accuracy for a in top]
@@ -330,7 +335,8 @@ def _by(judgement: Judgement) -> dict[str, float | None]:
     if judgement.partial_tau is None:
         return {}
     taus = {f"kendall_tau_by_{name}": finite(tau) for name, tau in judgement.tau_by.items()}
-    return {**taus, "partial_tau": finite(judgement.partial_tau)}
+    blended = {} if judgement.blended_tau is None else {"blended_tau": finite(judgement.blended_tau)}
+    return {**taus, "partial_tau": finite(judgement.partial_tau), **blended}
 
 
 def _null_rng(seed: int) -> np.random.Generator:

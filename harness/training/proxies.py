@@ -24,10 +24,11 @@ from harness.components.space import Architecture, Space, network_settings
 from harness.data.loading import loader_for
 from harness.seeds import derive
 from harness.study.configuration import RunConfig
+from harness.study.expansion import passes_per_step
 from harness.study.judging import Prediction
 from harness.training.cost import Meter
 from harness.training.stages.rank import predict
-from harness.training.stages.standalone import initialise
+from harness.training.stages.standalone import StandaloneRecipe, initialise, train_standalone
 from harness.training.stages.train import Supernets, build_supernets
 
 T = TypeVar("T")
@@ -119,6 +120,22 @@ class ProxyScene:
     @property
     def truth(self) -> str:
         return self.config.rank.truth_of(self.config.dataset)
+
+    @property
+    def budget(self) -> float:
+        return self.config.train.epochs * passes_per_step(self.config)
+
+    def trained(self, architecture: Architecture, epochs: int) -> float:
+        options = self.config.optimiser.options
+        recipe = StandaloneRecipe(
+            epochs=epochs,
+            batch_size=self.config.train.batch_size,
+            **{name: options[name] for name in ("learning_rate", "momentum", "weight_decay") if name in options},
+        )
+        seed = derive(self.seed, "equal cost")
+        made = (self.space, architecture, self.dataset, recipe, seed)
+        correct = train_standalone(*made, device=self.device, network=self.config.network)
+        return 100 * correct.valid[0] / len(self.dataset.valid)
 
     def untrained(self, architectures: Sequence[Architecture]) -> dict[Architecture, Prediction]:
         return predict(self.supernets, architectures, self.dataset, self.config.rank, self.meter)

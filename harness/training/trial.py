@@ -18,7 +18,7 @@ import torch
 
 from harness.components.benchmark import Benchmark, benchmark_for
 from harness.components.dataset import DataSet
-from harness.components.proxy import NetworkProxy, NotApplicable, Proxy
+from harness.components.proxy import Finder, NetworkProxy, NotApplicable, Proxy
 from harness.components.registries import DATASETS, PROXIES
 from harness.components.space import Architecture, Space
 from harness.documents import finite
@@ -275,12 +275,21 @@ def run_references(
     ranked = ranked_architectures(config, benchmark)
     for name, proxy in proxies.items():
         begun = time.perf_counter()
+        found, predictions = None, {}
         try:
-            predictions = as_predictions(proxy.predict(scene, ranked))
+            if isinstance(proxy, Finder):
+                found = proxy.find(scene)
+            else:
+                predictions = as_predictions(proxy.predict(scene, ranked))
         except NotApplicable as error:
             yield name, error
             continue
         seconds = time.perf_counter() - begun
+        if found is not None:
+            best = {"top1": found.architecture and list(found.architecture), "top1_accuracy": found.accuracy}
+            result = {**UNRANKED, **best, "ranked": found.count}
+            yield name, Outcome(result, {"seconds": round(seconds, 3)}, {}, None)
+            continue
         if isinstance(proxy, NetworkProxy):
             seconds = scene.seconds[type(proxy)]
         supernets = scene.supernets if proxy.supernet else Whole(scene.space)

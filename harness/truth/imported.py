@@ -69,12 +69,19 @@ class ImportedBenchmark(Benchmark):
     """An imported table as ground truth. `judged_by` maps a data set to the one whose accuracies it uses."""
 
     def __init__(
-        self, name: str, space: Space, table: AccuracyTable, judged_by: Mapping[str, str] | None = None
+        self,
+        name: str,
+        space: Space,
+        table: AccuracyTable,
+        judged_by: Mapping[str, str] | None = None,
+        epochs: Mapping[str, float] | None = None,
     ) -> None:
+        """`epochs` is by data set what one accuracy costs (`training_epochs`)."""
         self.name = name
         self.space = space
         self.table = table
         self.judged_by = dict(judged_by or {})
+        self._epochs = dict(epochs or {})
         measured = dict.fromkeys(dataset for dataset, _ in table.columns)
         self.datasets = tuple(measured)
         for key, values in table.columns.items():
@@ -83,6 +90,9 @@ class ImportedBenchmark(Benchmark):
                     f"benchmark {name}: {len(values)} accuracies of {'/'.join(key)}; {space.name} has {space.size} "
                     f"architectures; {IMPORT}"
                 )
+
+    def training_epochs(self, dataset: str) -> float | None:
+        return self._epochs.get(dataset)
 
     def accuracies(self, dataset: str, split: str = "test") -> Accuracies:
         measured = self.judged_by.get(dataset, dataset)

@@ -95,6 +95,11 @@ class TableBenchmark(Benchmark):
         self._check(dataset, split)
         return self._means[split]
 
+    def training_epochs(self, dataset: str) -> float | None:
+        # The mean over seeds is not counted: a search trains once.
+        recipe = self.table.provenance.get("recipe") or {}
+        return float(recipe["epochs"]) if "epochs" in recipe else None
+
     def by_seed(self, dataset: str, split: str = "test") -> npt.NDArray[np.float64]:
         """Architectures × seeds."""
         self._check(dataset, split)

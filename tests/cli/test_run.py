@@ -23,8 +23,12 @@ from harness.execution import states
 from harness.execution.executors.local import GRACE
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.stored import StoredRun
+from harness.study.references import reference_names
 from tests.processes import all_gone, descendants
 from tests.toy import SINGLE_PATH, user_folder
+
+UNASKED = len(reference_names(on_request=False))
+"""References of one seed that `run` makes without being asked."""
 
 REPOSITORY = Path(discovery.__file__).resolve().parents[2]
 
@@ -149,13 +153,13 @@ def mixed(project: Path) -> Iterator[tuple[int, Path]]:
 def test_what_is_said_of_trials_agrees_with_the_summary(mixed: tuple[int, Path]) -> None:
     header, why, references, *lines = SAID.getvalue().splitlines()
     assert header == "4 trials to run, 2 in parallel, stored in mixed" and why == "  4 new"
-    assert references == "  4 references to make afterwards"
+    assert references == f"  {UNASKED} references to make afterwards"
     ended = [line for line in lines if line.startswith("[") and "references" not in line]
     assert [line[:5] for line in ended] == ["[1/4]", "[2/4]", "[3/4]", "[4/4]"]
     assert [sum(f": {how} after" in line for line in ended) for how in ("done", "failed", "lost")] == [2, 1, 1]
     again = [line.split(":")[0] for line in lines if line.endswith("(SIGKILL): out of memory?; tried again")]
     assert Counter(again) == {"mine/crash seed 0": LOSSES - 1, "mine/stumble seed 0": 1}
-    assert lines[-2:] == ["2 of 4 trials done, 2 of them now, 1 failed, 1 lost", "4 references made"]
+    assert lines[-2:] == ["2 of 4 trials done, 2 of them now, 1 failed, 1 lost", f"{UNASKED} references made"]
 
 
 def test_quiet_prints_errors_and_the_summary(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
