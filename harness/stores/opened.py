@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import Unreachable, UserError
-from harness.stores.board import Board, DirectoryBoard, MongoBoard
+from harness.stores.board import Board
 from harness.stores.claims import LEASE, RENEWALS, Claims
 from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.run_directory import RunDirectory
@@ -94,9 +94,7 @@ class Opened:
     @property
     def board(self) -> Board:
         """Small documents about how studies are run: of the database if there is one."""
-        if not self.has_database:
-            return DirectoryBoard(self.directory.path)
-        return MongoBoard(self.database)
+        return Board(self.claims.place)
 
     @property
     def claims_by_place(self) -> dict[str, Claims]:

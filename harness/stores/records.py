@@ -48,7 +48,7 @@ class Records(ABC):
         """Replace the record that was read as `last` (None: there was none), and return the new one.
 
         Returns None if the record has changed since: of all processes that replace the same record, one succeeds.
-        The new record is durable. One with the value of the last needs no space.
+        A process that is killed leaves the old record or the new one. One with the value of the last needs no space.
         """
 
     @abstractmethod

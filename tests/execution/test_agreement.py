@@ -10,7 +10,9 @@ from pymongo.database import Database
 
 from harness.execution.agreement import Agreement, OtherFiles
 from harness.execution.plan import Asked
-from harness.stores.board import FILES, JOBS, Board, DirectoryBoard, MongoBoard
+from harness.stores.board import FILES, JOBS, Board
+from harness.stores.directory.records import DirectoryRecords
+from harness.stores.mongo.records import MongoRecords
 from harness.study.catalogue import find_studies
 from tests.conftest import TOY
 from tests.many_trials import SLOW, STUDY
@@ -26,9 +28,9 @@ PROJECT = {
 @pytest.fixture(params=["directory", "mongo"])
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
     if request.param == "directory":
-        return DirectoryBoard(tmp_path / "runs")
+        return Board(DirectoryRecords(tmp_path / "runs"))
     database: Database[dict[str, Any]] = request.getfixturevalue("mongo_database")
-    return MongoBoard(database)
+    return Board(MongoRecords(database))
 
 
 def agreement(folder: Path, board: Board, **overrides: Any) -> Agreement:

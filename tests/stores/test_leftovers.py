@@ -13,7 +13,8 @@ import pytest
 
 from harness.cli import main
 from harness.files import write
-from harness.stores.board import FILES, DirectoryBoard
+from harness.stores.board import FILES, Board
+from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.upkeep.cleaning import unfinished
 
@@ -74,13 +75,13 @@ def test_they_are_found_and_removed_in_every_folder(
 def test_a_note_of_a_killed_writer_is_found_too(store: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def post() -> None:
         monkeypatch.setattr(os, "link", lambda source, target: os.kill(os.getpid(), signal.SIGKILL))
-        DirectoryBoard(store.path).post(FILES, "abcd", {"a": 1})
+        Board(DirectoryRecords(store.path)).post(FILES, "abcd", {"a": 1})
 
     killed(post)
-    (file,) = (store.path / "board" / FILES).iterdir()
+    (file,) = (store.path / "board" / f"{FILES}-abcd").iterdir()
     assert [one.path for one in unfinished(store.path)] == [file]
-    assert DirectoryBoard(store.path).all(FILES) == {}
-    assert DirectoryBoard(store.path).post(FILES, "abcd", {"a": 2}) == {"a": 2}
+    assert Board(DirectoryRecords(store.path)).all(FILES) == {}
+    assert Board(DirectoryRecords(store.path)).post(FILES, "abcd", {"a": 2}) == {"a": 2}
 
 
 @pytest.mark.parametrize("name", [".abcd.{pid}.new", ".ab.json.{pid}.140123456789"])
@@ -135,7 +136,7 @@ def test_writers_with_equal_process_ids_do_not_disturb_each_other(
         link(source, target)
 
     def post(name: str) -> None:
-        got[name] = DirectoryBoard(tmp_path).post(FILES, "abcd", {"from": name})
+        got[name] = Board(DirectoryRecords(tmp_path)).post(FILES, "abcd", {"from": name})
         first.set()
 
     monkeypatch.setattr(os, "link", linking)

@@ -24,14 +24,13 @@ import json
 import os
 import re
 import time
-import uuid
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.documents import parsed
 from harness.errors import DataError, Unreachable, UserError
-from harness.files import open_regular
+from harness.files import open_regular, temporary
 from harness.stores.records import Record, Records
 
 RUBBISH = 3600.0
@@ -70,7 +69,7 @@ class DirectoryRecords(Records):
             if last is not None and not _is_latest(place, last):
                 return None
             place.mkdir(parents=True, exist_ok=True)
-            fresh = place / f".new-{uuid.uuid4().hex}"
+            fresh = temporary(place / "new")
             try:
                 _fill(fresh, json.dumps(dict(value)).encode() + b"\n")
                 return _link(place, fresh, version)
@@ -208,7 +207,7 @@ def _remove_older(place: Path) -> None:
 
 def _now(folder: Path) -> float:
     """The time by the file system's clock, read from a file touched now; by our clock if the folder is not writable."""
-    probe = folder / f".new-{uuid.uuid4().hex}"
+    probe = temporary(folder / "new")
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except OSError:
@@ -226,5 +225,5 @@ def _sweep(folder: Path, now: float) -> None:
     """Remove unlinked files left by killed processes."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
-            if name.startswith(".new-") and now - (folder / name).stat().st_mtime > RUBBISH:
+            if name.startswith(".new") and now - (folder / name).stat().st_mtime > RUBBISH:
                 (folder / name).unlink()
