@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from harness import files
 from harness.components import discovery
 from harness.execution.job import run_job
 from harness.stores.directory.store import DirectoryStore, StoredRun
@@ -364,8 +365,14 @@ def test_a_terminated_run_is_interrupted(project: Path, tmp_path: Path) -> None:
     assert (tmp_path / found.id / "metrics.json").exists() and not (tmp_path / found.id / "metrics.jsonl").exists()
 
 
-def test_a_run_terminated_while_it_writes_its_weights_is_interrupted(project: Path, tmp_path: Path) -> None:
+def test_a_run_terminated_while_it_writes_its_weights_is_interrupted(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     readers: list[threading.Thread] = []
+    named = files.temporary
+    monkeypatch.setattr(
+        files, "temporary", lambda path: path.with_name(".pipe") if path.name == "weights.pt" else named(path)
+    )
 
     def terminate(pipe: Path) -> None:
         with pipe.open("rb") as file:
@@ -377,7 +384,7 @@ def test_a_run_terminated_while_it_writes_its_weights_is_interrupted(project: Pa
     def progress(event: dict[str, Any]) -> None:
         """Where the weights will be written there is a pipe: nobody gets on before its other end is read."""
         if event["event"] == "start":
-            pipe = tmp_path / event["run_id"] / f".weights.pt.{os.getpid()}.{threading.get_ident()}"
+            pipe = tmp_path / event["run_id"] / ".pipe"
             os.mkfifo(pipe)
             readers.append(threading.Thread(target=terminate, args=(pipe,)))
             readers[0].start()
