@@ -47,6 +47,8 @@ class Asked:
     """Whether tables have rows of references; None for those that are stored, without a word of the others."""
     figures: bool = False
     compare: bool = False
+    verdicts: bool = False
+    """Whether lines below the table say what was found; see `summary`."""
     margins: Mapping[str, float] = field(default_factory=dict)
     """By metric, the difference below which values count as equal; see `compared.Margins`."""
 
@@ -65,6 +67,10 @@ class Section:
     verdicts: tuple[Grid, ...] = ()
     compared: tuple[Compared, ...] = ()
     judgements: tuple[Judgement, ...] = ()
+    compares: bool = False
+    """Whether the comparisons are shown."""
+    summarises: bool = False
+    """Whether lines below the table say what was found."""
 
     @property
     def grids(self) -> tuple[Grid, ...]:
@@ -88,18 +94,19 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
     table = lay_out(findings, references)
     listed = tuple(reference_grid(references, table, findings)) if references else ()
     figures = tuple(build_figures(findings, store)) if asked.figures else ()
-    if not asked.compare:
+    if not (asked.compare or asked.verdicts):
         return Section(table, figures, findings, listed)
     from .comparison import compare
     from .paper.comparison import beside_the_paper, is_in_the_paper
     from .paper.premises import with_premises
 
-    beside = (beside_the_paper(study, table),) if is_in_the_paper(study) else ()
+    beside = (beside_the_paper(study, table),) if asked.compare and is_in_the_paper(study) else ()
     compared = compare(study, asked.preset, findings.counted, asked.margins)
     if primary := "; ".join(f"{one.name} ({one.column})" for one in compared if one.kind == "primary"):
         # Before any number is shown.
         table = replace(table, scale=f"{table.scale} Primary contrasts: {primary}. {RATE}")
-    return Section(table, figures, findings, listed, beside, compared=with_premises(findings, store, compared))
+    checked = with_premises(findings, store, compared)
+    return Section(table, figures, findings, listed, beside, (), checked, (), asked.compare, asked.verdicts)
 
 
 def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:
@@ -109,15 +116,18 @@ def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:
     """
     from .comparison import verdict_grids
     from .forest import forest
+    from .summary import summary
     from .verdicts import judge
 
     judgements = iter(judge([one for section in sections for one in section.compared]))
     found = []
     for one in sections:
         own = tuple(islice(judgements, len(one.compared)))
-        verdicts = tuple(verdict_grids(one.findings, one.table, own))
-        drawn = (*one.figures, *(forest(one.findings, one.table, own) if figures else ()))
-        found.append(replace(one, verdicts=verdicts, judgements=own, figures=drawn))
+        verdicts = tuple(verdict_grids(one.findings, one.table, own)) if one.compares else ()
+        drawn = (*one.figures, *(forest(one.findings, one.table, own) if figures and one.compares else ()))
+        lines = tuple(summary(one.findings, own)) if one.summarises else ()
+        table = replace(one.table, notes=(*one.table.notes, *lines))
+        found.append(replace(one, table=table, verdicts=verdicts, judgements=own, figures=drawn))
     return found
 
 

@@ -36,6 +36,7 @@ FORMATS = {
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="markdown", show_default=True)
 @click.option("--references", is_flag=True, help="Add rows of predictors that train no supernet; `run` makes them.")
 @click.option("--compare", is_flag=True, help="Add verdicts on the rows, and on the paper's numbers and statements.")
+@click.option("--verdicts", is_flag=True, help="Say below each table what was found: verdicts, premises, power.")
 @margin_option
 @click.option("--strict", is_flag=True, help="Report nothing, and exit 1, when anything is missing.")
 @click.option("--figures/--no-figures", default=True, help="Draw figures: in the html page, and as files with --out.")
@@ -49,6 +50,7 @@ def command(
     form: str,
     references: bool,
     compare: bool,
+    verdicts: bool,
     margins: dict[str, float],
     strict: bool,
     figures: bool,
@@ -66,8 +68,8 @@ def command(
     from harness.components.preset import get_preset
     from harness.study.overrides import parse_updates
 
-    if margins and not compare:
-        raise UserError("--margin is about comparisons: give --compare, too")
+    if margins and not (compare or verdicts):
+        raise UserError("--margin is about comparisons: give --compare or --verdicts, too")
     if out is None and form == "parquet":
         raise UserError("a Parquet file cannot be printed: give --out DIR")
     if out is None and form == "csv" and compare:
@@ -83,11 +85,13 @@ def command(
         report.section(
             study,
             opened,
-            report.Asked(get_preset(preset, study.about), seeds, overrides, where, shown, drawn, compare, margins),
+            report.Asked(
+                get_preset(preset, study.about), seeds, overrides, where, shown, drawn, compare, verdicts, margins
+            ),
         )
         for study in _told(chosen)
     ]
-    sections = report.judged(sections, drawn) if compare else sections
+    sections = report.judged(sections, drawn) if compare or verdicts else sections
     for section in sections:
         if section.table.lacking:
             click.echo(section.table.lacking, err=True)

@@ -219,6 +219,24 @@ class Comparison:
             raise InvalidConfiguration(f"a comparison's margin is {self.margin}; it must be above 0")
 
 
+@dataclass(frozen=True)
+class Pilot:
+    """What a study was planned by: an effect to be found, and how much a row varies over seeds, in the main column's
+    unit."""
+
+    effect: float
+    deviation: float
+    source: str
+    """The runs that say so, for the reader."""
+
+    def __post_init__(self) -> None:
+        if not (self.effect and self.deviation > 0):
+            raise InvalidConfiguration(
+                f"a pilot has the effect {self.effect} and the deviation {self.deviation}; "
+                "the first must not be 0, and the second must be above 0"
+            )
+
+
 Panel = Curves | Scatter | Bars | Computed | Drawings | SearchPlot | FoundDrawing
 
 

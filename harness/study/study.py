@@ -8,13 +8,13 @@ their owner: trials are identified by a hash, and tables that overlap share them
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from harness.components.preset import default_preset
 from harness.errors import InvalidConfiguration
 from harness.files import check_name
-from harness.study.layout import Column, Comparison, Figure, Labels, Row
+from harness.study.layout import Column, Comparison, Figure, Labels, Pilot, Row
 from harness.study.trial import Trial
 
 
@@ -37,6 +37,8 @@ class Study:
     primary: Sequence[str | Comparison] = ()
     """The two or three contrasts that the study is about: effects of its factors, by name ("CaLR", "CaLR × MS"), or
     comparisons. They are about the first data set of the preset."""
+    pilots: Mapping[str, Pilot] = field(default_factory=dict)
+    """By preset, what the number of seeds was planned by."""
     factors: Sequence[str] = ()
     """The label columns that the rows cross, each combination once: reports give their effects and interactions."""
     equal_passes: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +18,8 @@ from harness.study.layout import Column, Comparison, Row
 from harness.study.study import Request, Study
 from tests.reports import rates, sequential
 from tests.reports.rates import CLUSTER_EDGE, EQUAL, PRINTED, SPLIT_EDGE, STUDIES, false_rate, power
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reports.md"
 
 comparison: Any = component("reports.comparison")
 evidence: Any = component("reports.evidence")
@@ -40,6 +43,21 @@ def test_at_most_5_percent_of_studies_without_effects_have_any_verdict(name: str
     rate = false_rate(name, deviations, 4000, seed=1)
     print(f"{name}, {deviations}: {rate:.1%}")
     assert rate <= limit(4000)
+
+
+@pytest.mark.long
+def test_the_document_shows_the_tables_that_the_simulations_print() -> None:
+    for lines in (rates.table(), sequential.table(rates.REPETITIONS)):
+        text = "\n".join(lines)
+        print(text, end="\n\n")
+        assert text in DOCUMENT.read_text()
+
+
+def test_the_document_has_the_same_columns_and_rows() -> None:
+    text = DOCUMENT.read_text()
+    headings = [next(rates.table(4)), next(sequential.table(4))]
+    names = [*sequential.RULES, f"AdaStop, a look every {sequential.BLOCK} seeds", *(f"`{name}` (" for name in STUDIES)]
+    assert all(heading in text for heading in headings) and all(f"\n| {name}" in text for name in names)
 
 
 def test_three_seeds_find_most_of_the_papers_primary_contrasts() -> None:
