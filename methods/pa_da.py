@@ -1,12 +1,15 @@
 """PA&DA (Lu et al., 2023): paths and images with large gradients more often, to lower the gradients' variance.
 
-τ is the share of training that is done when an epoch begins. The epoch draws
+τ is the share of training that was done when the epoch before began (`tau=present`: when this one begins, one epoch
+ahead of the public code; the paper says only that τ rises linearly from 0 to 1). An epoch draws
 
 - a choice with P = τ·ĝ/Σĝ + (1 − τ)/n. ĝ is the choice's gradient norm, with one vector of norms for all decisions
   that have the same number of choices. It begins each epoch at 0, and after each step that trains the choice it
   becomes (ĝ + new)/2; new is the sum of the norms of the gradients of the choice's parameters, divided by the
   number of decisions that took it. A choice without parameters keeps 0: towards the end it is hardly drawn at all.
-- an image with P = τ·e/Σe + (1 − τ)/N, with replacement. e is the norm of softmax − label when it was last seen.
+- an image with P = τ·e/Σe + (1 − τ)/N, with replacement. e is the norm of softmax − label in the epoch before, as in
+  the public code: 0 if the image was not drawn there, and (e + new)/2 for each repeated draw. With `image_norms=last`
+  it is the norm when the image was last seen, in whichever epoch.
 
 The loss is not weighted for these frequencies, as in the public code. Nothing is computed only to choose: norms are
 those of the training passes. Any method can use the paths alone: `sampler.name=pa-da`.
@@ -21,10 +24,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from harness.components.option import added
 from harness.components.registries import METHODS, SAMPLERS
 from harness.components.sampler import PathSource, Sampler
 from harness.components.space import Architecture, Fixed, Space
-from harness.errors import InvalidConfiguration
+from harness.errors import InvalidConfiguration, require
 
 from .spos import SPOS
 
@@ -36,6 +40,14 @@ if TYPE_CHECKING:
 
 FARTHEST = math.sqrt(2)
 """The greatest norm of softmax − label: that of an image that was never seen."""
+TAUS = ("before", "present")
+NORMS = ("epoch", "last")
+
+
+def share_of(training: SupernetTraining, epoch: int, tau: str) -> float:
+    """τ of an epoch, counted from 0."""
+    begun = max(0, epoch - 1) if tau == "before" else epoch
+    return begun * training.steps_per_epoch / training.total_steps
 
 
 @SAMPLERS.register("pa-da")
@@ -43,20 +55,29 @@ FARTHEST = math.sqrt(2)
 class PathImportance(Sampler):
     """Choices by the norms of their gradients in the epoch before (PA&DA's paths)."""
 
+    version: ClassVar[int] = 2
+    """1 had τ one epoch ahead, and let a choice without any gradient halve its norm."""
+
+    tau: str = added("before")
+    """The epoch whose beginning gives τ: the one before, as in the public code, or the present one."""
+
+    def __post_init__(self) -> None:
+        require(self.tau in TAUS, f"tau is {self.tau!r}; allowed: {', '.join(TAUS)}")
+
     def bind(self, space: Space, fixed: Fixed) -> PathSource:
         if type(space).operation_parameters is Space.operation_parameters:
             raise InvalidConfiguration(
                 f"PA&DA measures the gradients of single operations, and {space.name} does not say which parameters "
                 "belong to one: its class needs operation_parameters(network), or its choices share their parameters"
             )
-        return ByGradient(space, fixed)
+        return ByGradient(space, fixed, self.tau)
 
 
 class ByGradient(PathSource):
     """Gradient norms of this epoch and probabilities from those of the last one, by the number of choices."""
 
-    def __init__(self, space: Space, fixed: Fixed) -> None:
-        self.space, self.fixed = space, fixed
+    def __init__(self, space: Space, fixed: Fixed, tau: str) -> None:
+        self.space, self.fixed, self.tau = space, fixed, tau
         self.norms: dict[str, list[float]] = {}
         self.probabilities: dict[str, list[float]] = {}
         self.measured: list[int] = []
@@ -75,10 +96,12 @@ class ByGradient(PathSource):
         self.measured = sorted({decision for decision, _ in owned})
         self.norms = self.norms or {str(n): [0.0] * n for n in {self.space.choices[d] for d in self.measured}}
         for (kind, choice), norm in new_norms(self.space, owned, paths).items():
-            self.norms[str(kind)][choice] = (self.norms[str(kind)][choice] + norm) / 2
+            if norm:  # no gradient at all: no edge that took the choice reaches the output
+                self.norms[str(kind)][choice] = (self.norms[str(kind)][choice] + norm) / 2
         done = training.step + 1
         if done % training.steps_per_epoch == 0:
-            self.probabilities = {n: mixed(norms, done / training.total_steps) for n, norms in self.norms.items()}
+            share = share_of(training, done // training.steps_per_epoch, self.tau)
+            self.probabilities = {n: mixed(norms, share) for n, norms in self.norms.items()}
             self.norms = {}
 
     def state(self) -> Any:
@@ -123,9 +146,21 @@ class PADA(SPOS):
     """One path per step; paths and images by importance, from the norms of gradients."""
 
     ranks_reason: ClassVar[str | None] = None
+    version: ClassVar[int] = 2
+    """1 kept the norm of every image, and had τ one epoch ahead."""
+
+    tau: str = added("before")
+    """The epoch whose beginning gives τ: the one before, as in the public code, or the present one."""
+    image_norms: str = added("epoch")
+    """Which norms of images count: those of the epoch before, as in the public code, or the last one of each image."""
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("tau", TAUS), ("image_norms", NORMS)):
+            value = getattr(self, name)
+            require(value in allowed, f"method.{name} is {value!r}; allowed: {', '.join(allowed)}")
 
     def own_sampler(self) -> Sampler:
-        return PathImportance()
+        return PathImportance(self.tau)
 
     def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> torch.Tensor:
         import torch
@@ -140,46 +175,34 @@ class PADA(SPOS):
         answers = logits.detach().float().softmax(1)
         truth = batch.labels if batch.labels.is_floating_point() else functional.one_hot(batch.labels, answers.shape[1])
         errors = training.ranks.gathered(torch.linalg.vector_norm(answers - truth, dim=1))
-        self._remember(training, training.ranks.gathered(batch.indices), errors)
+        training.memory.setdefault("drawn", []).append((training.ranks.gathered(batch.indices), errors))
         return loss.detach().reshape(1)
-
-    def _remember(self, training: SupernetTraining, indices: torch.Tensor, errors: torch.Tensor) -> None:
-        """Keep what a step has measured until the epoch is over."""
-        import torch
-
-        memory = training.memory
-        if "measured" not in memory:
-            memory["indices"] = torch.zeros(training.samples, dtype=torch.long, device=training.device)
-            memory["measured"], memory["count"] = torch.zeros(training.samples, device=training.device), 0
-        if memory["count"] + len(errors) > training.samples:
-            self.errors(training)
-        new = slice(memory["count"], memory["count"] + len(errors))
-        memory["indices"][new], memory["measured"][new], memory["count"] = indices, errors, new.stop
-
-    def errors(self, training: SupernetTraining) -> torch.Tensor:
-        """The last error of each image, with what the epoch has measured so far, on the CPU.
-
-        An image may come twice in a batch. The later one counts: numpy has an order there, CUDA does not.
-        """
-        import torch
-
-        memory, known = training.memory, training.memory.get("errors")
-        errors = torch.full((training.samples,), FARTHEST) if known is None else known.cpu()
-        measured = slice(memory.get("count", 0))
-        if measured.stop:
-            errors.numpy()[memory["indices"][measured].cpu().numpy()] = memory["measured"][measured].cpu().numpy()
-            memory["count"] = 0
-        memory["errors"] = errors
-        return errors
 
     def data_order(self, training: SupernetTraining, epoch: int) -> Sequence[int] | None:
         import torch
 
-        if not {"errors", "measured"} & training.memory.keys():  # the first epoch: every image once
+        if not training.memory.get("drawn"):  # the first epoch: every image once
             return None
-        errors = self.errors(training).double()
-        share = epoch * training.steps_per_epoch / training.total_steps
+        errors = self.errors(training)
+        share = share_of(training, epoch, self.tau)
         chances = share * errors / errors.sum().clamp(min=1e-12) + (1 - share) / len(errors)
         generator = torch.Generator().manual_seed(training.rng.getrandbits(63))
         drawn: list[int] = torch.multinomial(chances, len(errors), replacement=True, generator=generator).tolist()
         return drawn
+
+    def errors(self, training: SupernetTraining) -> torch.Tensor:
+        """The norms of all images after an epoch, whose draws are then forgotten."""
+        import torch
+
+        indices, found = (torch.cat(part).cpu() for part in zip(*training.memory.pop("drawn"), strict=True))
+        if self.image_norms == "last":
+            known = training.memory.get("errors")
+            last = torch.full((training.samples,), FARTHEST) if known is None else known.cpu()
+            # An image may come twice in a batch. The later one counts: numpy has an order there, CUDA does not.
+            last.numpy()[indices.numpy()] = found.numpy()
+            training.memory["errors"] = last
+            return last.double()
+        errors = [0.0] * training.samples
+        for index, new in zip(indices.tolist(), found.tolist(), strict=True):
+            errors[index] = (errors[index] + new) / 2 if errors[index] else new
+        return torch.tensor(errors, dtype=torch.double)

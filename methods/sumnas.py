@@ -1,8 +1,9 @@
 """SUMNAS (Ha et al., 2022): FairNAS's paths as tasks of a meta-learner, so that training one forgets the others less.
 
-Every path of a step starts from the same weights w0 and makes a few SGD steps of its own on the batch, with momentum
-that begins at zero. Its displacement is r_k = w0 − w_k. The supernet then makes one step along the mean displacement
-(Reptile): this mean is the gradient that the configured optimiser gets, the outer one.
+Every path of a step starts from the same weights w0 and makes a few SGD steps of its own on the batch. Their momentum
+is that of one inner optimiser, which goes on from path to path and from step to step, as in PA&DA's public code, the
+only one there is; the paper does not say. The displacement of a path is r_k = w0 − w_k. The supernet then makes one
+step along the mean displacement (Reptile): this mean is the gradient that the configured optimiser gets, the outer one.
 
 The schedule sets the outer rate, CaLR too: the displacement of a path is weighted by its own rate, as Algorithm 2
 weights gradients. The inner rate stays as it is. It says how far a path may look for weights of its own; it is the
@@ -16,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from harness.components.option import added
 from harness.components.registries import METHODS
 from harness.components.space import Architecture, Space
 from harness.errors import InvalidConfiguration, require
@@ -37,13 +39,17 @@ class SUMNAS(FairNAS):
     """Fair paths, a few inner steps of each, one outer step along their mean displacement."""
 
     ranks_reason: ClassVar[str | None] = None
+    version: ClassVar[int] = 2
+    """1 began the inner momentum at zero for each path."""
 
     inner_steps: int = 2
     """SGD steps of each path, all on the batch of the step."""
     inner_rate: float = 0.05
     """The learning rate of these steps; constant."""
     inner_momentum: float = 0.9
-    """Their momentum, which begins at zero for each path."""
+    """Their momentum."""
+    inner_momentum_kept: bool = added(True)
+    """Whether one momentum serves all paths and steps; otherwise it begins at zero for each path."""
     inner_clip: float = 5.0
     """The greatest norm of their gradients."""
     paths_renewed: str = "step"
@@ -69,6 +75,7 @@ class SUMNAS(FairNAS):
             raise InvalidConfiguration(
                 "SUMNAS makes inner steps whose gradients are not scaled; use train.precision=float32 or bfloat16"
             )
+        training.memory["inner momenta"] = {}
 
     def paths(self, training: SupernetTraining) -> list[Architecture]:
         if self.paths_renewed == "step":
@@ -107,28 +114,30 @@ class SUMNAS(FairNAS):
         from harness.training.separation import clip_norm
 
         before: dict[Tensor, Tensor] = {}
-        momenta: dict[Tensor, Tensor] = {}
+        momenta: dict[int, Tensor] = training.memory["inner momenta"] if self.inner_momentum_kept else {}
         for _ in range(self.inner_steps):
             training.clear_gradients()
             loss = training.loss(batch, path)
             losses.append(loss.detach())
             training.backward(loss)
-            active: list[Tensor] = [one for one in training.momentum.parameters if one.grad is not None]
-            if not active:  # a path that is zero throughout may train nothing
+            numbered: list[tuple[int, Tensor]] = [
+                (number, one) for number, one in enumerate(training.momentum.parameters) if one.grad is not None
+            ]
+            if not numbered:  # a path that is zero throughout may train nothing
                 continue
+            active = [one for _, one in numbered]
             gradients = [one.grad for one in active if one.grad is not None]
             training.ranks.sum_(gradients, active)
             clip_norm(gradients, self.inner_clip)
             with torch.no_grad():
-                pairs = list(zip(active, gradients, strict=True))
-                if again := [(momenta[one], gradient) for one, gradient in pairs if one in momenta]:
+                pairs = [(number, gradient) for (number, _), gradient in zip(numbered, gradients, strict=True)]
+                if again := [(momenta[number], gradient) for number, gradient in pairs if number in momenta]:
                     torch._foreach_mul_([momentum for momentum, _ in again], self.inner_momentum)
                     torch._foreach_add_([momentum for momentum, _ in again], [gradient for _, gradient in again])
-                if new := [(one, gradient) for one, gradient in pairs if one not in momenta]:
-                    first = [one for one, _ in new]
+                momenta.update((number, gradient.clone()) for number, gradient in pairs if number not in momenta)
+                if first := [one for one in active if one not in before]:
                     before.update(zip(first, torch._foreach_mul(first, 1.0), strict=True))  # copies
-                    momenta.update(zip(first, torch._foreach_mul([one for _, one in new], 1.0), strict=True))
-                torch._foreach_add_(active, [momenta[one] for one in active], alpha=-self.inner_rate)
+                torch._foreach_add_(active, [momenta[number] for number, _ in numbered], alpha=-self.inner_rate)
         if not before:
             return {}
         with torch.no_grad():

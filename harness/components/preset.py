@@ -91,7 +91,8 @@ class Preset:
     by_method: ByName = field(default_factory=dict)
     """Settings for the rows of one method only; they take precedence over `settings`."""
     by_dataset: ByName = field(default_factory=dict)
-    """Settings for training on one data set only; they take precedence over `settings` and `by_method`."""
+    """Settings for training on one data set only, or by one method on it ("DATASET/METHOD"); they take precedence over
+    `settings` and `by_method`."""
     by_study: ByName = field(default_factory=dict)
     """Settings for one study only (the paper made a table with a shorter retraining); they precede all of these."""
     values: Mapping[str, Any] = field(default_factory=dict)

@@ -40,7 +40,8 @@ def effort(config: RunConfig, counts: Counts = image_counts) -> Effort | None:
         images = there["train"] + (there["valid"] if config.retrain.with_valid else 0)
         times, batch = float(config.retrain.epochs), config.retrain.batch_size
     else:
-        images, batch = there["train"], config.train.batch_size
+        images = there["train"] + (there["valid"] if config.train.with_valid else 0)
+        batch = config.train.batch_size
         times = config.train.epochs * passes_per_step(config)
     return Effort(round(times * -(-images // batch)), round(times * images))
 

@@ -77,6 +77,8 @@ class Training:
     """Images of a batch whose statistics batch normalisation takes together in training; null for the whole batch."""
     draw: str = added("random")
     """How a seed draws edges, for splits and for clusters: random, or turns: six seeds have all of six edges."""
+    with_valid: bool = added(False)
+    """Whether supernets train on the validation images, too; the test images then rank in their place."""
 
     def __post_init__(self) -> None:
         require(self.draw in ("random", "turns"), f"train.draw is {self.draw!r}; allowed: random, turns")

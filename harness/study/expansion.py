@@ -104,11 +104,15 @@ def _configured(
     component has them.
     """
     asked = {**dotted(preset.settings), **settings, **overrides}
-    by_method = dotted(preset.by_method.get(asked.get("method.name", document["method"]["name"]), {}))
+    method = asked.get("method.name", document["method"]["name"])
+    by_method = dotted(preset.by_method.get(method, {}))
     if study.equal_passes:
         by_method.pop("train.epochs", None)
     places = preset.places(dataset)
-    by_dataset = dotted(preset.by_dataset.get(places["dataset"], {}))
+    trained_on = places["dataset"]
+    by_dataset = dotted(
+        {**preset.by_dataset.get(trained_on, {}), **preset.by_dataset.get(f"{trained_on}/{method}", {})}
+    )
     by_study = dotted(preset.by_study.get(study.name, {}))
     merged = {**places, **dotted(preset.settings), **by_method, **by_dataset, **by_study, **settings, **overrides}
     if merged["benchmark"] is None and TRUTH not in {**settings, **overrides}:

@@ -42,7 +42,7 @@ from harness.training.profiling import phase
 from harness.training.proxies import ProxyScene, as_predictions
 from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.rank import predict, validation_loss
-from harness.training.stages.retrain import retrain
+from harness.training.stages.retrain import retrain, with_valid
 from harness.training.stages.search import (
     WHOLE,
     Scorer,
@@ -302,6 +302,8 @@ def run_references(
 def _inputs(config: RunConfig) -> tuple[DataSet, Benchmark | None]:
     with phase("data"):
         dataset = DATASETS.get(config.dataset)()
+        if config.train.with_valid and config.retrain is None:
+            dataset = replace(with_valid(dataset), valid=dataset.test)
     return dataset, None if config.benchmark is None else benchmark_for(config.benchmark, config.space)
 
 

@@ -30,6 +30,11 @@ SHORT: dict[str, dict[str, Any]] = {"darts": _FASTER, "gdas": _FASTER, "gm-nas":
 """Settings of trainings of a few hundred steps, where 20,000 and 100,000 are published for DARTS and GDAS: architecture
 parameters can go as far as in those, and the choice of a split does not cost more than the training."""
 
+ALL_IMAGES: dict[str, dict[str, Any]] = {
+    f"cifar10/{method}": {"train.with_valid": True} for method in ("sumnas", "pa-da")
+}
+"""SUMNAS and PA&DA are published with all 50,000 training images of CIFAR-10, and rank by its test images."""
+
 COMPARED: dict[str, dict[str, Any]] = {
     "sumnas": EVERYWHERE["sumnas"] | {"train.epochs": 250, "train.batch_size": 256},
     "pa-da": {
@@ -91,6 +96,14 @@ RELEASED = (
         "the paper compares a subnet with a prioritised path; the released board stores the teacher's output once it "
         "has a path",
         by_method={"cream": {"method.board_answers": "teacher"}},
+    ),
+    Difference(
+        "SUMNAS's fair paths",
+        "drawn for each step",
+        "drawn once per epoch",
+        "the paper defines a step by newly drawn paths; the only public code, that of PA&DA, never clears its list of "
+        "paths and takes the first ones of the epoch",
+        by_method={"sumnas": {"method.paths_renewed": "epoch"}},
     ),
     Difference(
         "Cream's ρ",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from harness.components.preset import Hours, Preset, register
 
-from ._compared import COMPARED, EVERYWHERE, RELEASED, SHORT
+from ._compared import ALL_IMAGES, COMPARED, EVERYWHERE, RELEASED, SHORT
 from ._paper_and_code import DIFFERENCES
 
 SPACE = "nasbench201"
@@ -153,7 +153,7 @@ PAPER = register(
             "retrain.weight_decay": 5e-4,
         },
         # The benchmark trains its networks on all 50,000 images of CIFAR-10, the halves of the supernet's split.
-        by_dataset={"cifar10": {"retrain.with_valid": True}},
+        by_dataset={"cifar10": {"retrain.with_valid": True}, **ALL_IMAGES},
         by_method={"fairnas": {"train.epochs": 200}, "fsnas": {"train.epochs": 300, "method.split": None}, **COMPARED},
         benchmark="nasbench201",
         hours=HOURS,

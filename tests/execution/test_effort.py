@@ -18,7 +18,10 @@ from tests.toy import toy_config
 FAIRNAS, FSNAS = {"method": {"name": "fairnas"}}, {"method": {"name": "fsnas"}}
 
 
-@pytest.mark.parametrize("more", [{}, FAIRNAS, FSNAS, {"train": {"epochs": 2, "batch_size": 7}}])
+ALL = {"train": {"epochs": 2, "batch_size": 7, "with_valid": True}}
+
+
+@pytest.mark.parametrize("more", [{}, FAIRNAS, FSNAS, {"train": {"epochs": 2, "batch_size": 7}}, ALL])
 def test_passes_and_images_are_those_that_a_run_counts(toy_project: Path, more: dict[str, Any]) -> None:
     config = toy_config(**more)
     cost = run_trial(config).cost

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
@@ -16,11 +18,12 @@ from harness.training.stages.train import make_step
 from tests.methods.small import IMAGES, STEPS, Small, batch_of, samplers, training_of
 from tests.methods.test_methods import Toy
 
-pa_da = component("methods.pa_da")
+pa_da: Any = component("methods.pa_da")
 
 
-def test_operations_are_drawn_by_the_gradients_of_the_epoch_before() -> None:
-    method = pa_da.PADA()
+@pytest.mark.parametrize(("tau", "behind"), [("before", 6), ("present", 0)])
+def test_operations_are_drawn_by_the_gradients_of_the_epoch_before(tau: str, behind: int) -> None:
+    method = pa_da.PADA(tau=tau)
     training = training_of(method)
     training.steps_per_epoch, training.total_steps = 6, 24
     norms = {3: [0.0] * 3, 2: [0.0] * 2}  # one vector for all decisions of three choices
@@ -38,7 +41,7 @@ def test_operations_are_drawn_by_the_gradients_of_the_epoch_before() -> None:
                     together += len(places) == 2
                     norms[kind][choice] = (norms[kind][choice] + new) / 2
         if step % 6 == 5:
-            share = (step + 1) / 24
+            share = (step + 1 - behind) / 24
             for kind, own in norms.items():
                 expected = [share * norm / sum(own) + (1 - share) / kind if sum(own) else 1 / kind for norm in own]
                 assert training.source.probabilities[str(kind)] == pytest.approx(expected)
@@ -59,12 +62,40 @@ def test_frequencies_are_the_probabilities_and_fixed_decisions_stay() -> None:
     assert all(abs(third[choice] - 1000) < 130 for choice in range(3))  # its choices have no parameters: uniform
 
 
+def drawn_by(method: Any, training: Any, epoch: int, chances: list[float]) -> None:
+    """Whether the images of an epoch are drawn with these probabilities."""
+    errors = method.errors(training)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(method), "errors", lambda self, training: errors)
+        drawn: Counter[int] = Counter()
+        for _ in range(200):
+            training.memory["drawn"] = [(torch.zeros(1), torch.zeros(1))]
+            drawn.update(method.data_order(training, epoch))
+    assert drawn.total() == 200 * IMAGES
+    distance = sum((drawn[n] - 9600 * p) ** 2 / (9600 * p) for n, p in enumerate(chances))
+    assert distance < 85  # 47 degrees of freedom, 1 in 1,000
+
+
+@pytest.mark.parametrize(("tau", "share"), [("before", 0.5), ("present", 0.75)])
+def test_images_are_drawn_by_the_errors_of_the_epoch_before(tau: str, share: float) -> None:
+    """One that was not drawn has none; each repeated draw is averaged with what is known."""
+    method = pa_da.PADA(tau=tau)
+    training = training_of(method)
+    training.memory["drawn"] = [
+        (torch.tensor([3, 5, 3]), torch.tensor([0.4, 1.0, 0.8])),
+        (torch.tensor([3, 7]), torch.tensor([1.2, 0.5])),
+    ]
+    errors = [0.0] * IMAGES
+    errors[3], errors[5], errors[7] = ((0.4 + 0.8) / 2 + 1.2) / 2, 1.0, 0.5
+    drawn_by(method, training, 3, [share * one / sum(errors) + (1 - share) / IMAGES for one in errors])
+
+
 def test_images_are_drawn_by_the_error_when_they_were_last_seen() -> None:
-    method = pa_da.PADA()
+    method = pa_da.PADA(image_norms="last", tau="present")
     training = training_of(method)
     assert method.data_order(training, 0) is None
-    expected = torch.zeros(IMAGES)
-    for step in range(STEPS):
+    expected = torch.full((IMAGES,), math.sqrt(2))
+    for step in range(STEPS - 1):  # the images of the last step are never seen
         batch, before = batch_of(step), {name: one.clone() for name, one in training.network.state_dict().items()}
         make_step(method, training, batch, step)
         after = training.network.state_dict()
@@ -75,14 +106,10 @@ def test_images_are_drawn_by_the_error_when_they_were_last_seen() -> None:
         for place, index in enumerate(batch.indices.tolist()):
             wanted = torch.eye(3)[batch.labels[place]]
             expected[index] = ((answers[place] - wanted) ** 2).sum().sqrt()
-    torch.testing.assert_close(method.errors(training), expected)
-    training.memory["errors"] = torch.arange(IMAGES).float()  # so that the difference shows
-    drawn = Counter(index for _ in range(200) for index in method.data_order(training, 3))
-    assert drawn.total() == 200 * IMAGES
-    total = sum(range(IMAGES))
-    chances = [0.75 * index / total + 0.25 / IMAGES for index in range(IMAGES)]
-    distance = sum((drawn[n] - 9600 * p) ** 2 / (9600 * p) for n, p in enumerate(chances))
-    assert distance < 85  # 47 degrees of freedom, 1 in 1,000
+    torch.testing.assert_close(method.errors(training).float(), expected)
+    training.memory["drawn"] = [(torch.tensor([0, 0]), torch.tensor([9.0, 5.0]))]  # the later one counts
+    expected[0] = 5.0
+    drawn_by(method, training, 3, [0.75 * one / float(expected.sum()) + 0.25 / IMAGES for one in expected.tolist()])
 
 
 def test_soft_labels_have_an_error_too() -> None:
@@ -96,15 +123,23 @@ def test_soft_labels_have_an_error_too() -> None:
     torch.testing.assert_close(method.errors(training), method.errors(again))
 
 
-def test_of_an_image_that_comes_twice_in_a_batch_the_later_error_counts() -> None:
-    method = pa_da.PADA()
-    training = training_of(method)
-    batch = batch_of(0)
-    twice = batch._replace(indices=torch.full_like(batch.indices, 5))
-    make_step(method, training, twice, 0)
-    measured = training.memory["measured"][: len(batch.labels)]
-    assert len(set(measured.tolist())) > 1
-    assert method.errors(training)[5] == measured[-1] and method.errors(training)[5] == measured[-1]
+def test_a_choice_without_any_gradient_keeps_its_norm() -> None:
+    training = training_of(pa_da.PADA())
+    training.source.norms = {"3": [0.0, 0.6, 0.8], "2": [0.0, 0.4]}
+    training.source.learn(training, [(1, 1, 2)], torch.zeros(1))  # no backward pass has been made
+    assert training.source.norms == {"3": [0.0, 0.6, 0.8], "2": [0.0, 0.4]}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tau": "later"}, "method.tau is 'later'; allowed: before, present"),
+        ({"image_norms": "all"}, "method.image_norms is 'all'; allowed: epoch, last"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidConfiguration, match=message):
+        pa_da.PADA(**options)
 
 
 def test_a_space_that_does_not_tell_operations_apart_is_refused() -> None:

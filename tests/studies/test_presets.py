@@ -432,3 +432,12 @@ def test_without_images_and_benchmark_there_is_a_plan_and_a_run_says_how_to_get_
     assert main(["run", *asked]) == 2
     assert "import it with `harness benchmark import FILE`" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("preset", [PAPER, OFFICIAL])
+def test_sumnas_and_pa_da_train_on_all_images_of_cifar10(preset: Preset) -> None:
+    for method in ("sumnas", "pa-da", "spos"):
+        trained = {
+            one.trial.config.dataset: one.trial.config.train.with_valid for one in requests(preset, method=method)
+        }
+        assert trained == {name: name == "cifar10" and method != "spos" for name in trained} and trained

@@ -14,11 +14,13 @@ import pytest
 import torch
 
 from harness.components.benchmark import benchmark_for
+from harness.components.dataset import DataSet
 from harness.components.registries import DATASETS, SPACES
 from harness.data.loader import in_order
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.study.configuration import RunConfig
 from harness.study.judging import Prediction, selected_architectures
+from harness.training import trial
 from harness.training.stages.search import SearchProgress
 from harness.training.stages.train import Progress
 from harness.training.trial import Outcome, Watch, rank_again, run_reference, run_trial
@@ -220,3 +222,26 @@ def test_what_does_not_fit_the_benchmark_is_refused_before_training(
     with pytest.raises(error, match=message):
         run_trial(toy(**more), watch=Watch(epoch=told.append))
     assert not told
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_supernets_may_train_on_the_validation_images_and_test_images_then_rank(
+    joined: bool, toy_project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, seen = DATASETS.get("toy")(), {}
+    for name in ("train", "predict"):
+        plain: Any = getattr(trial, name)
+
+        def watched(*given: Any, plain: Any = plain, name: str = name, **more: Any) -> Any:
+            seen[name] = next(one for one in given if isinstance(one, DataSet))
+            return plain(*given, **more)
+
+        monkeypatch.setattr(trial, name, watched)
+    config = toy(train={"epochs": 1, "batch_size": 16, "with_valid": joined}, rank={"images": None})
+    outcome = run_trial(config)
+    assert outcome.cost["passes"] == -(-(len(data.train) + joined * len(data.valid)) // 16)
+    assert len(seen["train"].train) == len(data.train) + joined * len(data.valid)
+    judges = data.test if joined else data.valid
+    assert all(np.array_equal(one.valid.images, judges.images) for one in seen.values())
+    text = config.json()["train"]
+    assert text.get("with_valid", False) == joined and ("with_valid" in text) == joined  # stored keys stay
