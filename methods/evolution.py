@@ -6,12 +6,15 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
+from harness.components.option import added
 from harness.components.registries import SEARCHES
 from harness.components.search import Found, Limits, Score, Search
 from harness.components.space import Architecture, Space
-from harness.errors import InvalidConfiguration
+from harness.errors import InvalidConfiguration, require
 
+MUTATIONS = ("resample", "another")
 ATTEMPTS = 10
 """Attempts per wanted child, after which a generation does with fewer."""
 PAIRS = 50
@@ -27,6 +30,9 @@ class Evolution(Search):
     and of random architectures for the rest. Its defaults are those of the released code.
     """
 
+    version: ClassVar[int] = 2
+    """1 always took another choice."""
+
     population: int = 50
     """Architectures per generation."""
     generations: int = 20
@@ -38,13 +44,17 @@ class Evolution(Search):
     crossovers: int = 25
     """Children per generation that are crossed from two parents."""
     probability: float = 0.1
-    """Of each decision of a mutated parent, to become another."""
+    """Of each decision of a mutated parent, to be drawn."""
+    mutation: str = added("resample")
+    """What a mutated decision becomes: a uniform choice, which may be the present one, as in the released code (the
+    paper does not say), or `another` one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, least in (("population", 1), ("generations", 1), ("parents", 1), ("mutations", 0), ("crossovers", 0)):
             if getattr(self, name) < least:
                 raise InvalidConfiguration(f"search.{name} must be at least {least}, not {getattr(self, name)}")
+        require(self.mutation in MUTATIONS, f"search.mutation is {self.mutation!r}; allowed: {', '.join(MUTATIONS)}")
         if not 0 < self.probability <= 1:
             raise InvalidConfiguration(f"search.probability must be above 0 and at most 1, not {self.probability}")
         if self.mutations + self.crossovers > self.population:
@@ -92,7 +102,8 @@ class Evolution(Search):
                     children.append(child)
 
         if parents:
-            breed(self.mutations, lambda: space.mutate(rng.choice(parents), rng, self.probability))
+            change = space.mutate if self.mutation == "resample" else space.alter
+            breed(self.mutations, lambda: change(rng.choice(parents), rng, self.probability))
             breed(self.crossovers, lambda: _crossed(parents, space, rng))
         # Limits that a random architecture hardly ever keeps end the search only at its start.
         with contextlib.suppress(*([InvalidConfiguration] if parents else [])):

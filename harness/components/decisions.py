@@ -100,6 +100,13 @@ class Decisions:
         return sorted(drawn)
 
     def mutate(self, architecture: Architecture, rng: random.Random, probability: float) -> Architecture:
+        """An architecture in which each decision is drawn uniformly with that probability; it may stay as it is."""
+        return tuple(
+            rng.randrange(count) if rng.random() < probability else choice
+            for choice, count in zip(self.check(architecture), self.choices, strict=True)
+        )
+
+    def alter(self, architecture: Architecture, rng: random.Random, probability: float) -> Architecture:
         """An architecture in which each decision has another choice with that probability."""
         changed = list(self.check(architecture))
         for decision, count in enumerate(self.choices):

@@ -131,6 +131,9 @@ class Cells(SizedSpace):
         """As every space, in the short form: a node that changes an input keeps its operations in their places."""
         return lengthened(self.short.mutate(shortened(self.check(architecture)), rng, probability))
 
+    def alter(self, architecture: Architecture, rng: random.Random, probability: float) -> Architecture:
+        return lengthened(self.short.alter(shortened(self.check(architecture)), rng, probability))
+
     def crossover(self, one: Architecture, other: Architecture, rng: random.Random) -> Architecture:
         return lengthened(self.short.crossover(shortened(self.check(one)), shortened(self.check(other)), rng))
 

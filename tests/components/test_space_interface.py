@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,11 @@ def test_what_does_not_matter_has_one_canonical_form(huge: Any) -> None:
 def test_mutations_and_crossovers(huge: Any) -> None:
     rng = random.Random(0)
     one, other = huge.sample(rng), huge.sample(rng)
-    assert huge.mutate(one, rng, 0.0) == one
-    assert all(a != b for a, b in zip(huge.mutate(one, rng, 1.0), one, strict=True))
+    assert huge.mutate(one, rng, 0.0) == huge.alter(one, rng, 0.0) == one
+    assert all(a != b for a, b in zip(huge.alter(one, rng, 1.0), one, strict=True))
+    drawn = Counter(huge.mutate(one, rng, 0.5)[0] for _ in range(2000))
+    count = huge.choices[0]
+    assert drawn[one[0]] / 2000 == pytest.approx(0.5 + 0.5 / count, abs=0.06) and len(drawn) == count
     child = huge.crossover(one, other, rng)
     assert all(c in pair for c, pair in zip(child, zip(one, other, strict=True), strict=True))
     assert child not in (one, other)

@@ -159,3 +159,27 @@ def test_it_beats_random_search_at_an_equal_budget_on_the_embedded_table() -> No
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidConfiguration, match=message):
         Evolution(**wrong)
+
+
+@pytest.mark.parametrize(("mutation", "stays"), [("resample", 0.9 + 0.1 / 5), ("another", 0.9)])
+def test_a_mutated_decision_is_drawn_uniformly_or_becomes_another(
+    mutation: str, stays: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How often a decision stays as it is in a child, over all attempts, also those that are born already."""
+    kept: list[bool] = []
+    for name in ("mutate", "alter"):
+        plain = getattr(type(SPACE), name)
+
+        def watched(self: Space, one: Architecture, *given: Any, plain: Any = plain) -> Architecture:
+            child: Architecture = plain(self, one, *given)
+            kept.extend(a == b for a, b in zip(one, child, strict=True))
+            return child
+
+        monkeypatch.setattr(type(SPACE), name, watched)
+    searched(Evolution(mutation=mutation, mutations=50, crossovers=0), Generations())
+    assert len(kept) > 5000 and sum(kept) / len(kept) == pytest.approx(stays, abs=0.01)
+
+
+def test_another_mutation_is_refused() -> None:
+    with pytest.raises(InvalidConfiguration, match="search.mutation is 'swap'; allowed: resample, another"):
+        Evolution(mutation="swap")
