@@ -38,6 +38,10 @@ COMPARED = (
 SAMPLING_BASED = tuple(one for one in COMPARED if not one.differentiable)
 
 REMARKS = (
+    "Learning rates: under paper and official, those of NAS-Bench-201's authors for DARTS, GDAS and NSAS, of PA&DA's "
+    "for PA&DA and SUMNAS, of GM-NAS's for GM-NAS, of CaLR's for SPOS, FairNAS and FSNAS; Cream, GreedyNAS, ShiftNAS "
+    "and AlphaNet have that of SPOS. Under tiny, demo and small, one rate for all, tuned for none; that of SUMNAS in "
+    "tiny and demo was chosen after three displayed seeds.",
     f"{READING} is a reading of what is published of ShiftNAS, not a reimplementation: neither code nor settings are "
     "published.",
     "NSAS is the authors' variant for NAS-Bench-201, a random and an opposite path in the place of the archive. "

@@ -1,7 +1,7 @@
 """Table A and Figure A of the paper: the methods trained here beside values quoted from the literature.
 
-Every method is trained as published: the preset `paper` has its epochs, batch and rates. `sota_equal_passes` gives all
-the passes of SPOS.
+The preset `paper` has the published epochs, batch and rates of every method, where there are any; docs/methods.md lists
+what differs from its paper and code. `sota_equal_passes` gives all methods the passes of SPOS.
 """
 
 from dataclasses import replace
