@@ -31,7 +31,7 @@ IMPORT = "import it with `harness benchmark import FILE`"
 
 
 def benchmark_folder() -> Path:
-    """Where imported tables are: `HARNESS_BENCHMARKS`, or `benchmarks` in `HARNESS_DATA` (./data unless set)."""
+    """Where imported and built tables are: `HARNESS_BENCHMARKS`, or `benchmarks` in `HARNESS_DATA` (./data)."""
     own = os.environ.get("HARNESS_BENCHMARKS")
     return Path(own).expanduser() if own else data_folder() / "benchmarks"
 
