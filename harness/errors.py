@@ -6,6 +6,7 @@ without a traceback. This module imports nothing from the harness, so every modu
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 from collections.abc import Iterable
@@ -97,6 +98,27 @@ class Unreachable(HarnessError):
 
     The message is one line and never holds credentials.
     """
+
+
+class NotReadable(HarnessError):
+    """What is stored may be intact, but the machine cannot read it now: see `is_machines_fault`."""
+
+
+FAULTS = {
+    getattr(errno, name)
+    for name in ("EACCES", "EDQUOT", "EIO", "EMFILE", "ENFILE", "ENOMEM", "ENOSPC", "EROFS", "ESTALE")
+}
+"""Errors of the operating system that are the machine's fault: no space, a failing disk or network file system, no
+permission, too many open files, no memory."""
+
+
+def is_machines_fault(error: BaseException | None) -> bool:
+    """Whether the machine caused the error, and not the trial or its files: another time, the same may succeed."""
+    while error is not None:
+        if isinstance(error, NotReadable) or (isinstance(error, OSError) and error.errno in FAULTS):
+            return True
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return False
 
 
 class Diverged(HarnessError):

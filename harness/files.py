@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -46,15 +47,40 @@ def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     fresh = temporary(path)
     try:
         with naming(path):
-            with fresh.open("wb") as file:
-                fill(file)
-                file.flush()
-                os.fsync(file.fileno())
+            raw = NamedFile(fresh, "w", path)
+            try:
+                with io.BufferedWriter(raw) as file:
+                    fill(file)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except Exception as error:
+                # `torch.save` replaces an error of the disk by another.
+                if raw.failure in (None, error):
+                    raise
+                raise raw.failure from error
             fresh.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             fresh.unlink()
         raise
+
+
+class NamedFile(io.FileIO):
+    """A file whose errors of writing name it, or the path that it will have."""
+
+    def __init__(self, file: Path, mode: str, path: Path | None = None) -> None:
+        super().__init__(file, mode)
+        self._path = path or file
+        self.failure: OSError | None = None
+        """The first of these errors."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            with naming(self._path):
+                return super().write(data)
+        except OSError as error:
+            self.failure = self.failure or error
+            raise
 
 
 def temporary(path: Path) -> Path:

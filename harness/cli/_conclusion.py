@@ -28,7 +28,8 @@ def conclude(
     errors, attempted = session.errors, {key for key, _ in session.attempted}
     everything = [work for work in session.plan.work if mine(work)]
     # A ranking that failed now leaves its trial as it was; for the reader the trial has failed.
-    failed_now = {work.trial.key for work in everything if work.state not in (State.DONE, State.LOST)} & errors.keys()
+    left = {work.trial.key for work in everything if work.state not in (State.DONE, State.LOST)} & errors.keys()
+    failed_now, interrupted = left - session.interrupted, left & session.interrupted
     states = Counter(State.FAILED if work.trial.key in failed_now else work.state for work in everything)
     now = sum(work.trial.key in session.done_here and work.state is State.DONE for work in everything)
     rest = sorted((state, count) for state, count in states.items() if state is not State.DONE)
@@ -36,7 +37,8 @@ def conclude(
     click.echo(f"{states[State.DONE]} of {len(everything)} trials done, {now} of them now{others}")
     failed = [work for work in everything if work.state is State.FAILED or work.trial.key in failed_now]
     lost = [work for work in everything if work.state is State.LOST and work.kind() is None]
-    for word, works in (("failed", failed), ("lost", lost)):
+    stopped = [work for work in everything if work.trial.key in interrupted]
+    for word, works in (("failed", failed), ("lost", lost), ("interrupted", stopped)):
         for work in works:
             trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
             reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]

@@ -142,9 +142,10 @@ class Display:
                 self.say(f"{job.item.label}: lost after {took}, {answer['error']}; tried again")
             return
         _, left = ended
-        if self.quiet and status not in ERRORS:
+        wrong = status in ERRORS or (status == Answered.INTERRUPTED and "error" in answer)
+        if self.quiet and not wrong:
             return
-        if status in ERRORS:
+        if wrong:
             news = answer["error"]
         elif left:
             one, more = ("search", "searches") if job.item.searches else ("ranking", "rankings")

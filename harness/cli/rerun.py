@@ -135,7 +135,7 @@ def _execute(trial: Trial, assignment: partial[Assignment], slots: Slots, label:
         session = repeating(place, trial, label, assign, executor, stopping, display.show)
         session.run()
     answer: Mapping[str, Any] = session.answers[-1][1] if session.answers else {"status": Answered.INTERRUPTED}
-    if answer["status"] == Answered.INTERRUPTED:
+    if answer["status"] == Answered.INTERRUPTED and "error" not in answer:
         return 128 + (received[0] if received else 2)
     if answer["status"] != Answered.DONE:
         raise HarnessError(f"{label}: {answer.get('error') or answer['status']}")

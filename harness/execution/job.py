@@ -90,7 +90,7 @@ def run_job(document: Mapping[str, Any], progress: Report) -> dict[str, Any]:
         return reply | {"status": Answered.ELSEWHERE if reason_of(interruption) == LOST else Answered.INTERRUPTED}
     except (Exception, SystemExit) as error:
         trace = {} if group.first else {"traceback": traceback.format_exc()}  # the first has stored its own
-        return reply | failed(error, document["store"]) | trace
+        return reply | failed(error) | trace
 
 
 @contextlib.contextmanager

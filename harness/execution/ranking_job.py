@@ -99,6 +99,7 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
     make_folder(folder / RANKINGS)
     log = folder / RANKINGS / f"{next_ranking(folder, key)}.txt"
     checkpoint = task.checkpoint(of=_of(run))
+    reply: dict[str, Any] | None = None
     try:
         with output_to(log), asked_first(checkpoint.request_stop):
             if run.result is not None and run.result["diverged"]:
@@ -108,22 +109,28 @@ def _rank(task: Task, run: StoredRun, folder: Path, lease: Lease) -> dict[str, A
                 outcome = _computed(task, run, watch, checkpoint)
                 result, found = outcome.result, outcome
                 cost = outcome.cost | computed_with(task)
-            unchanged = run.rankings.get(key) == without_nan(result)
+            unchanged, doubt = run.rankings.get(key) == without_nan(result), None
             if not unchanged:
                 lease.confirm()
-                write_ranking(folder, key, config, result, cost, predicted(trial, found))
+                doubt = write_ranking(folder, key, config, result, cost, predicted(trial, found))
+            reply = {"status": Answered.DONE, "result": result, "cost": cost, "already": unchanged}
+            if doubt is not None:
+                task.note(f"done, but a power cut may cost the ranking: {doubt}")
+                return reply
             with contextlib.suppress(OSError):  # `store clean` finds it
                 checkpoint.remove()
     except ClaimLost as error:
         return {"status": Answered.ELSEWHERE, "error": str(error)}
     except (Exception, SystemExit) as error:
-        with log.open("a") as file:
-            traceback.print_exc(file=file)
-        return failed(error, task.assignment.store)
-    drop_drawings(log)
-    if not log.stat().st_size:
-        log.unlink()
-    return {"status": Answered.DONE, "result": result, "cost": cost, "already": unchanged}
+        if reply is None:
+            with contextlib.suppress(OSError), log.open("a") as file:
+                traceback.print_exc(file=file)
+            return failed(error)
+    with contextlib.suppress(OSError):  # the ranking is stored
+        drop_drawings(log)
+        if not log.stat().st_size:
+            log.unlink()
+    return reply
 
 
 def follow_ranking(task: Task) -> dict[str, Any]:

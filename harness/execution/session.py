@@ -80,10 +80,20 @@ class Session:
 
     @property
     def errors(self) -> dict[str, str]:
-        """Errors of jobs that failed or died in the end, by trial."""
+        """Errors of jobs that failed, died or were interrupted by a fault of the machine in the end, by trial."""
+        wrong = (Answered.FAILED, Answered.LOST, Answered.INTERRUPTED)
+        return {key: answer["error"] for key, answer in self._last if answer["status"] in wrong and "error" in answer}
+
+    @property
+    def interrupted(self) -> set[str]:
+        """Keys of the trials that were interrupted in the end."""
+        return {key for key, answer in self._last if answer["status"] == Answered.INTERRUPTED}
+
+    @property
+    def _last(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """The last answer about each trial and ranking, with the key of the trial."""
         last = {_what(work): answer for work, answer in self.answers}
-        wrong = (Answered.FAILED, Answered.LOST)
-        return {key: answer["error"] for (key, _), answer in last.items() if answer["status"] in wrong}
+        return [(key, answer) for (key, _), answer in last.items()]
 
     @property
     def done_here(self) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Any
 from harness.components.dataset import fingerprint
 from harness.data import devices
 from harness.documents import one_line
-from harness.errors import DataError
+from harness.errors import DataError, NotReadable, is_machines_fault
 from harness.execution.assignment import Assignment
 from harness.execution.executors.executor import Answered
 from harness.execution.group import Group
@@ -21,7 +20,7 @@ from harness.stores.checkpoints import Checkpoint, FollowedCheckpoint
 from harness.stores.claims import Claim, Lease
 from harness.stores.opened import Opened
 from harness.stores.store import supersede
-from harness.stores.stored import StoredRun
+from harness.stores.stored import Problem, StoredRun
 from harness.study.trial import Trial
 
 Report = Callable[[dict[str, Any]], None]
@@ -49,6 +48,10 @@ class Task:
         """The device. Read only in the job's own process: the server must not touch a GPU before it forks."""
         return devices.chosen(self.assignment.device)
 
+    def note(self, line: str) -> None:
+        """Print a line where the user of `run` reads it."""
+        self.progress({"event": "note", "note": line})
+
     def holding(self, claim: Claim) -> Lease:
         """Hold the claim while the job runs; the process that started the job renews it, too."""
         self.progress({"event": "claimed", "claim": claim.ticket(), "owner": this_process()})
@@ -69,9 +72,14 @@ class Task:
         )
 
     def runs(self) -> list[StoredRun]:
-        """All runs of the trial, in order."""
-        found = supersede(self.opened.reader.load({self.trial.key[:16]}, []), [])
-        return [run for run in found if run.key == self.trial.key]
+        """All runs of the trial, in order. Raises `NotReadable` if none counts, but an unreadable one might."""
+        problems: list[Problem] = []
+        found = supersede(self.opened.reader.load({self.trial.key[:16]}, problems), [])
+        runs = [run for run in found if run.key == self.trial.key]
+        unreadable = next((one for one in problems if one.unreadable), None)
+        if unreadable is not None and not any(run.counts for run in runs):
+            raise NotReadable(f"{unreadable.place}: {unreadable.reason}; the trial may be done, and is not run again")
+        return runs
 
 
 def check_images(trial: Trial) -> None:
@@ -83,18 +91,11 @@ def check_images(trial: Trial) -> None:
         )
 
 
-def failed(error: BaseException, store: object) -> dict[str, Any]:
-    """The answer of a failed job, with the error in one line."""
-    if is_full(error):
-        reason = f"no space left for the store {store}: free some, and use the same command to continue"
-        return {"status": Answered.FAILED, "error": reason}
-    return {"status": Answered.FAILED, "error": one_line(error)}
-
-
-def is_full(error: BaseException | None) -> bool:
-    """Whether a full disk caused the error."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+def failed(error: BaseException) -> dict[str, Any]:
+    """The answer of a job that ended with an error, in one line: interrupted if it is the machine's fault."""
+    if not is_machines_fault(error):
+        return {"status": Answered.FAILED, "error": one_line(error)}
+    text = one_line(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return {"status": Answered.INTERRUPTED, "error": f"{text}; the same command continues"}

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from harness.components.space import Architecture
-from harness.documents import utc_now
+from harness.documents import one_line, utc_now
 from harness.errors import DataError, Unreachable
 from harness.execution.executors.executor import Answered
 from harness.execution.experiment import compute, sacred_run
 from harness.execution.states import State, state_of
-from harness.execution.task import Task, failed, is_full
+from harness.execution.task import Task, failed
 from harness.files import make_folder
 from harness.interruption import LOST, TIMEOUT, asked_first, finish_alone, reason_of
 from harness.schema import ASKED
@@ -71,12 +71,16 @@ def train(task: Task) -> dict[str, Any]:
         try:
             with _profiled(task, directory):
                 reply = {"run_id": directory.id} | _Training(task, directory, lease, mirror, ranking).run()
-            return reply
+        except Exception as error:
+            if reply.get("status") != Answered.DONE:
+                raise
+            task.note(f"done, but {one_line(error)}")
         finally:
             # Before the claim is released: its next owner must find the run in the database.
             if mirror is not None and not mirror.close() and reply.get("status") == Answered.DONE:
                 with contextlib.suppress(Exception):  # the run counts; the command reports what is not in the database
                     _mirror_slowly(directory, opened)
+        return reply
 
 
 def follow_training(task: Task) -> dict[str, Any]:
@@ -109,8 +113,9 @@ class _Training:
 
     def _tell(self, line: str) -> None:
         """Tell what a reader of the log must know, and the user of `run` too."""
-        print(line)
-        self.task.progress({"event": "note", "note": line})
+        with contextlib.suppress(OSError):
+            print(line)
+        self.task.note(line)
 
     def run(self) -> dict[str, Any]:
         """Train, complete the record, and return the answer."""
@@ -124,19 +129,30 @@ class _Training:
                 # Ignored for a moment only: the record is completed, however the run ended.
                 with contextlib.suppress(ValueError):
                     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                drop_drawings(self.directory.path / LOG)
+                with contextlib.suppress(OSError):  # the log stays as it is
+                    drop_drawings(self.directory.path / LOG)
+                self.observer.save_again()
                 self.directory.gather_metrics()
             if reply["status"] == Answered.DONE:
                 self.lease.confirm()  # if the database is unreachable, the run counts unless another took over
                 finish_alone()
-                self.directory.complete()
-                with contextlib.suppress(OSError):  # `store clean` finds it
-                    self.checkpoint.remove()
+                doubt = self.directory.complete()
         except ClaimLost as error:
-            self.observer.interrupted_event(utc_now(), "INTERRUPTED")
+            with contextlib.suppress(OSError):
+                self.observer.interrupted_event(utc_now(), "INTERRUPTED")
             return {"status": Answered.ELSEWHERE, "error": str(error)}
-        except OSError as error:  # a full disk also prevents recording it: report the first error
-            return reply if reply["status"] == Answered.FAILED else failed(error, self.task.assignment.store)
+        except OSError as error:
+            if reply["status"] == Answered.DONE:
+                with contextlib.suppress(OSError):  # else the run is lost, and continued as well
+                    self.observer.interrupted_event(utc_now(), "INTERRUPTED")
+            # A failing disk also prevents recording it: report the first error.
+            return reply if "error" in reply else failed(error)
+        if reply["status"] == Answered.DONE:
+            if doubt is not None:
+                self.task.note(f"done, but a power cut may cost the run: {doubt}; its checkpoint stays")
+                return reply
+            with contextlib.suppress(OSError):  # `store clean` finds it
+                self.checkpoint.remove()
         return reply
 
     def _recorded(self) -> dict[str, Any]:
@@ -151,12 +167,11 @@ class _Training:
             except KeyboardInterrupt as interruption:
                 return self._interrupted(interruption)
             except (Exception, SystemExit) as error:
-                if is_full(error):  # not the trial's fault: the next `run` must not see it as failed
-                    self.observer.interrupted_event(utc_now(), "INTERRUPTED")
-                traceback.print_exc()
-                if self.observer.status == "RUNNING":  # it failed outside of the Sacred run
-                    self.observer.failed_event(utc_now(), traceback.format_exception(error))
-                return failed(error, self.task.assignment.store)
+                with contextlib.suppress(OSError):  # a failing disk also prevents recording it
+                    traceback.print_exc()
+                    if self.observer.status == "RUNNING":  # it failed outside of the Sacred run
+                        self.observer.failed_event(utc_now(), traceback.format_exception(error))
+                return failed(error)
 
     def _interrupted(self, interruption: KeyboardInterrupt) -> dict[str, Any]:
         """Record an interrupted run, and return its answer, depending on the reason."""

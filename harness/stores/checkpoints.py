@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from harness.documents import canonical
-from harness.errors import HarnessError
+from harness.errors import HarnessError, NotReadable, is_machines_fault
 from harness.files import living_writer, make_durable, make_folder, open_regular, write
 from harness.interruption import held_back
 
@@ -38,7 +38,7 @@ _HEADER = 1024
 
 
 class CheckpointNotWritten(HarnessError, OSError):
-    """The disk is full, or the folder is not writable. The previous checkpoint is kept."""
+    """The folder of checkpoints cannot be used. The previous checkpoint is kept."""
 
     def __str__(self) -> str:
         return f"cannot write the checkpoint {self.filename}: {self.strerror}"
@@ -70,11 +70,11 @@ class Checkpoint:
         self._made = {"key": trial.key, "request": request, "threads": threads, "device": device.partition(":")[0]}
         self._ranks = ranks
         self._last = time.monotonic()
-        self._asked_often = self._stop = False
+        self._asked_often = self._stop = self._failing = False
         self.trained = False
         """Whether training is over in the state that is saved next: any number of ranks may continue from there."""
         self.tell: Callable[[str], object] = print
-        """Tells why a checkpoint is not used."""
+        """Tells why a checkpoint is not used, or not written."""
 
     def due(self) -> bool:
         """Whether it is time to save."""
@@ -102,8 +102,9 @@ class Checkpoint:
     def save(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint by this state: plain types and tensors, in dictionaries, lists and tuples.
 
-        Raises `CheckpointNotWritten`, and keeps the previous checkpoint. If `request_stop` caused the save,
-        raises KeyboardInterrupt after it. A SIGTERM during the save is handled after it, too.
+        If it cannot be written, the previous checkpoint stays. An error that is the machine's fault, such as a full
+        disk, is told, and the next save tries again; another raises `CheckpointNotWritten`. If `request_stop` caused
+        the save, raises KeyboardInterrupt after it. A SIGTERM during the save is handled after it, too.
         """
         import torch
 
@@ -128,9 +129,13 @@ class Checkpoint:
                 make_durable(self.path.parent)
         except OSError as error:
             failure = CheckpointNotWritten(error.errno, error.strerror or str(error), str(self.path))
-            if not self._stop:
+            if not self._stop and not is_machines_fault(error):
                 raise failure from error
-            print(failure)  # the trial ends as interrupted, not as failed
+            if not self._failing:
+                self.tell(f"{failure}" + ("" if self._stop else f"; the next try is in {self.every:g} s"))
+            self._failing = True
+        else:
+            self._failing = False
         self._last = time.monotonic()
         if self._stop:
             raise KeyboardInterrupt
@@ -138,6 +143,7 @@ class Checkpoint:
     def load(self) -> dict[str, Any] | None:
         """The stored state, its tensors on the CPU; None if there is no checkpoint, or an unusable one (prints why).
 
+        Raises `NotReadable` if the machine cannot read it now: training would start again, and replace it.
         Removes half-written files of killed processes, and a damaged checkpoint.
         """
         import torch
@@ -158,7 +164,9 @@ class Checkpoint:
             why = f"it is damaged ({error}) and was removed"
         except _Foreign as error:
             why = str(error)
-        except Exception as error:  # a failing disk, or a state that torch cannot read: start over
+        except Exception as error:  # a state that torch cannot read: start over
+            if is_machines_fault(error):
+                raise NotReadable(f"cannot read the checkpoint {self.path}: {refusal(error)}") from error
             why = f"it cannot be read: {refusal(error)}"
         self.tell(f"not resuming from the checkpoint {self.path}: {why}")
         return None

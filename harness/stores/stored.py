@@ -89,10 +89,14 @@ class Problem:
     reason: str
     harmless: bool = False
     """Whether the run counts all the same: the log, or a copy of a source file, is damaged."""
+    unreadable: bool = False
+    """Whether the machine cannot read it now. It may be intact: nothing is trained in its place."""
 
     @property
     def effect(self) -> str:
         """What it means for readers."""
+        if self.unreadable:
+            return "unreadable now and not counted"
         return "damaged" if self.harmless else "damaged and not counted"
 
 

@@ -144,7 +144,7 @@ def test_references_are_on_disk(toy_project: Path, tmp_path: Path, disk: Disk) -
     missing = missing_references([study], "tiny", DirectoryStore(store), 1)
     for one in missing.jobs(store, None):
         assert run_job(dict(one.document), lambda report: None)["status"] == "done"
-    assert len(list((store / "references").iterdir())) == 3
+    assert list((store / "references").iterdir())
     assert not disk.lacks(store / "references", store, store.parent, tmp_path)
 
 

@@ -32,7 +32,7 @@ class Answered(Word):
     DONE = "done", "it did what was asked, or found it done"
     FAILED = "failed", "it ended with an error"
     LOST = "lost", "its process died without an answer"
-    INTERRUPTED = "interrupted", "it was asked to stop, and did"
+    INTERRUPTED = "interrupted", "it was asked to stop, and did; or the machine failed, with an `error`"
     ELSEWHERE = "elsewhere", "another process has claimed the trial, or has changed its state"
     UNREACHABLE = "unreachable", "the database does not answer, and nothing was started"
 

@@ -91,7 +91,7 @@ def _entry(run: Path, now: str | None, problems: list[Problem]) -> dict[str, Any
     try:
         summary = reading.summarise(run, mine)
     except reading.Damaged as error:
-        problems.append(Problem(str(error.path), error.reason))
+        problems.append(error.problem)
         return None
     problems += mine
     return {"signature": None if mine or summary["recorded"] == "open" else now, "summary": summary}

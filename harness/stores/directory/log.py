@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from harness.files import open_regular, write
+from harness.files import NamedFile, open_regular, write
 
 
 @contextlib.contextmanager
 def output_to(path: Path) -> Iterator[IO[str]]:
     """Append everything written to file descriptors 1 and 2, and to Python's own streams, to that file."""
-    with path.open("a", buffering=1, encoding="utf-8", errors="backslashreplace") as log:
+    raw = io.BufferedWriter(NamedFile(path, "a"))
+    with io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True) as log:
         _flush()
         saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
         for descriptor in saved:

@@ -7,7 +7,9 @@ and drops an observer permanently after its first error there.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sys
 import threading
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,6 +18,7 @@ from typing import Any
 
 from harness import environment
 from harness.documents import shortened_trace
+from harness.errors import is_machines_fault
 from harness.stores.directory.run_directory import CONFIG, INFO, RUN, SOURCES, RunDirectory
 from harness.stores.sacred import RunObserver
 
@@ -87,7 +90,8 @@ class DirectoryObserver(RunObserver):
         return self.directory.id
 
     def heartbeat_event(self, info: dict[str, Any], captured_out: str, beat_time: datetime, result: Any) -> None:
-        self._update(heartbeat=beat_time.isoformat(), result=result, progress=self.progress)
+        with contextlib.suppress(OSError):  # or Sacred drops the observer; the next heartbeat tries again
+            self._update(heartbeat=beat_time.isoformat(), result=result, progress=self.progress)
 
     def completed_event(self, stop_time: datetime, result: Any) -> None:
         self._update(stop_time=stop_time.isoformat(), result=result, status="COMPLETED")
@@ -96,13 +100,16 @@ class DirectoryObserver(RunObserver):
         self._update(stop_time=interrupt_time.isoformat(), status=status)
 
     def failed_event(self, fail_time: datetime, fail_trace: list[str]) -> None:
-        self._update(stop_time=fail_time.isoformat(), status="FAILED", fail_trace=shortened_trace(fail_trace))
+        """An error that is the machine's fault makes it interrupted: the next `run` continues it."""
+        status = "INTERRUPTED" if is_machines_fault(sys.exc_info()[1]) else "FAILED"
+        self._update(stop_time=fail_time.isoformat(), status=status, fail_trace=shortened_trace(fail_trace))
 
     def artifact_event(self, name: str, filename: str, metadata: Any = None, content_type: Any = None) -> None:
         place = self.directory.path / name
         if Path(filename).resolve() != place.resolve():
             shutil.copyfile(filename, place)
-        self._update(artifacts=[*self._entry["artifacts"], name])
+        with contextlib.suppress(OSError):  # or Sacred drops the observer; the next event writes it
+            self._update(artifacts=[*self._entry["artifacts"], name])
 
     def _update(self, **changes: Any) -> None:
         with self._lock:
@@ -111,5 +118,13 @@ class DirectoryObserver(RunObserver):
             self._entry |= changes
             self._save()
 
+    def save_again(self) -> None:
+        """Write `run.json` if the last try failed: Sacred only logs the errors of its observers."""
+        with self._lock:
+            if not self._saved:
+                self._save()
+
     def _save(self) -> None:
+        self._saved = False
         self.directory.write(RUN, self._entry)
+        self._saved = True

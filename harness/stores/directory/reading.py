@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from os.path import lexists
 from pathlib import Path
 from typing import Any
 
 from harness.documents import canonical, parsed, sealed, shortened_trace
-from harness.errors import DataError
+from harness.errors import DataError, is_machines_fault
 from harness.files import read_regular, sha256
 from harness.schema import (
     AbsentDocument,
@@ -55,6 +54,10 @@ class Damaged(DataError):
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
 
+    @property
+    def problem(self) -> Problem:
+        return Problem(str(self.path), self.reason, unreadable=is_machines_fault(self))
+
 
 ENDED = {"FAILED": Status.FAILED.value, "INTERRUPTED": Status.INTERRUPTED.value}
 """How a run ended, by Sacred's word for it."""
@@ -80,16 +83,25 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
     trial = read_small(path / TRIAL, TrialDocument)
     if (wrong := wrong_trial(trial, path.name)) is not None:
         raise Damaged(path / TRIAL, wrong)
-    complete = lexists(path / COMPLETION)  # checked first: a run that completes meanwhile is read as running
-    run = read_small(path / RUN, RunDocument) if lexists(path / RUN) else {}
+    complete = _is_there(path / COMPLETION)  # checked first: a run that completes meanwhile is read as running
+    run = read_small(path / RUN, RunDocument) if _is_there(path / RUN) else {}
     result: Mapping[str, Any] | None = None
     further: dict[str, dict[str, Any]] = {}
     if complete:
         verify(path, problems)
         result = read_small(path / RESULT, ResultDocument)
         further = read_rankings(path, problems)
-    invalid = read_small(path / INVALID, InvalidDocument)["reason"] if lexists(path / INVALID) else None
+    invalid = read_small(path / INVALID, InvalidDocument)["reason"] if _is_there(path / INVALID) else None
     return summary_of(trial, run, result, further, invalid)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is anything of that name. Raises `OSError` if that is unknown."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def wrong_trial(trial: Mapping[str, Any], run_id: str) -> str | None:
@@ -227,7 +239,7 @@ def read_rankings(path: Path, problems: list[Problem]) -> dict[str, dict[str, An
                     raise Damaged(file.with_name(name), "has another checksum than its ranking says")
             found[ranking_version(file.name)[0]] = document
         except Damaged as error:
-            problems.append(Problem(str(error.path), error.reason))
+            problems.append(error.problem)
         except (KeyError, TypeError, AttributeError) as error:
             problems.append(Problem(str(file), f"not a ranking as it should be ({type(error).__name__}: {error})"))
     return found

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
-from harness.documents import sealed, utc_text, without_nan
+from harness.documents import one_line, sealed, utc_text, without_nan
 from harness.errors import DataError, UserError
 from harness.files import make_durable, make_folder, naming, read_regular, sha256, write, write_json
 from harness.owner import this_process
@@ -102,18 +102,19 @@ class RunDirectory:
         """Copy the source files of the trial's components."""
         (self.path / SOURCES).mkdir(exist_ok=True)
         for name, file in trial.sources().items():
-            shutil.copyfile(file, self.path / SOURCES / name)
+            with naming(self.path / SOURCES / name):
+                shutil.copyfile(file, self.path / SOURCES / name)
 
     def gather_metrics(self) -> None:
         """Convert the points to Sacred's `metrics.json` and remove the file of points."""
         self.write(METRICS, to_columns(read_points(self.path / POINTS)))
         (self.path / POINTS).unlink(missing_ok=True)
 
-    def complete(self) -> None:
+    def complete(self) -> str | None:
         """Write the completion record, once every file that it names is on disk, and the folders that hold them.
 
-        Raises `DataError` unless Sacred's own record says COMPLETED. After an `OSError` the record may be there: the
-        run then counts, but may not survive a power failure.
+        From then on the run counts. Returns why it might not survive a power failure all the same; None if it does.
+        Raises `DataError` unless Sacred's own record says COMPLETED, and `OSError`.
         """
         status = json.loads((self.path / RUN).read_text())["status"]
         if status != "COMPLETED":  # Sacred only logs the errors of its observers
@@ -133,7 +134,16 @@ class RunDirectory:
                 "sizes": {str(path.relative_to(self.path)): path.stat().st_size for path in files},
             },
         )
-        make_durable(self.path)
+        return _settle(self.path)
+
+
+def _settle(folder: Path) -> str | None:
+    """Sync a folder after the file in it that makes the others count. Returns what went wrong."""
+    try:
+        make_durable(folder)
+    except OSError as error:
+        return one_line(error)
+    return None
 
 
 def write_ranking(
@@ -143,16 +153,18 @@ def write_ranking(
     result: Mapping[str, Any],
     cost: Mapping[str, Any],
     predictions: Mapping[str, Any],
-) -> None:
+) -> str | None:
     """Add a ranking of a done run's weights. Its predictions are stored beside it and written first.
 
     Files of a complete run never change: a ranking that replaces another is a new file, with the next number.
+    Returns why it might not survive a power failure; None if it does.
     """
     folder = run / RANKINGS
     make_folder(folder)
     name = next_ranking(run, key)
     own = folder / f"{name}.{PREDICTIONS}"
     write_json(own, predictions)
+    make_durable(folder)
     document = {
         "schema": SCHEMA,
         "ranking": _ranking_text(config),
@@ -162,7 +174,7 @@ def write_ranking(
         "files": {own.name: sha256(own)},
     }
     write_json(folder / f"{name}.json", sealed(without_nan(document)))
-    make_durable(folder)
+    return _settle(folder)
 
 
 def complete_ranking(run: Path, key: str, config: Mapping[str, Any], result: Mapping[str, Any]) -> None:
@@ -174,7 +186,7 @@ def complete_ranking(run: Path, key: str, config: Mapping[str, Any], result: Map
     before = json.loads(latest.read_bytes()) if latest.exists() else {"recomputed": False, "cost": {}, "files": {}}
     document = {"schema": SCHEMA, "ranking": _ranking_text(config), **before, "result": result}
     write_json(folder / f"{next_ranking(run, key)}.json", sealed(without_nan(document)))
-    make_durable(folder)
+    _settle(folder)
 
 
 def ranking_name(key: str, number: int) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.documents import parsed
-from harness.errors import DataError, UserError
+from harness.errors import DataError, UserError, is_machines_fault
 from harness.files import DAY, make_durable, sha256, write
 from harness.owner import describe
 from harness.schema import CompletionDocument, RankingDocument, TrialDocument
@@ -69,6 +69,9 @@ def check_directory(
     for number, name in enumerate(ids):
         path = store.path / name
         for problem in examine(path):
+            if problem.unreadable:
+                yield Finding("unreadable", problem.place, problem.reason)
+                continue
             kind = (
                 "metrics"
                 if Path(problem.place).name == METRICS and " points instead of " in problem.reason
@@ -176,7 +179,7 @@ def examine(path: Path) -> list[Problem]:
     try:
         summarise(path, found)
     except Damaged as error:
-        found.append(Problem(str(error.path), error.reason))
+        found.append(error.problem)
     found += _wrong_checksums(path) or _wrong_predictions(path)
     found += _wrong_curves(path)
     return list({problem.place: problem for problem in reversed(found)}.values())[::-1]
@@ -214,7 +217,7 @@ def _wrong_curves(path: Path) -> list[Problem]:
     try:
         read_points(path / name) if name == POINTS else check_columns(read_small(path / name))
     except Damaged as error:
-        return [Problem(str(error.path), error.reason)]
+        return [error.problem]
     except DataError as error:
         return [Problem(str(path / name), str(error))]
     return []
@@ -228,7 +231,7 @@ def _wrong_predictions(path: Path) -> list[Problem]:
             if file.exists():
                 check_predictions(file)
         except Damaged as error:
-            found.append(Problem(str(error.path), error.reason))
+            found.append(error.problem)
     return found
 
 
@@ -247,12 +250,13 @@ def _wrong_checksums(path: Path) -> list[Problem]:
             elif sha256(file) != checksum:
                 found.append(Problem(str(file), "has another checksum than the completion record says"))
     except Damaged as error:
-        found.append(Problem(str(error.path), error.reason))
+        found.append(error.problem)
     except (KeyError, TypeError, AttributeError) as error:
         reason = f"not a valid completion record ({type(error).__name__}: {error})"
         found.append(Problem(str(path / COMPLETION), reason))
     except OSError as error:
-        found.append(Problem(str(path), f"cannot be read: {error.strerror or error}"))
+        reason = f"cannot be read: {error.strerror or error}"
+        found.append(Problem(str(path), reason, unreadable=is_machines_fault(error)))
     return found
 
 
