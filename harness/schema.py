@@ -208,6 +208,7 @@ class Cost(Measured, total=False):
     training_memory_bytes: Annotated[int, "the most memory in use in training steps, without what observing needs"]
     memory_kind: Annotated[str, "what the memory counts: device allocations, or growth of the process"]
     device: Annotated[str, "the device that computed"]
+    gpu: Annotated[str, "the model of the GPU that computed, if one did"]
     resumed: Annotated[int, "how many times the trial went on from a checkpoint"]
     threads: Annotated[int, "the threads of the process"]
     arithmetic: Annotated[str, "how products of float32 are computed, and how cuDNN chooses its algorithms"]

@@ -100,7 +100,7 @@ def case(settings: dict[str, Any]) -> dict[str, Any]:
         resumed = in_pieces(config)
     with plain():
         here = computed(config, "cpu")
-    return found | {"same": same(there, here), "resumed": same(there, resumed)}
+    return found | {"gpu": there.cost.get("gpu"), "same": same(there, here), "resumed": same(there, resumed)}
 
 
 def budgets(cases: dict[str, list[Any]]) -> None:

@@ -62,3 +62,8 @@ def wait(device: torch.device | str) -> None:
 def name(device: torch.device | str) -> str:
     """The model of the device, as its driver names it; "cpu" for a CPU."""
     return str(module(device).get_device_name(device)) if accelerated(device) else "cpu"
+
+
+def with_model(device: torch.device | str) -> str:
+    """The kind of the device and its model, as checkpoints name it: "cpu", "cuda (NVIDIA A100)"."""
+    return f"{torch.device(device).type} ({name(device)})" if accelerated(device) else "cpu"

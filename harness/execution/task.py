@@ -66,7 +66,7 @@ class Task:
             self.trial,
             every=assignment.checkpoint_every,
             threads=assignment.threads,
-            device=self.device,
+            device=devices.with_model(self.device),  # another model rounds otherwise
             of=of,
             ranks=self.group.size,
         )

@@ -216,6 +216,7 @@ class Meter:
             **({"ranks": len(peaks), "peak_memory_per_rank": peaks} if len(peaks) > 1 else {}),
             "memory_kind": "allocated on device" if devices.accelerated(self.device) else "growth of the resident set",
             "device": str(self.device),
+            **({"gpu": devices.name(self.device)} if devices.accelerated(self.device) else {}),
             "resumed": self.resumed,
         }
 

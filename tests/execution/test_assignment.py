@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.data import devices
 from harness.execution.assignment import Assignment
 from harness.execution.states import Kind
+from harness.execution.task import Task
 from harness.study.trial import Trial
 from tests.toy import toy_config
 
@@ -40,6 +42,22 @@ def test_an_assignment_is_the_same_after_the_crossing(toy_project: Path) -> None
     assert "secret" not in repr(full)
     opened = full.opened()
     assert opened.places.directory == Path("/store") and opened.has_database and opened.weights_max == 5
+
+
+def test_a_checkpoint_of_another_model_of_gpu_is_not_used(
+    toy_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its arithmetic rounds otherwise, so the bytes would be those of neither."""
+    assignment = Assignment(Kind.TRAIN, Trial(toy_config()), tmp_path / "runs", "tiny", {}, threads=1)
+    lines: list[str] = []
+    for model, used in (("A100", False), ("A100", True), ("H100", False)):
+        monkeypatch.setattr(devices, "with_model", lambda device, model=model: f"cuda ({model})")
+        checkpoint = Task(assignment, lambda report: None).checkpoint()
+        checkpoint.tell = lines.append
+        assert (checkpoint.load() is not None) is used
+        if model == "A100":
+            checkpoint.save({"step": 1})
+    assert len(lines) == 1 and lines[0].endswith("device was cuda (A100), now it is cuda (H100)")
 
 
 def test_what_no_job_can_do_is_refused(toy_project: Path) -> None:

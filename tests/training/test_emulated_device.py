@@ -81,6 +81,8 @@ def _problems(name: str, shown: dict[str, Any]) -> Any:
         return
     if not shown["same"]:
         yield "other bytes than on the CPU without its faster code"
+    if shown["gpu"] != "emulated GPU":
+        yield f"the cost names {shown['gpu']} as the model of the GPU"
     if not shown["resumed"]:
         yield "other bytes if it is stopped and resumed"
     yield from (f"CUDA has no order for {one}" for one in shown["unordered"] if not one.startswith(SMALL_MAPS))
