@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _OPENED: dict[str, stores.Store] = {}
 """The stores that data frames came from, by name."""
 
-_JUDGING = ("images", "batch_size", "calibration", "truth", "selection", "selection_on", "bins")
+_JUDGING = ("images", "batch_size", "calibration", "truth", "selection", "selection_on", "bins", "truth_split")
 """The settings of a ranking that decide which predictions it makes, and over which τ is taken."""
 _OPTIONAL = ("images", "truth", "selection_on", "benchmark")
 """Those of them for which null has a meaning."""
@@ -376,7 +376,14 @@ def _rankings(runs: Runs, count: int) -> Iterator[dict[str, Any]]:
 
 
 def _truth_and_selection(
-    benchmark: str | None, space: str, dataset: str, truth: str | None, rule: str, on: str | None, bins: int
+    benchmark: str | None,
+    space: str,
+    dataset: str,
+    truth: str | None,
+    rule: str,
+    on: str | None,
+    bins: int,
+    split: str | None,
 ) -> tuple[Any, set[int]] | None:
     """The accuracies that judge a run, and the numbers of the architectures τ is taken over; None without a table."""
     from harness.components.benchmark import benchmark_for
@@ -388,5 +395,7 @@ def _truth_and_selection(
         opened = benchmark_for(benchmark, space)
     except DataError:  # the table is not here
         return None
-    accuracies = opened.accuracies(truth or dataset)
-    return accuracies, set(RULES[rule](opened.accuracies(on or truth or dataset), int(bins)).tolist())
+    judging, selecting = (
+        opened.accuracies(name, split or "test") for name in (truth or dataset, on or truth or dataset)
+    )
+    return judging, set(RULES[rule](selecting, int(bins)).tolist())

@@ -55,7 +55,7 @@ class Checked:
     about: str
     """The method whose training it is about; empty for a premise about the truth."""
     holds: bool | None
-    """None where the store does not have the numbers."""
+    """None where the store does not have the numbers, or where these do not decide."""
     numbers: str
     """The numbers that say so."""
 

@@ -15,6 +15,7 @@ from harness.study.predictions import Imported, stored
 from harness.study.study import Request, Study
 from harness.study.trial import Trial
 
+from .provenance import versions
 from .unshown import more_seeds, other_scales
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Findings:
     """What the store holds of the study besides, and how to ask for it."""
     imported: Sequence[Imported] = ()
     """Predictions from elsewhere for the study's space."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """By version of the harness, where it is known, how many of the runs it made."""
 
 
 def find(
@@ -88,7 +91,9 @@ def find(
     left_out = len(found) - len(matching)
     asked = (study, preset, seeds, dict(overrides or {}), where, requests)
     imported = stored(store, {trial.config.space for trial in trials})
-    return Findings(*asked, found, best_retrained(matching), left_out, store.name, problems, unshown, imported)
+    counted = best_retrained(matching)
+    made = versions([one.run for one in counted if one.run is not None and one.state == "done"], store)
+    return Findings(*asked, found, counted, left_out, store.name, problems, unshown, imported, made)
 
 
 def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evidence]:

@@ -10,11 +10,14 @@ from harness.study.layout import Column
 from harness.study.study import Study
 
 from .evidence import Evidence, Findings
+from .selections import LATER
 from .values import ValueColumn, row_name, shown
 
 NEED_TRUTH = (
     "kendall_tau",
     "top1_accuracy",
+    "top1_accuracy_predicted",
+    "partial_tau",
     "complexity_bias",
     "neutral_complexity_bias",
     "complexity_convergence",
@@ -70,6 +73,7 @@ def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
             for column in columns
             if column.dataset == dataset and column.of(one.metrics, rows[row].metrics) is None
             if PANEL in one.metrics or not column.metric.startswith(f"{PANEL}.")  # else told of all together
+            if column.metric not in LATER
         ]
         reason = one.reason
         if one.run and one.state == "done":
@@ -148,6 +152,31 @@ def elsewhere(findings: Findings) -> list[str]:
     others = {run.id: run for run in runs if (run.preset, run.overrides) != asked}
     kinds = sorted({f"{run.preset} {_settings(run.overrides)}".strip() for run in others.values()})
     return [f"Of equal identity, but asked for otherwise: {len(others)} runs ({'; '.join(kinds)})."] if others else []
+
+
+def several_versions(findings: Findings) -> list[str]:
+    """Runs of several versions of the harness: one trial may give another value under another version."""
+    if len(findings.versions) < 2:
+        return []
+    told = ", ".join(f"{name} ({count} run{'s' * (count != 1)})" for name, count in findings.versions.items())
+    return [
+        f"The runs come from {len(findings.versions)} versions of the harness, which may differ in results: {told}."
+    ]
+
+
+def chosen_by(findings: Findings) -> list[str]:
+    """By which accuracies the option is chosen that the table is there to choose."""
+    configs = [one.trial.config for one in findings.requests]
+    if not findings.study.chooses:
+        return []
+    if all(config.benchmark is None for config in configs):
+        by = "the accuracy on the test images after retraining"
+    elif all(config.rank.truth_split == "valid" for config in configs):
+        return [f"{findings.study.chooses} is chosen here by Kendall's τ with validation accuracies."]
+    else:
+        by = "Kendall's τ with test accuracies"
+    also = "" if by.startswith("the accuracy") else " `with rank.truth_split=valid` judges by validation accuracies."
+    return [f"{findings.study.chooses} is chosen by {by}, which also judge what was chosen.{also}"]
 
 
 def unequal_passes(findings: Findings) -> list[str]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
 _MISSING = object()
+SHORT = 7
+"""Characters of a commit that name a version."""
 _PACKAGES = ("nas-harness", "torch")
 """The packages whose versions are shown."""
 
@@ -47,6 +49,20 @@ def describe(runs: Iterable[StoredRun], store: Store) -> dict[str, Any]:
             "config": own,
         }
     return {"common": common, "machines": [json.loads(text) for text in machines], "runs": described}
+
+
+def versions(runs: Iterable[StoredRun], store: Store) -> dict[str, int]:
+    """By version of the harness (its commit, else its number), how many of the runs it made, in order of time.
+
+    Runs whose record does not say are left out.
+    """
+    found: dict[str, int] = {}
+    for run in sorted({run.id: run for run in runs}.values(), key=lambda run: (run.start_time or "", run.id)):
+        machine = _machine(run, store)
+        commit, _, changed = str(machine.get("commit") or "").partition(" ")
+        if name := f"{commit[:SHORT]} {changed}".strip() or machine.get("version"):
+            found[name] = found.get(name, 0) + 1
+    return found
 
 
 def _common(configs: list[Mapping[str, Any]]) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def _truth(row: Row, column: ValueColumn, requests: Sequence[Request], missing: 
         return Value((), column.digits)
     try:
         benchmark = benchmark_for(config.benchmark, config.space)
-        best = float(benchmark.accuracies(config.rank.truth_of(config.dataset)).max())
+        best = float(config.rank.truth_in(benchmark, config.dataset).max())
     except UserError as error:  # the benchmark is missing, or for something else
         missing.append(f"{row_name(row.labels)}, {column.dataset}: {column.label}: {error}")
         return Value((Measurement(None, None, f"benchmark {config.benchmark}", "not here"),), column.digits)

@@ -71,9 +71,7 @@ def stored_references(findings: Findings, store: Store) -> References:
     return References({one: own for one, own in whole.items() if not _is_void(own)}, notes, lacking)
 
 
-def reference_rows(
-    references: References, columns: Sequence[ValueColumn], labels: int, place: int
-) -> list[TableRow]:
+def reference_rows(references: References, columns: Sequence[ValueColumn], labels: int, place: int) -> list[TableRow]:
     """One row per reference, its name in label column `place` of `labels`. Metrics that it lacks are left empty.
 
     Rows of the study that differ in space, data set, benchmark or network have reference rows of their own, which
@@ -153,6 +151,41 @@ def _summary(documents: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def _is_void(document: Mapping[str, Any]) -> bool:
     return "inapplicable" in document
+
+
+def random_choice(
+    findings: Findings, columns: Sequence[ValueColumn], labels: int, place: int
+) -> tuple[list[TableRow], list[str]]:
+    """Rows beside top-1 values that the truth has chosen from the winners of several supernets, and what they are.
+
+    Choosing the best of as many random candidates by the same truth needs no training at all.
+    """
+    counts = sorted({one.metrics.get("top1_of") or 0 for one in findings.counted} - {0, 1})
+    if not any(column.metric == "top1_accuracy" for column in columns):
+        return [], []
+    rows: list[TableRow] = []
+    notes: list[str] = []
+    for count in counts:
+        own = [one for one in findings.counted if one.metrics.get("top1_of") == count]
+        values = []
+        for column in columns:
+            known = {
+                one.metrics["top1_accuracy_random"]
+                for one in own
+                if one.request.dataset == column.dataset and column.metric == "top1_accuracy"
+            }
+            found = [Measurement(None, column.scaled(value), "candidates", "truth") for value in sorted(known)]
+            values.append(Value(tuple(found), column.digits))
+        name = f"Best of {count} random candidates"
+        named = tuple(name if index == place else None for index in range(labels))
+        rows.append(TableRow(named, tuple(values), len(rows), name, source="reference"))
+        label = next(column.label for column in columns if column.metric == "top1_accuracy")
+        chosen = dict.fromkeys(row_name(findings.study.rows[one.request.row].labels) for one in own)
+        notes.append(
+            f"{label} is the best of {count} winners by looked-up accuracy for: {'; '.join(chosen)}. {name}: the "
+            "expected result of the same choice without any training."
+        )
+    return rows, notes
 
 
 def reference_values(findings: Findings, store: Store, name: str, metric: str) -> dict[tuple[str, int], float | None]:

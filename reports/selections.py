@@ -14,25 +14,44 @@ from harness.study.study import Study
 from .evidence import Evidence
 from .values import TableRow, ValueColumn, look_up, row_name
 
+LATER = (
+    "kendall_tau_by_accuracy",
+    "kendall_tau_by_loss",
+    "partial_tau",
+    "top1_accuracy_predicted",
+    "complexity_bias_z",
+    "complexity_convergence_z",
+)
+"""Measures besides the panel that runs of older versions lack."""
+
 
 def unknown(columns: Sequence[Column], counted: Sequence[Evidence]) -> list[Column]:
-    """The columns of the panel that no run has a value for."""
+    """The columns of measures that older versions did not make, and that no run has a value for."""
     done = [one.metrics for one in counted if one.state == "done"]
-    own = [one for one in columns if one.metric.startswith(f"{PANEL}.")]
+    own = [one for one in columns if one.metric.startswith(f"{PANEL}.") or one.metric in LATER]
     return [one for one in own if done and all(look_up(metrics, one.metric) is None for metrics in done)]
 
 
-def without_panel(study: Study, counted: Sequence[Evidence], preset: str) -> list[str]:
-    """A note on runs of older versions, if the study shows measures that these did not make."""
-    older = [one for one in counted if one.state == "done" and PANEL not in one.metrics]
-    if not older or not any(one.metric.startswith(f"{PANEL}.") for one in study.columns):
-        return []
+def older_measures(study: Study, empty: Sequence[Column], counted: Sequence[Evidence], preset: str) -> list[str]:
+    """Notes on runs of older versions, if the study shows measures that these did not make."""
     command = f"`harness store recompute {study.name} --preset {preset}`"
-    return [f"{len(older)} runs were stored without a panel of measures; {command} adds it from their predictions."]
+    done = [one for one in counted if one.state == "done"]
+    lines = []
+    older = [one for one in done if PANEL not in one.metrics]
+    if older and any(one.metric.startswith(f"{PANEL}.") for one in study.columns):
+        lines.append(
+            f"{len(older)} runs were stored without a panel of measures; {command} adds it from their predictions."
+        )
+    later = [one for one in study.columns if one.metric in LATER]
+    if without := {one.label: count for one in later if (count := sum(one.metric not in own.metrics for own in done))}:
+        told = ", ".join(f"{label} ({count} of {len(done)} runs)" for label, count in without.items())
+        lines.append(f"Not measured when these runs were stored: {told}; {command} adds what their predictions allow.")
+    return lines
 
 
 def left_out(columns: Sequence[Column], counted: Sequence[Evidence]) -> list[str]:
     """A note on columns that are not shown although runs have panels."""
+    columns = [one for one in columns if one.metric.startswith(f"{PANEL}.")]
     if not any(PANEL in one.metrics for one in counted):
         return []
     names = ", ".join(dict.fromkeys(one.metric.removeprefix(f"{PANEL}.") for one in columns))

@@ -20,10 +20,21 @@ from .emphasis import block, emboldened, tied_note
 from .emphasis import references as neutral_by_row
 from .evidence import Evidence, Findings, find
 from .imported import imported_rows
-from .notes import column_notes, damage, elsewhere, invalidated, notes, scale, title, unequal_passes
+from .notes import (
+    chosen_by,
+    column_notes,
+    damage,
+    elsewhere,
+    invalidated,
+    notes,
+    scale,
+    several_versions,
+    title,
+    unequal_passes,
+)
 from .quoted import given_row, remarks
-from .references import References, reference_rows, stored_references
-from .selections import left_out, unknown, winners, without_panel
+from .references import References, random_choice, reference_rows, stored_references
+from .selections import left_out, older_measures, unknown, winners
 from .values import Label, Measurement, Table, TableRow, Value, ValueColumn, row_name
 
 if TYPE_CHECKING:
@@ -75,10 +86,12 @@ def lay_out(findings: Findings, references: References | None = None) -> Table:
     references = references or References({})
     added = reference_rows(references, columns, len(labels), group or 0)
     blocks += [tuple(added)] if added else []
+    by_chance, chosen = random_choice(findings, columns, len(labels), group or 0)
+    blocks += [tuple(by_chance)] if by_chance else []
     given, told = imported_rows(findings, columns, len(labels), group or 0)
     blocks += [tuple(given)] if given else []
     damaged = damage(findings)
-    warnings = (*unequal_passes(findings), *findings.unshown)
+    warnings = (*several_versions(findings), *unequal_passes(findings), *findings.unshown)
     return Table(
         study=study.name,
         preset=preset.name,
@@ -95,10 +108,12 @@ def lay_out(findings: Findings, references: References | None = None) -> Table:
             *column_notes(study.columns, columns, counted),
             *remarks(study, rows),
             *tied_note(marked),
+            *chosen,
+            *chosen_by(findings),
             *told,
             *references.notes,
             *left_out(empty, counted),
-            *without_panel(study, counted, preset.name),
+            *older_measures(study, empty, counted, preset.name),
             *winners(study, rows, columns),
             *notes(findings, columns),
             *elsewhere(findings),

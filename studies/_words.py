@@ -8,12 +8,28 @@ from harness.study import Column, Request, Series
 
 METHODS = [("spos", "SPOS"), ("fairnas", "FairNAS"), ("fsnas", "FSNAS")]
 CALR: dict[str, Any] = {"schedule.name": "calr"}
+NO_FLOOR: dict[str, Any] = {"schedule.final": 0.0}
+"""CaLR ends at 0 (Eq. 3), also where a preset's cosine has a floor."""
 MS: dict[str, Any] = {"clusters.name": "operation"}
 OURS = CALR | MS
 """CaLR and MS together, which the paper calls "Ours"."""
 
 TAU = Column("Kendall's τ", "kendall_tau", digits=3)
 TOP1 = Column("Top-1 acc. (%)", "top1_accuracy", digits=2)
+PREDICTED = Column(
+    "Top-1 by prediction (%)",
+    "top1_accuracy_predicted",
+    digits=2,
+    best=None,
+    remark="The looked-up accuracy of the best predicted candidate: no truth chooses among supernets.",
+)
+PARTIAL = Column(
+    "Partial τ",
+    "partial_tau",
+    digits=3,
+    best=None,
+    remark="Kendall's τ given the number of parameters: what the ranking knows beyond size.",
+)
 MEMORY = Column(
     "Peak memory (MB)",
     "training_memory_bytes",

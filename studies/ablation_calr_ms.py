@@ -22,6 +22,14 @@ study = Study(
     primary=["CaLR", "MS", Comparison({"Method": "SPOS", "CaLR": True}, {"Method": "SPOS", "CaLR": False})],
     columns=[
         Column("Kendall's τ", "kendall_tau", digits=3),
+        Column("Partial τ", "partial_tau", digits=3, best=None, remark="Kendall's τ given the number of parameters."),
         Column("Top-1 acc. (%)", "top1_accuracy", digits=2),
+        Column(
+            "Top-1 by prediction (%)",
+            "top1_accuracy_predicted",
+            digits=2,
+            best=None,
+            remark="The looked-up accuracy of the best predicted candidate: no truth chooses among supernets.",
+        ),
     ],
 )

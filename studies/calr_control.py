@@ -4,11 +4,14 @@ CaLR lowers the mean factor of the learning rate from 0.50 to 0.34. Two controls
 one rate for all paths, and `calr-permuted`, CaLR's rates with those of other architectures.
 """
 
-from harness.study import Comparison, Row, Study
+from harness.study import Column, Comparison, Row, Study
 
-from ._words import CALR, METHODS, TAU
+from ._words import CALR, METHODS, PARTIAL, TAU
 from .unfairness import TOP
 from .unfairness import study as unfairness
+
+BY_LOSS = Column("τ by loss", "kendall_tau_by_loss", digits=3, best=None)
+BY_ACCURACY = Column("τ by accuracy", "kendall_tau_by_accuracy", digits=3, best=None)
 
 SCHEDULES = [
     ("cosine", {"schedule.name": "cosine"}),
@@ -17,6 +20,8 @@ SCHEDULES = [
     ("CaLR", CALR),
     ("reversed CaLR", CALR | {"schedule.function": "reversed"}),
 ]
+
+CONTROLS = ("same average rate", "permuted γ")
 
 study = Study(
     name="calr_control",
@@ -31,12 +36,13 @@ study = Study(
         for name, schedule in SCHEDULES
     ],
     group="Method",
-    columns=[TAU, *unfairness.columns],
+    columns=[TAU, BY_LOSS, BY_ACCURACY, PARTIAL, *unfairness.columns],
     comparisons=[
         Comparison({"Method": label, "Learning rate": "CaLR"}, {"Method": label, "Learning rate": control})
         for _, label in METHODS
-        for control in ("same average rate", "permuted γ")
+        for control in CONTROLS
     ],
+    primary=[Comparison({"Learning rate": "CaLR"}, {"Learning rate": control}) for control in CONTROLS],
     remarks=[
         "Same average rate: at each step the mean of CaLR's factors over all architectures. Permuted γ: each path has "
         "the decay ratio of another architecture, drawn by a hash of the path and the seed.",

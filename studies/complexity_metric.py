@@ -23,5 +23,6 @@ study = Study(
     ],
     group="Method",
     primary=[Comparison({"C(α)": "Params"}, {"C(α)": other}) for other in ("–", "FLOPs")],
+    chooses="C(α)",
     columns=[TAU],
 )

@@ -32,6 +32,7 @@ study = Study(
     ],
     group="Method",
     primary=[Comparison({"g(x)": "log x"}, {"g(x)": other}) for other in ("–", "x")],
+    chooses="g(x)",
     columns=[TAU],
     figures=[
         Figure(

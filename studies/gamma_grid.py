@@ -41,6 +41,7 @@ study = Study(
     ],
     group="Method",
     primary=[Comparison({"γ′": "4"}, {"γ′": other}) for other in ("–", "2")],
+    chooses="γ′",
     columns=[TAU],
     figures=[
         Figure(

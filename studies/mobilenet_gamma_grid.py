@@ -22,5 +22,6 @@ study = Study(
     ],
     group="Method",
     primary=[Comparison({"γ′": "3"}, {"γ′": other}) for other in ("–", "2")],
+    chooses="γ′",
     columns=[TOP1],
 )

@@ -24,5 +24,6 @@ study = Study(
     primary=[
         Comparison({"Layer selection": "First layer"}, {"Layer selection": other}) for other in ("–", "Last layer")
     ],
+    chooses="The layer",
     columns=[TOP1],
 )

@@ -2,7 +2,7 @@
 
 from harness.study import Bars, Comparison, Figure, Row, Study
 
-from ._words import HOURS, MEMORY, METHODS, OURS, TAU, TOP1
+from ._words import HOURS, MEMORY, METHODS, OURS, PREDICTED, TAU, TOP1
 
 study = Study(
     name="nb201_main",
@@ -17,6 +17,6 @@ study = Study(
     group="Method",
     factors=("Method", "Ours"),
     primary=["Ours", Comparison({"Ours": True}, {"Ours": False}, "top1_accuracy")],
-    columns=[TAU, TOP1, MEMORY, HOURS],
+    columns=[TAU, TOP1, PREDICTED, MEMORY, HOURS],
     figures=[Figure("tau", "Kendall's τ with and without CaLR and MS", [Bars("", TAU)])],
 )

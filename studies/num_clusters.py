@@ -14,5 +14,6 @@ study = Study(
     ],
     group="Method",
     primary=[Comparison({"Clusters": clusters}, {"Clusters": "5"}) for clusters in ("25", "625")],
+    chooses="The number of clusters",
     columns=[TAU, MEMORY],
 )

@@ -3,7 +3,7 @@
 from harness.study import Row, Study
 
 from ._compared import PASSES, REMARKS, SAMPLING, SAMPLING_BASED, Compared, settings_of
-from ._words import CALR, HOURS, METHODS, MS, TAU, TOP1
+from ._words import CALR, HOURS, METHODS, MS, NO_FLOOR, PREDICTED, TAU, TOP1
 
 ALL = (*(Compared(label, method) for method, label in METHODS), *SAMPLING_BASED)
 
@@ -13,14 +13,14 @@ study = Study(
     rows=[
         Row(
             {"Method": one.label, "CaLR": ours, "MS": ours and one.separable},
-            settings_of(one) | (CALR if ours else {}) | (MS if ours and one.separable else {}),
+            settings_of(one) | (CALR | NO_FLOOR if ours else {}) | (MS if ours and one.separable else {}),
             shaded=ours,
         )
         for one in ALL
         for ours in (False, True)
     ],
     group="Method",
-    columns=[TAU, TOP1, PASSES, SAMPLING, HOURS],
+    columns=[TAU, TOP1, PREDICTED, PASSES, SAMPLING, HOURS],
     remarks=[
         *REMARKS,
         f"CaLR alone for {' and '.join(one.label for one in ALL if not one.separable)}: a step of NSAS trains paths "

@@ -7,7 +7,7 @@ complexity.
 
 from harness.study import Comparison, Curves, Figure, Line, Row, Study
 
-from ._words import CALR, METHODS, OURS, TAU
+from ._words import CALR, METHODS, MS, OURS, TAU
 
 POINTS = {"observe.kendall_tau_every": 10, "observe.subnets_every": 10}
 SPREAD = {"observe.spread": True}
@@ -29,11 +29,21 @@ def over_training(metric: str) -> list[Line]:
     return [Line(f"{label} + Ours" if ours else label, labels(label, ours, ours), metric) for label, ours in pairs]
 
 
+ALONE = [
+    Line("SPOS + CaLR", labels("SPOS", calr=True), "kendall_tau"),
+    Line("SPOS + MS", labels("SPOS", ms=True), "kendall_tau"),
+]
+"""What CaLR and MS give by themselves, beside both."""
+
+
 study = Study(
     name="training_curves",
     title="What happens while supernets train",
     paper="Figures 1(a), 2",
-    rows=[Row(labels("SPOS", calr=True), {"method.name": "spos"} | CALR | SPREAD, points=POINTS)]
+    rows=[
+        Row(labels("SPOS", calr=True), {"method.name": "spos"} | CALR | SPREAD, points=POINTS),
+        Row(labels("SPOS", ms=True), {"method.name": "spos"} | MS | SPREAD, points=POINTS),
+    ]
     + [
         Row(
             labels(label, ours, ours),
@@ -45,7 +55,7 @@ study = Study(
         for ours in (False, True)
     ],
     primary=[
-        Comparison({"CaLR": True, "MS": True}, {"CaLR": False}),
+        Comparison({"CaLR": True, "MS": True}, {"CaLR": False, "MS": False}),
         Comparison(labels("SPOS", True, True), labels("SPOS", True)),
     ],
     columns=[TAU],
@@ -65,7 +75,7 @@ study = Study(
                     "(b) SPOS with CaLR", "Validation acc. (%)", subnets("valid_accuracy", labels("SPOS", calr=True))
                 ),
                 Curves("(c) Gradients", "Mean standard deviation", over_training("gradient_spread")[:2]),
-                Curves("(d) Ranking", "Kendall's τ", over_training("kendall_tau")),
+                Curves("(d) Ranking", "Kendall's τ", [*over_training("kendall_tau"), *ALONE]),
             ],
             paper="Figure 2",
         ),

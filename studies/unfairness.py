@@ -7,6 +7,22 @@ from ._words import METHODS
 TOP = {"rank.top_share": 0.3, "rank.by": "accuracy"}
 """The paper defines C³ by accuracies; CB and C³ are of one ranking."""
 
+BIAS_Z = Column(
+    "CB z",
+    "complexity_bias_z",
+    digits=1,
+    best=None,
+    remark="CB less the mean of its matched null, in deviations of that null; above 0 the supernet is unfair to large "
+    "networks.",
+)
+CONVERGENCE_Z = Column(
+    "C³ z",
+    "complexity_convergence_z",
+    digits=1,
+    best=None,
+    remark="The same of C³; below 0 the supernet is unfair to large networks.",
+)
+
 SCHEDULES = [
     (False, "–", {}),
     (True, "−log(k − C(α))", {"schedule.name": "calr", "schedule.function": "reversed"}),
@@ -37,19 +53,21 @@ study = Study(
             "complexity_bias",
             digits=3,
             best="nearest",
-            reference="neutral_complexity_bias",
+            reference="complexity_bias_null",
             remark="Pairs that prediction or truth ties are not wrongly ordered, and of two equally large subnets "
-            "none is the larger. Random numbers have the neutral value, not 0.5; better predictors without bias have "
-            "less.",
+            "none is the larger. The neutral value is not 0.5: it is the mean CB of a null that is matched to each "
+            "run's predictions.",
         ),
+        BIAS_Z,
         Column(
             "C³",
             "complexity_convergence",
             digits=3,
             best="nearest",
-            reference=0.0,
+            reference="complexity_convergence_null",
             remark="τ-b, in which ties count for neither side, of the number of parameters and predicted over "
-            "looked-up test accuracy.",
+            "looked-up test accuracy. The neutral value is not 0, but that of the same null.",
         ),
+        CONVERGENCE_Z,
     ],
 )

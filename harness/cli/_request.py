@@ -104,7 +104,7 @@ def left_out(study: Study, error: UserError) -> None:
 
 
 def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """STUDY… --all --preset --seeds --only --store; the command receives `asked` and `store`."""
+    """STUDY… --all --preset --seeds --printed --only --store; the command receives `asked` and `store`."""
 
     @wraps(command)
     def asking(
@@ -113,16 +113,24 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
         preset: str,
         seeds: int | None,
         only: tuple[str, ...],
+        printed: bool,
         updates: tuple[str, ...],
         **others: Any,
     ) -> Any:
+        from harness.components.discovery import component
         from harness.execution.plan import Asked
         from harness.study.overrides import parse_only, parse_updates
 
         overrides, chosen = parse_updates(updates), parse_only(only)
         studies = with_preset(chosen_studies(names, everything), preset)
         studies = expandable(studies, preset) if everything else studies
-        return command(asked=Asked(studies, preset, seeds, overrides, chosen), **others)
+        keep = None
+        if printed:
+            keep = component("reports.paper.printed").is_printed
+            studies = [study for study in studies if component("reports.paper.printed").has_printed(study)]
+            if not studies:
+                raise UserError("the paper prints nothing of these studies; leave out --printed")
+        return command(asked=Asked(studies, preset, seeds, overrides, chosen, keep), **others)
 
     for option in (
         store_option,
@@ -133,6 +141,7 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
             shell_complete=conditions,
             help="Only trials with these values, such as train.epochs=20,seed=0.",
         ),
+        click.option("--printed", is_flag=True, help="Only the rows and data sets that the paper prints."),
         click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]"),
         preset_option,
         click.option("--all", "everything", is_flag=True, help="All known studies."),

@@ -95,6 +95,8 @@ class Asked:
     seeds: int | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
     only: Filter = field(default_factory=dict)
+    keep: Callable[[Study, Request], bool] | None = None
+    """Which requests count; None for all."""
 
     def plan(self, runs: Sequence[StoredRun], check: bool = True) -> Plan:
         """Compare with stored runs; see `make_plan`."""
@@ -105,6 +107,7 @@ class Asked:
             seeds=self.seeds,
             overrides=self.overrides,
             only=self.only,
+            keep=self.keep,
             check=check,
         )
 
@@ -117,6 +120,7 @@ def make_plan(
     seeds: int | None = None,
     overrides: Mapping[str, Any] | None = None,
     only: Filter | None = None,
+    keep: Callable[[Study, Request], bool] | None = None,
     check: bool = True,
 ) -> Plan:
     """The plan of these studies. A preset's name is looked up in each study's space.
@@ -130,7 +134,7 @@ def make_plan(
         own = expand_stored(study, presets[study.name], lambda: runs, seeds, overrides)
         if check and "rank.metrics" not in (overrides or {}):
             check_asked(study, (request.trial.config for request in own))
-        requests += own
+        requests += own if keep is None else [request for request in own if keep(study, request)]
     requests = chosen(requests, only or {})
     by_key: dict[str, list[Request]] = {}
     for request in sorted([*parents(requests), *requests], key=lambda request: request.seed):
@@ -320,8 +324,8 @@ def _check_ranking(config: RunConfig) -> None:
                 raise InvalidConfiguration(f"observe.{name} needs a table of truth, and benchmark is null")
     elif can_be_judged(config.benchmark):
         benchmark = benchmark_for(config.benchmark, config.space)
-        benchmark.accuracies(config.rank.truth_of(config.dataset))
-        RULES[config.rank.selection](benchmark.accuracies(config.rank.selects_on(config.dataset)), config.rank.bins)
+        config.rank.truth_in(benchmark, config.dataset)
+        RULES[config.rank.selection](config.rank.selecting_in(benchmark, config.dataset), config.rank.bins)
     if config.rank.images is not None and are_here(config.dataset):
         # Not from the images themselves: loading them may decode all of ImageNet.
         there = image_counts(config.dataset)

@@ -254,7 +254,7 @@ def rankings(plan: Plan, again: bool) -> list[Work]:
     """
     found, ranked = [], []
     for work in plan.work:
-        if work.run is None or work.state not in (State.RANK, State.DONE) or work.trial.start is not None:
+        if work.run is None or work.state not in (State.RANK, State.DONE, State.AGAIN) or work.trial.start is not None:
             continue  # a retrained trial has no ranking
         stored = work.run.rankings
         for key, trial in work.rankings.items():

@@ -53,7 +53,13 @@ class Until:
         """Everything that is wanted now. What the last plan asked for and is still not done has been tried."""
         asked = self.asked
         everything = make_plan(
-            asked.studies, asked.preset, runs, seeds=self.most, overrides=asked.overrides, only=asked.only
+            asked.studies,
+            asked.preset,
+            runs,
+            seeds=self.most,
+            overrides=asked.overrides,
+            only=asked.only,
+            keep=asked.keep,
         )
         questions = self.questions(runs)
         undecided = [one for one in questions if not one.decided]

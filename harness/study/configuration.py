@@ -16,7 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from harness.components.benchmark import is_benchmark
+import numpy as np
+import numpy.typing as npt
+
+from harness.components.benchmark import Benchmark, is_benchmark
 from harness.components.option import added, document
 from harness.components.preset import default_name as default_name
 from harness.components.registries import (
@@ -142,6 +145,8 @@ class Ranking:
     """Whether the supernet's mean loss on the ranking's images is measured, over the architectures of Kendall's τ."""
     by: str = added("accuracy")
     """What architectures are ranked by on the validation images: accuracy, or loss as in Eq. 2. Both are stored."""
+    truth_split: str = added("test")
+    """The images that the judging accuracies are of, in selections too: test, or valid to choose options by."""
 
     def truth_of(self, dataset: str) -> str:
         """The data set whose truth judges a supernet that was trained on `dataset`."""
@@ -150,6 +155,14 @@ class Ranking:
     def selects_on(self, dataset: str) -> str:
         """The data set whose accuracies select architectures for a supernet that was trained on `dataset`."""
         return self.selection_on or self.truth_of(dataset)
+
+    def truth_in(self, benchmark: Benchmark, dataset: str) -> npt.NDArray[np.float64]:
+        """The accuracies that judge a supernet that was trained on `dataset`."""
+        return benchmark.accuracies(self.truth_of(dataset), self.truth_split)
+
+    def selecting_in(self, benchmark: Benchmark, dataset: str) -> npt.NDArray[np.float64]:
+        """The accuracies that select architectures for a supernet that was trained on `dataset`."""
+        return benchmark.accuracies(self.selects_on(dataset), self.truth_split)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -168,6 +181,9 @@ class Ranking:
             f"rank.selection is {self.selection!r}; allowed: equal-width, equal-count",
         )
         require(self.by in ("accuracy", "loss"), f"rank.by is {self.by!r}; allowed: accuracy, loss")
+        require(
+            self.truth_split in ("test", "valid"), f"rank.truth_split is {self.truth_split!r}; allowed: test, valid"
+        )
         require(self.bins >= 2, f"rank.bins must be at least 2, not {self.bins}")
         require(self.calibration >= 0, f"rank.calibration must not be negative, not {self.calibration}")
         for name in self.metrics:

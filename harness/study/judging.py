@@ -96,7 +96,7 @@ class Divided:
 
 def selected_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> list[Architecture]:
     """The architectures that Kendall's τ is computed over, for supernets that were trained on `dataset`."""
-    numbers = RULES[ranking.selection](benchmark.accuracies(ranking.selects_on(dataset)), ranking.bins)
+    numbers = RULES[ranking.selection](ranking.selecting_in(benchmark, dataset), ranking.bins)
     return [benchmark.space.architecture(int(number)) for number in numbers]
 
 
@@ -116,7 +116,7 @@ def top_architectures(benchmark: Benchmark, dataset: str, ranking: Ranking) -> l
     """
     if ranking.top_share is None:
         return []
-    truth = benchmark.accuracies(ranking.truth_of(dataset))
+    truth = ranking.truth_in(benchmark, dataset)
     count = math.ceil(len(truth) * ranking.top_share)
     numbers = np.argsort(-truth, kind="stable")[:count].tolist()
     if ranking.top_sample is not None and ranking.top_sample < count:
@@ -200,7 +200,7 @@ def judge(
         return Judgement(None, 0, _best_predicted(best, score) if best else None, None)
     space = benchmark.space
     selected = selected_architectures(benchmark, dataset, ranking)
-    truth = benchmark.accuracies(ranking.truth_of(dataset))
+    truth = ranking.truth_in(benchmark, dataset)
     true_accuracies = np.array([truth[space.index(a)] for a in selected])
     taus = _taus(selected, predictions, true_accuracies)
     sizes = [float(space.complexity(a)) for a in selected]

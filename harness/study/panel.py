@@ -58,7 +58,7 @@ def panel(
 
     The predictions are those that rank: accuracies, or losses times −1.
     """
-    table = benchmark.accuracies(ranking.truth_of(dataset))
+    table = ranking.truth_in(benchmark, dataset)
     known = {benchmark.space.index(one): value for one, value in predictions.items() if math.isfinite(value)}
     numbers = np.array(sorted(known), dtype=np.int64)
     guess, true = np.array([known[number] for number in numbers.tolist()]), table[numbers]
@@ -94,15 +94,15 @@ def _selections(
     judging = ranking.truth_of(dataset)
     asked = {"selected": (ranking.selection, ranking.selects_on(dataset))}
     asked |= {rule.replace("-", "_"): (rule, judging) for rule in RULES}
-    errors = benchmark.standard_errors(judging)
+    errors = benchmark.standard_errors(judging, ranking.truth_split)
     made: dict[tuple[str, str], dict[str, Any]] = {}
     for rule, on in asked.values():
-        selecting = benchmark.accuracies(on)
+        selecting = benchmark.accuracies(on, ranking.truth_split)
         if rule == "equal-count" and ranking.bins > len(selecting):
             continue  # no such chunks
         if (rule, on) not in made:
             chosen = RULES[rule](selecting, ranking.bins)
-            made[rule, on] = _selection(numbers, guess, benchmark.accuracies(judging), selecting, chosen, errors)
+            made[rule, on] = _selection(numbers, guess, ranking.truth_in(benchmark, dataset), selecting, chosen, errors)
     return {name: made[what] for name, what in asked.items() if what in made}
 
 

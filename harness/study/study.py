@@ -48,6 +48,8 @@ class Study:
     """Whether the table has rows of references without `--references`; `run` then makes those on request, too."""
     remarks: Sequence[str] = ()
     """What a reader must know about the rows; printed under the table."""
+    chooses: str = ""
+    """The option whose value the table is there to choose: reports say by which accuracies it is chosen."""
 
     @property
     def about(self) -> str:

@@ -29,12 +29,17 @@ def is_in_the_paper(study: Study) -> bool:
 
 
 def beside_the_paper(study: Study, table: Table) -> Grid:
-    """One line for each row, metric and data set for which this store or the paper has a value."""
+    """One line for each row, data set and metric of the paper for which this store or the paper has a value.
+
+    A table of which the paper prints no number has all its metrics.
+    """
     rows = []
-    for row in (row for block in table.blocks for row in block if row.name is None):
+    own = [row for block in table.blocks for row in block if row.name is None]
+    known_there = {column.metric for row in own for column in table.columns if printed(study, row, column) is not None}
+    for row in own:
         for column, value in zip(table.columns, row.values, strict=True):
             number = printed(study, row, column)
-            if number is not None or value.measurements:
+            if (value.measurements and (column.metric in known_there or not known_there)) or number is not None:
                 labels = [label_text(label) for label in row.labels]
                 rows.append((*labels, column.dataset, column.label, *_beside(row, column, value, number)))
     known = {name: beside(name, study.name) for name in dict.fromkeys(column.dataset for column in table.columns)}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.components.registries import SCHEDULES
 from harness.errors import DataError
 from harness.schema import OBSERVED
+from harness.statistics import ALPHA, Sample, t_test
 from harness.study.configuration import RunConfig
 from harness.study.references import references_of, stored_result
 
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 SORTED = 1 / 3
 """The least τ of the number of parameters at which larger networks count as better: two pairs of three are in order."""
 
-Finding = tuple[bool, str] | None
-"""Whether a premise holds, and the numbers that say so; None where the store does not have them."""
+NEGLIGIBLE = 0.01
+"""The share of the gradients' variance between clusters below which clusters do not differ."""
+
+Finding = tuple[bool | None, str] | None
+"""Whether a premise holds (None: the seeds do not decide), and the numbers; None where the store has no numbers."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +55,15 @@ PREMISES = {
     ),
     "baseline-unfair": Premise(
         "the baseline is unfair to large networks",
-        "CB above its neutral value and C³ below 0, means over the seeds",
+        "mean of z of CB and −z of C³, both against the null that is matched to the run's predictions: a t-test over "
+        "the seeds at 5 % decides whether it is above 0, below 0 (then it does not hold), or neither",
         by_method=True,
     ),
     "gradients-vary": Premise(
         "gradients vary from subnet to subnet",
-        "at the end of training they spread more in the baseline than with momentum separated by operation",
+        "the share of the variance of the baseline's gradients that is between clusters by operation, at the end of "
+        "training: a t-test over the seeds at 5 % decides whether it is above 0, below "
+        f"{100 * NEGLIGIBLE:g} % (then it does not hold), or neither",
         by_method=True,
     ),
 }
@@ -109,39 +116,49 @@ def _larger_better(findings: Findings, store: Store, dataset: str, method: str) 
 
 def _baseline_unfair(findings: Findings, store: Store, dataset: str, method: str) -> Finding:
     """By any ranking of the baseline's weights that has measured it: that of another study, too."""
-    biases, neutrals, convergences = [], [], []
+    biases, convergences = [], []
     for one in _runs(findings, dataset, method, _is_baseline):
-        own = one.metrics.get("complexity_bias") is not None
+        own = one.metrics.get("complexity_bias_z") is not None
         # One training that is judged by several truths has rankings of all of them.
         others = [] if findings.preset.trained_on or one.run is None else one.run.rankings.values()
         found: Mapping[str, Any] = next(
-            (ranked for ranked in ([one.metrics] if own else others) if ranked.get("complexity_bias") is not None), {}
+            (ranked for ranked in ([one.metrics] if own else others) if ranked.get("complexity_bias_z") is not None), {}
         )
-        if found and found.get("neutral_complexity_bias") is not None:
-            biases.append(found["complexity_bias"])
-            neutrals.append(found["neutral_complexity_bias"])
-            convergences.append(found["complexity_convergence"])
-    if not biases or None in convergences:
+        if found and found.get("complexity_convergence_z") is not None:
+            biases.append(found["complexity_bias_z"])
+            convergences.append(found["complexity_convergence_z"])
+    if not biases:
         return None
-    bias, neutral, convergence = map(statistics.fmean, (biases, neutrals, convergences))
-    seeds = f"{len(biases)} seed{'s' * (len(biases) != 1)}"
-    return bias > neutral and convergence < 0, f"CB {bias:.3f}, neutral {neutral:.3f}; C³ {convergence:+.3f}; {seeds}"
+    means = [statistics.fmean(own) for own in (biases, convergences)]
+    unfair = [(bias - convergence) / 2 for bias, convergence in zip(biases, convergences, strict=True)]
+    return three_way(unfair), f"z of CB {means[0]:+.1f}, of C³ {means[1]:+.1f}; {_seeds(biases)}"
 
 
 def _gradients_vary(findings: Findings, store: Store, dataset: str, method: str) -> Finding:
-    spreads = []
-    for wanted in (_is_baseline, _is_separated):
-        by_seed = {}
-        for one in _runs(findings, dataset, method, wanted):
-            points = ((one.run.result if one.run else None) or {}).get(OBSERVED, {}).get("gradient_spread")
-            if points and points[-1][1] is not None:
-                by_seed[one.request.seed] = points[-1][1]
-        spreads.append(by_seed)
-    common = sorted(spreads[0].keys() & spreads[1].keys())
-    if not common:
+    """By the baseline alone: what momentum separation does to gradients is its effect, not its premise."""
+    shares = []
+    for one in _runs(findings, dataset, method, _is_baseline):
+        points = ((one.run.result if one.run else None) or {}).get(OBSERVED, {}).get("gradient_share_between")
+        if points and points[-1][1] is not None:
+            shares.append(points[-1][1])
+    if not shares:
         return None
-    plain, separated = (statistics.fmean(own[seed] for seed in common) for own in spreads)
-    return plain > separated, f"{plain:.3g} and {separated:.3g}"
+    return three_way(shares, NEGLIGIBLE), f"{100 * statistics.fmean(shares):.1f} %; {_seeds(shares)}"
+
+
+def three_way(values: Sequence[float], negligible: float = 0.0) -> bool | None:
+    """Whether the mean of what the seeds measured is above 0 (True), or below what is negligible (False), by t-tests.
+
+    None where the seeds do not decide; one seed never does.
+    """
+    above, below = (Sample.of([value - least for value in values]) for least in (0.0, negligible))
+    if float(t_test(above)) <= ALPHA and above.mean > 0:
+        return True
+    return False if float(t_test(below)) <= ALPHA and below.mean < 0 else None
+
+
+def _seeds(values: Sequence[float]) -> str:
+    return f"{len(values)} seed{'s' * (len(values) != 1)}"
 
 
 def _runs(findings: Findings, dataset: str, method: str, wanted: Callable[[RunConfig], bool]) -> Iterator[Evidence]:
@@ -157,10 +174,6 @@ def _runs(findings: Findings, dataset: str, method: str, wanted: Callable[[RunCo
 
 def _is_baseline(config: RunConfig) -> bool:
     return config.clusters.name == "none" and _is_static(config)
-
-
-def _is_separated(config: RunConfig) -> bool:
-    return config.clusters.name == "operation" and _is_static(config)
 
 
 def _is_static(config: RunConfig) -> bool:
@@ -184,13 +197,21 @@ def premise_notes(judged: Sequence[Compared]) -> list[str]:
     lines = []
     for text, how in dict.fromkeys((check.premise, check.how) for check in checks):
         words = []
-        for holds, what in ((True, "It holds"), (False, "It does not hold"), (None, "Not measured")):
-            own = [check for check in checks if check.premise == text and check.holds is holds]
+        for what, own in _by_finding([check for check in checks if check.premise == text]).items():
             if own:
                 places = dict.fromkeys(_place(check, several) for check in own)
                 words.append(f"{what}{': ' * any(places)}{'; '.join(filter(None, places))}.")
         lines.append(f"Premise: {text} ({how}). {' '.join(words)}")
     return lines
+
+
+def _by_finding(checks: Sequence[Checked]) -> dict[str, list[Checked]]:
+    """The checks by what they found."""
+    found: dict[str, list[Checked]] = {"It holds": [], "It does not hold": [], "Undecided": [], "Not measured": []}
+    for check in checks:
+        undecided = "Undecided" if check.numbers else "Not measured"
+        found[undecided if check.holds is None else "It holds" if check.holds else "It does not hold"].append(check)
+    return found
 
 
 def _place(check: Checked, several: bool) -> str:

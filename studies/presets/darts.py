@@ -142,7 +142,7 @@ PAPER = register(
             "optimiser.momentum": 0.9,
             "optimiser.clip": 5.0,
             "optimiser.inactive": "untouched",
-            "schedule.final": 0.04,  # of the cosine, which ends at 0.001 in DARTS
+            "schedule.final": 0.04,  # of the cosine, which ends at 0.001 in DARTS; rows with CaLR have none
             "schedule.gamma_prime": 4.0,  # the paper gives none for this space; this is that of its other cell space
             "schedule.complexity": "parameters",
             # randomNAS: 10 batches of 64 for all, the ten best on all 25,000 images.

@@ -188,6 +188,8 @@ PAPER = register(
             ],
             "retrain.network.norm_momentum": 0.01,
         },
+        # The 50 images per class that rank in the search are training images of ImageNet: retraining uses all of them.
+        by_dataset={"imagenet": {"retrain.with_valid": True}},
         by_method={"fairnas": {"train.epochs": 75}, "fsnas": {"train.epochs": 100}} | EVERYWHERE,
         by_study={"mobilenet_gamma_grid": SHORT, "mobilenet_layer_selection": SHORT},
         values={"S": 330_000_000, "M": 400_000_000, "L": 475_000_000},

@@ -21,7 +21,7 @@ statements: Any = component("reports.paper.statements")
 
 DATASETS = ("cifar10", "cifar100", "imagenet16-120", "imagenet")
 STUDIES = {study.name: study for study in all_studies()}
-UNSHOWN = {"gradient_spread", "momentum_spread", "stage_seconds.train"} | {
+UNSHOWN = {"gradient_spread", "momentum_spread_within", "stage_seconds.train"} | {
     f"valid_{what}_{size}" for what in ("loss", "accuracy") for size in ("small", "large")
 }
 """Metrics that runs have, and that tables need not show."""

@@ -73,7 +73,8 @@ def test_lines_name_rows_and_metrics_that_are_observed(study: Study) -> None:
     observed: dict[str, Callable[[Observe], int | bool]] = {
         "kendall_tau": lambda observe: observe.kendall_tau_every,
         "gradient_spread": lambda observe: observe.spread,
-        "momentum_spread": lambda observe: observe.spread,
+        "momentum_spread": lambda observe: observe.spread and observe.spread_within,
+        "gradient_similarity": lambda observe: observe.similarity_every,
         "valid_loss": lambda observe: observe.subnets_every,
         "valid_accuracy": lambda observe: observe.subnets_every,
     }

@@ -108,7 +108,7 @@ class Observers:
         if progress.part == progress.parts - 1:
             number, score = self.benchmark.space.index, scores(predictions, self.config.rank.by)
             for end, judge in self._judges.items():
-                truth = self.benchmark.accuracies(judge.rank.truth_of(judge.dataset))
+                truth = judge.rank.truth_in(self.benchmark, judge.dataset)
                 chosen = selected[end]
                 tau = kendall_tau([score[a] for a in chosen], [float(truth[number(a)]) for a in chosen])
                 if _is_due(self.config.observe.kendall_tau_every, progress):
@@ -216,7 +216,7 @@ def observed_subnets(space: Space, benchmark: Benchmark | None, config: RunConfi
         drawn = space.distinct(min(space.size, 101), random.Random(derive(0, "observed subnets", space.name)))
         drawn.sort(key=lambda architecture: (space.complexity(architecture), architecture))
         return dict(zip(SIZES, (smallest, drawn[len(drawn) // 2], largest), strict=True))
-    truth = benchmark.accuracies(config.rank.truth_of(config.dataset))
+    truth = config.rank.truth_in(benchmark, config.dataset)
     complexity = np.array([space.complexity(architecture) for architecture in space], dtype=np.float64)
     edges = np.linspace(complexity.min(), complexity.max(), len(SIZES) + 1)
     thirds = np.clip(np.searchsorted(edges, complexity, side="left"), 1, len(SIZES))
