@@ -12,6 +12,7 @@ from harness.errors import HarnessError
 from harness.statistics import ALPHA
 from harness.study.study import Study
 
+from .anytime import anytime_figures, anytime_grid
 from .evidence import Findings, find
 from .figure_values import FigureValue
 from .figures import build as build_figures
@@ -62,6 +63,8 @@ class Section:
     findings: Findings
     references: tuple[Grid, ...] = ()
     """The references with their intervals and seconds."""
+    anytime: tuple[Grid, ...] = ()
+    """What rows cost until they reach a target τ, beside the figure of any-time curves."""
     beside: tuple[Grid, ...] = ()
     """The table's values beside those of the paper, line by line."""
     verdicts: tuple[Grid, ...] = ()
@@ -93,9 +96,11 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
         references = references if asked.references else replace(references, lacking=None)
     table = lay_out(findings, references)
     listed = tuple(reference_grid(references, table, findings)) if references else ()
-    figures = tuple(build_figures(findings, store)) if asked.figures else ()
+    own = (*build_figures(findings, store), *anytime_figures(findings, table)) if asked.figures else ()
+    figures: tuple[FigureValue, ...] = own
+    anytime = tuple(anytime_grid(findings, table)) if asked.figures else ()
     if not (asked.compare or asked.verdicts):
-        return Section(table, figures, findings, listed)
+        return Section(table, figures, findings, listed, anytime)
     from .comparison import compare
     from .paper.comparison import beside_the_paper, is_in_the_paper
     from .paper.premises import with_premises
@@ -106,7 +111,7 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
         # Before any number is shown.
         table = replace(table, scale=f"{table.scale} Primary contrasts: {primary}. {RATE}")
     checked = with_premises(findings, store, compared)
-    return Section(table, figures, findings, listed, beside, (), checked, (), asked.compare, asked.verdicts)
+    return Section(table, figures, findings, listed, anytime, beside, (), checked, (), asked.compare, asked.verdicts)
 
 
 def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:

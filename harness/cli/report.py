@@ -161,7 +161,8 @@ def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str, draw
             yield f"{section.table.study}.{renderer.SUFFIX}", content if form == "parquet" else content.encode()
             tidy = form in ("csv", "parquet")  # their comparisons are numbers; other formats have grids of text
             texts = component(FORMATS["csv"]) if form == "parquet" else renderer
-            grids = {"references": section.references, "compared": () if tidy else section.grids}
+            compared = () if tidy else section.grids
+            grids = {"references": section.references, "target": section.anytime, "compared": compared}
             for name, own in grids.items():
                 if own:
                     yield f"{section.table.study}-{name}.{texts.SUFFIX}", texts.render_grids(own).encode()

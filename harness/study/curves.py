@@ -33,6 +33,8 @@ AVERAGED = "kendall_tau_averaged"
 """The curve of means over the end of training. Its steps are numbers of epochs: one run answers for any fewer."""
 CURVES = (
     Curve("kendall_tau", "observe.kendall_tau_every", "Kendall's τ over the selected architectures", judged=True),
+    Curve("selected_top1", "observe.kendall_tau_every", "true accuracy of the best-ranked of these, in %", judged=True),
+    Curve("selected_regret", "observe.kendall_tau_every", "how far it is below the best of these", judged=True),
     Curve(AVERAGED, "observe.average_last", "mean of Kendall's τ after the last 1, 2, … epochs", judged=True),
     Curve("valid_loss_*", "observe.subnets_every", "validation loss of a small, medium, large subnet", True, SIZES),
     Curve("valid_accuracy_*", "observe.subnets_every", "validation accuracy of these subnets, in %", True, SIZES),

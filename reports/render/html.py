@@ -158,6 +158,7 @@ def _section(
         "opened": (is_own(study) or rebuilds_figures(study)) and any(figure.runs for figure in own),
         "forests": [figure.file for figure in section.figures if figure.name == FOREST and files],
         "references": [_grid(grid) for grid in section.references],
+        "anytime": [_grid(grid) for grid in section.anytime],
         "grids": _verdicts(section),
         "tallies": tallies(section.judgements),
     }

@@ -87,14 +87,17 @@ def document(sections: Sequence[Section]) -> str:
 
 def _section(section: Section) -> Iterator[str]:
     table, grids, figures = section.table, section.grids, section.figures
+    listed = [grid.name for grid in (*section.references, *section.anytime)]
     shown = {
-        "Table": [label("tab", one) for one in (table.study, *(grid.name for grid in section.references))],
+        "Table": [label("tab", name) for name in (table.study, *listed)],
         "Comparison": [label("tab", grid.name) for grid in grids],
         "Figure": [label("fig", figure.file) for figure in figures],
     }
     yield f"\n\\section{{{running(table.title)}}}"
     yield ". ".join(_references(kind, those) for kind, those in shown.items() if those) + ".\\par\\nopagebreak"
     yield f"\\input{{{_file_name(table.study)}}}"
+    if section.anytime:
+        yield f"\\input{{{_file_name(f'{table.study}-target')}}}"
     if section.references:
         yield f"\\input{{{_file_name(f'{table.study}-references')}}}"
     if figures:

@@ -110,9 +110,14 @@ class Observers:
             for end, judge in self._judges.items():
                 truth = judge.rank.truth_in(self.benchmark, judge.dataset)
                 chosen = selected[end]
-                tau = kendall_tau([score[a] for a in chosen], [float(truth[number(a)]) for a in chosen])
+                true = [float(truth[number(a)]) for a in chosen]
+                guessed = [score[a] for a in chosen]
+                tau = kendall_tau(guessed, true)
                 if _is_due(self.config.observe.kendall_tau_every, progress):
-                    self._point(f"kendall_tau{end}", progress.epoch * progress.parts, tau)
+                    step, best = progress.epoch * progress.parts, true[int(np.argmax(guessed))]
+                    self._point(f"kendall_tau{end}", step, tau)
+                    self._point(f"selected_top1{end}", step, best)
+                    self._point(f"selected_regret{end}", step, max(true) - best)
                 if _is_last(self.config.observe.average_last, progress):
                     self._average(end, tau, progress)
             del self._predictions[progress.epoch]

@@ -258,6 +258,6 @@ def test_one_training_gives_the_curves_of_every_truth(
         observed[truth], keys[truth] = observers.points, Trial(asked).ranking_key
     first, second = truths
     own, other = (curves_of(observed[first], keys[first], keys[truth]) for truth in truths)
-    assert own != other and len(own) == len(other) == 7 and len(observed[first]) == 14
+    assert own != other and len(own) == len(other) == 9 and len(observed[first]) == 18
     assert own == {name: points for name, points in observed[first].items() if "@" not in name}
     assert other == curves_of(observed[second], keys[second], keys[second])
