@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from harness.errors import HarnessError, UnknownName, UserError
+from harness.errors import HarnessError, InvalidConfiguration, UnknownName, UserError
 from harness.view import content
 from harness.view.site import Links, render, static_files
 
@@ -149,7 +149,11 @@ class Pages:
         return known[1]
 
     def runs(self, request: Request) -> Response:
-        return self._answer(request, "runs", "Runs", self._runs(request))
+        try:
+            found = self._runs(request)
+        except InvalidConfiguration as error:  # somebody types a condition: an answer, not a failure
+            found = {**content.runs(self.watcher.look()), "wrong": str(error)}
+        return self._answer(request, "runs", "Runs", found)
 
     def _runs(self, request: Request) -> dict[str, Any]:
         query = request.query_params

@@ -341,6 +341,9 @@
         return query;
       };
       function take(found) {
+        wrong.hidden = !found.wrong;
+        wrong.textContent = found.wrong ?? "";
+        if (found.wrong) return;
         if (found.columns.join() !== columns.join()) rows.clear();
         ({ columns, chosen, facets } = found);
         found.rows.forEach((row) => rows.set(row[0], row));
@@ -350,7 +353,6 @@
         arrange();
       }
       async function fetchAll() {
-        wrong.hidden = true;
         try { take(await ask("runs", parameters())); } catch (error) { wrong.textContent = error.message; wrong.hidden = false; }
       }
       form.addEventListener("submit", (event) => {
@@ -366,6 +368,7 @@
       });
       addEventListener("scroll", draw, { passive: true });
       addEventListener("resize", draw);
+      if (data.wrong) { wrong.textContent = data.wrong; wrong.hidden = false; }
       chooser();
       arrange();
       poll(() => ask("runs", parameters(), true), take);
