@@ -21,7 +21,7 @@ from harness.owner import describe as describe_owner
 from harness.query import select, underscored
 from harness.stores.stored import Status, without_curves
 from harness.view import curves
-from harness.view.snapshot import Row, Snapshot, Standing
+from harness.view.snapshot import Row, Snapshot, Standing, row_name
 
 if TYPE_CHECKING:
     from harness.stores.store import Store
@@ -337,9 +337,15 @@ def metrics_of(rows: Iterable[Row], store: Store) -> list[str]:
 
 def study_curves(snapshot: Snapshot, store: Store, name: str, preset: str, metric: str, axis: str) -> dict[str, Any]:
     """A metric of all runs of a study, grouped by row and data set. Raises `UnknownName`."""
-    rows = runs_of(snapshot, find_standing(snapshot, name, preset))
+    standing = find_standing(snapshot, name, preset)
+    rows = runs_of(snapshot, standing)
     several = len({row.record["dataset"] for row in rows}) > 1
-    return grouped(rows, store, metric, axis, lambda row: row.record["row"] + f", {row.record['dataset']}" * several)
+
+    def label(row: Row) -> str:
+        own = row_name(standing.study, standing.requests[row.run.key])
+        return f"{own}, {row.record['dataset']}" if several else own
+
+    return grouped(rows, store, metric, axis, label)
 
 
 def chosen_curves(snapshot: Snapshot, store: Store, ids: Sequence[str], metric: str, axis: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from harness.components.discovery import component
 from harness.components.preset import presets_of
 from harness.errors import HarnessError, UserError
 from harness.execution.states import State, stand
@@ -155,6 +156,7 @@ class Watcher:
         used = {run.preset for run in runs}
         names: dict[str, tuple[str, str]] = {}
         standings = []
+        is_own = component("reports.paper.order").is_own
         for study in self._studies():
             for preset in (name for name in presets_of(study.about) if name in used):
                 requests = self._expanded(study, preset, runs)
@@ -163,7 +165,8 @@ class Watcher:
                     by_key.setdefault(request.trial.key, []).append(request)
                 if by_key.keys() & attempts.keys():
                     standings.append(_standing(study, preset, by_key, attempts))
-                    names = {key: (study.name, row_name(study, own[0])) for key, own in by_key.items()} | names
+                    own_names = {key: (study.name, row_name(study, own[0])) for key, own in by_key.items()}
+                    names = names | own_names if is_own(study) else own_names | names  # the user's come first
         return standings, names
 
     def _expanded(self, study: Study, preset: str, runs: Sequence[StoredRun]) -> list[Request]:

@@ -151,6 +151,7 @@ def test_tables_curves_and_comparison(show: Any, width: int, scheme: str) -> Non
     shown = [float(text) for row in rows.all() if (text := row.locator("td").nth(place).inner_text())]
     assert shown == sorted(shown, reverse=True) and len(shown) >= 6
     picture(page, f"runs-{width}")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     for number in range(3):
         rows.nth(number).locator("input").check()
     with page.expect_download() as saved:

@@ -120,6 +120,7 @@ def test_curves_are_grouped_by_row(client: TestClient) -> None:
     query = {"study": "mine", "preset": "tiny", "metric": "kendall_tau"}
     first, second = client.get("/data/curves", params=query).json()["groups"]
     assert (first["n"], first["x"], first["mean"]) == (2, [1, 2], [0.3, 0.6])
+    assert (first["label"], second["label"]) == (f"cosine {NASTY}", f"calr {NASTY}")
     assert second["mean"] == [0.35, 0.7] and {run["seed"] for run in second["runs"]} == {0, 1}
     for form, head in (("svg", b"<?xml"), ("pdf", b"%PDF")):
         assert client.get(f"/figure/curves.{form}", params=query).content.startswith(head)
