@@ -78,3 +78,9 @@ for _name, _target, _summary in (
     ("mixing", "augmentations:Mixing", "mixup or cutmix, drawn for each batch"),
 ):
     AUGMENTATIONS.register(_name, lazy=f"harness.data.{_target}", summary=_summary)
+
+SHAPES = {
+    name: {"image_size": size, "classes": classes, "image_channels": 3}
+    for name, size, classes in (("cifar10", 32, 10), ("cifar100", 32, 100), ("imagenet", 224, 1000))
+}
+"""The images of data sets whose files need not be here, for plans and for counting operations."""

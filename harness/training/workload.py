@@ -14,6 +14,7 @@ from harness.components.dataset import DataSet, Split, inputs_of
 from harness.components.loader import Batch
 from harness.components.preset import Preset
 from harness.data.loading import loader_for
+from harness.data.shipped import SHAPES
 from harness.errors import InvalidConfiguration
 from harness.study.configuration import RunConfig
 from harness.study.expansion import expand
@@ -22,13 +23,6 @@ from harness.study.study import Study
 from harness.training.cost import Meter
 from harness.training.stages.rank import RankingImages, predict
 from harness.training.stages.train import build_supernets, make_step, prepare
-
-SHIPPED = {
-    name: {"image_size": size, "classes": classes, "image_channels": 3}
-    for name, size, classes in (("cifar10", 32, 10), ("cifar100", 32, 100), ("imagenet", 224, 1000))
-}
-"""Images of our own data sets, whose files need not be here."""
-
 
 LEAST = 32
 """Training images, of which a method may hold some out."""
@@ -54,7 +48,7 @@ class Workload:
     """A training of the configuration at the beginning, on a device."""
 
     def __init__(self, config: RunConfig, device: torch.device | str, size: Size = Size()) -> None:
-        inputs = inputs_of(config.dataset) or SHIPPED.get(config.dataset)
+        inputs = inputs_of(config.dataset) or SHAPES.get(config.dataset)
         if inputs is None:
             raise InvalidConfiguration(f"the size of the images of {config.dataset} is not known without its files")
         batch, ranked = size.batch or config.train.batch_size, size.ranked or config.rank.batch_size
