@@ -89,6 +89,10 @@ class DataError(UserError):
     """Data that is missing, damaged or not what it claims to be."""
 
 
+class NotBuilt(DataError):
+    """A table of ground truth that was not computed yet; the message names the command that does it."""
+
+
 class DamagedImage(DataError):
     """One image of a streamed data set that cannot be read. It is left out, unless there are many."""
 

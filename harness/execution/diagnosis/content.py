@@ -14,7 +14,7 @@ from harness.components.discovery import ENTRY_POINT_GROUP, discover, left_out, 
 from harness.components.registries import BENCHMARKS, IMPORTERS, REGISTRIES
 from harness.data.inspection import presences
 from harness.data.places import DATA, FOLDER, data_folder
-from harness.errors import ComponentWarning, DataError, UserError
+from harness.errors import ComponentWarning, DataError, NotBuilt, UserError
 from harness.execution.diagnosis.finding import Findings, note, ok, problem
 from harness.execution.diagnosis.installation import check_hidden
 from harness.study.catalogue import all_studies, studies_in
@@ -109,6 +109,8 @@ def _check_tables() -> Findings:
             for dataset in benchmark.datasets:
                 benchmark.accuracies(dataset)
             yield ok("tables", f"{name}: {benchmark.space.name} on {', '.join(benchmark.datasets)}")
+        except NotBuilt as error:
+            yield note("tables", f"{name} is not computed yet", f"build it if you need it: {error}")
         except DataError as error:
             if place is not None and not place.exists():
                 advice = f"get it and import it: `harness benchmark import FILE --as {name}`"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.components.benchmark import Benchmark
 from harness.components.registries import SPACES
-from harness.errors import DataError
+from harness.errors import DataError, NotBuilt
 from harness.truth.imported import IMPORT, AccuracyTable, ImportedBenchmark, Key, benchmark_folder
 from harness.truth.table import Table, TableBenchmark
 
@@ -35,12 +35,12 @@ def embedded() -> Benchmark:
 
 
 def polar() -> Benchmark:
-    """The table of the embedded digits of either contrast. Raises `DataError` if it is not finished."""
+    """The table of the embedded digits of either contrast. Raises `NotBuilt` until it is finished."""
     built = benchmark_folder() / POLAR.name
     for path in (POLAR, built):
         if path.is_file():
             return _computed("digits-polar", path, path.stat().st_mtime_ns)
-    raise DataError(
+    raise NotBuilt(
         f"benchmark 'digits-polar': its table is not finished; `{BUILD_POLAR} --out {built}` trains the missing "
         "classes and writes it"
     )
