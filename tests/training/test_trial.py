@@ -19,10 +19,12 @@ from harness.components.registries import DATASETS, SPACES
 from harness.data.loader import in_order
 from harness.errors import InvalidConfiguration, UnknownName
 from harness.study.configuration import RunConfig
+from harness.study.edges import CLUSTERS, SPLIT, edges_of
 from harness.study.judging import Prediction, selected_architectures
 from harness.training import trial
+from harness.training.preparation import prepare
 from harness.training.stages.search import SearchProgress
-from harness.training.stages.train import Progress
+from harness.training.stages.train import Progress, build_supernets
 from harness.training.trial import Outcome, Watch, rank_again, run_reference, run_trial
 from harness.truth.table import Table
 from tests.toy import toy_config
@@ -123,6 +125,19 @@ def test_tau_is_averaged_over_the_last_epochs(method: str, toy_project: Path) ->
     assert last[2] == averaged.result["kendall_tau"]
     longer = run_trial(toy(method=method, observe={"average_last": 1000})).result["observed"]["kendall_tau_averaged"]
     assert longer[:3] == averaged.result["observed"]["kendall_tau_averaged"] and len(longer) == len(every)
+
+
+@pytest.mark.parametrize("draw", ["random", "turns"])
+def test_training_splits_and_separates_at_the_edges_that_reports_read(draw: str, toy_project: Path) -> None:
+    for seed in range(3):
+        train = {"epochs": 1, "batch_size": 16, "draw": draw}
+        config = toy_config(method="fsnas", clusters="operation", train=train, seed=seed)
+        dataset = DATASETS.get(config.dataset)()
+        supernets = build_supernets(config, dataset)
+        _, trainings = prepare(config, supernets, 3, dataset)
+        edges = edges_of(config)
+        assert {tuple(part.fixed) for part in supernets.parts} == {edges[SPLIT]}
+        assert {training.clustering.decisions for training in trainings} == {edges[CLUSTERS]}
 
 
 def test_a_diverged_trial_says_where(toy_project: Path) -> None:
