@@ -20,7 +20,7 @@ COMMANDS = {
 
 OPTIONS = {
     "What to run or read": (
-        *("everything", "study", "preset", "seeds", "only", "where", "retry"),
+        *("everything", "study", "preset", "seeds", "printed", "only", "where", "retry"),
         *("until", "power", "effects", "margins", "max_seeds", "hours"),
         *("no_references", "references_only", "again", "all_attempts"),
     ),
@@ -32,7 +32,7 @@ OPTIONS = {
     "Workers and SLURM": ("given", "workers", "dry_run", "deadline", "requeue", "needs", "new_files"),
     "Store and database": ("store", "mongo", "mongo_file", "offline", "outage_wait", "mirror_weights_max"),
     "Checkpoints and claims": ("work", "checkpoint_every", "lease"),
-    "What is shown": ("form", "columns", "references", "compare", "strict", "figures", "out", "quiet", "help"),
+    "What is shown": ("form", "columns", "references", "compare", "verdicts", "strict", "figures", "out", "quiet", "help"),
 }
 """The options of commands that are about stored runs, by heading; those of no heading come last."""
 
