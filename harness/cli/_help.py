@@ -32,7 +32,18 @@ OPTIONS = {
     "Workers and SLURM": ("given", "workers", "dry_run", "deadline", "requeue", "needs", "new_files"),
     "Store and database": ("store", "mongo", "mongo_file", "offline", "outage_wait", "mirror_weights_max"),
     "Checkpoints and claims": ("work", "checkpoint_every", "lease"),
-    "What is shown": ("form", "columns", "references", "compare", "verdicts", "strict", "figures", "out", "quiet", "help"),
+    "What is shown": (
+        "form",
+        "columns",
+        "references",
+        "compare",
+        "verdicts",
+        "strict",
+        "figures",
+        "out",
+        "quiet",
+        "help",
+    ),
 }
 """The options of commands that are about stored runs, by heading; those of no heading come last."""
 
