@@ -6,7 +6,6 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from harness.components.option import added
 from harness.components.registries import SEARCHES
@@ -30,9 +29,6 @@ class Evolution(Search):
     and of random architectures for the rest. Its defaults are those of the released code.
     """
 
-    version: ClassVar[int] = 2
-    """1 always took another choice."""
-
     population: int = 50
     """Architectures per generation."""
     generations: int = 20
@@ -45,7 +41,7 @@ class Evolution(Search):
     """Children per generation that are crossed from two parents."""
     probability: float = 0.1
     """Of each decision of a mutated parent, to be drawn."""
-    mutation: str = added("resample")
+    mutation: str = added("another")
     """What a mutated decision becomes: a uniform choice, which may be the present one, as in the released code (the
     paper does not say), or `another` one."""
 

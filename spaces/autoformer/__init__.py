@@ -80,6 +80,10 @@ class Transformers(SizedSpace):
                 changed[decision] = rng.randrange(self.choices[decision])
         return self.canonical(tuple(changed))
 
+    def alter(self, architecture: Architecture, rng: random.Random, probability: float) -> Architecture:
+        """The published search has one mutation."""
+        return self.mutate(architecture, rng, probability)
+
     def crossable(self, one: Architecture, other: Architecture) -> bool:
         """As in AutoFormer, only architectures of one depth are crossed."""
         return one[DEPTH] == other[DEPTH]

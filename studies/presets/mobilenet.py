@@ -166,6 +166,7 @@ PAPER = register(
             "rank.calibration": 200,
             "rank.top1": False,
             "search.population": 50,
+            "search.mutation": "resample",
             "search.generations": 20,
             "search.parents": 10,
             "search.mutations": 25,
