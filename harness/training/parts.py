@@ -199,29 +199,76 @@ def _normalised(
 def _across(
     ranks: Ranks, x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float, like: Tensor | None
 ) -> tuple[Tensor, Statistics | None]:
-    """The same for a group that several ranks share: each gives its count, mean and sum of squared differences."""
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    over = [0, *range(2, x.dim())]
-    count = x.numel() // x.shape[1]
-    shape = (1, -1, *[1] * (x.dim() - 2))
-    mean = wide.mean(over)
-    squares = (wide - mean.view(shape)).square().sum(over)
-    own = torch.cat((mean, squares, mean.new_tensor([count])))
+    """The same for a group that several ranks share."""
+    y, mean, variance, total = _Shared.apply(x, weight, bias, epsilon, ranks)
+    # Copies: running statistics are summed in place, and the gradient needs the mean.
+    return y, None if like is None else (mean.clone(), variance * (total / (total - 1)))
+
+
+class _Shared(torch.autograd.Function):
+    """Batch normalisation of a group that several ranks share; can be differentiated twice.
+
+    It moves the activation 15 times through memory, forwards and backwards together; written as plain operations with
+    their own gradients it would do so 46 times. There is one exchange in each direction.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float, ranks: Ranks
+    ) -> tuple[Tensor, ...]:
+        mean, variance, total = _statistics(ranks, x)
+        inverse = (variance + epsilon).rsqrt()
+        ctx.ranks, ctx.epsilon = ranks, epsilon
+        ctx.save_for_backward(x, weight, mean, inverse, total)
+        ctx.mark_non_differentiable(mean, variance, total)
+        factor = inverse if weight is None else inverse * weight
+        shift = -mean * factor if bias is None else bias - mean * factor
+        shape = _per_channel(x)
+        y = torch.addcmul(shift.view(shape), x.to(factor.dtype), factor.view(shape))
+        return y.to(x.dtype), mean, variance, total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        x, weight, mean, inverse, total = ctx.saved_tensors
+        if torch.is_grad_enabled():  # to be differentiated again: the statistics depend on the images, too
+            mean, variance, total = _statistics(ctx.ranks, x)
+            inverse = (variance + ctx.epsilon).rsqrt()
+        shape, over = _per_channel(x), _all_but_channels(x)
+        gradient = gradients[0].to(mean.dtype)
+        centred = x.to(mean.dtype) - mean.view(shape)
+        own = torch.stack((gradient.sum(over), (gradient * centred).sum(over)))
+        of_images = None
+        if ctx.needs_input_grad[0]:
+            constant, along = (ctx.ranks.total(own) / total).unbind()
+            factor = inverse if weight is None else inverse * weight
+            sloped = torch.addcmul(gradient, centred, (-along * inverse.square()).view(shape))
+            of_images = torch.addcmul((-constant * factor).view(shape), sloped, factor.view(shape)).to(x.dtype)
+        of_weight = own[1] * inverse if ctx.needs_input_grad[1] else None
+        return of_images, of_weight, own[0] if ctx.needs_input_grad[2] else None, None, None
+
+
+def _statistics(ranks: Ranks, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance per channel of the parts of all ranks, and how many values each is of."""
+    variance, mean = torch.var_mean(
+        x.to(torch.promote_types(x.dtype, torch.float32)), _all_but_channels(x), correction=0
+    )
+    own = torch.cat((mean, variance, mean.new_full((1,), x.numel() // x.shape[1])))
     place = torch.arange(ranks.size, device=x.device) == ranks.index
     rows = ranks.total(place[:, None].to(own.dtype) * own)
-    means, squares, counts = rows.split([len(mean), len(mean), 1], 1)  # type: ignore[no-untyped-call]
+    means, variances, counts = rows.split([len(mean), len(mean), 1], 1)  # type: ignore[no-untyped-call]
     counts = counts.detach()
     total = counts.sum()
     mean = (counts * means).sum(0) / total
-    sums = (squares + counts * (means - mean).square()).sum(0)
-    factor = (sums / total + epsilon).rsqrt()
-    if weight is not None:
-        factor = factor * weight
-    y = (wide - mean.view(shape)) * factor.view(shape)
-    if bias is not None:
-        y = y + bias.view(shape)
-    statistics = None if like is None else (mean.detach(), sums.detach() / (total - 1))
-    return y.to(x.dtype), statistics
+    return mean, (counts * (variances + (means - mean).square())).sum(0) / total, total
+
+
+def _all_but_channels(x: Tensor) -> list[int]:
+    return [0, *range(2, x.dim())]
+
+
+def _per_channel(x: Tensor) -> list[int]:
+    """The shape that a value per channel has beside x."""
+    return [1, -1, *[1] * (x.dim() - 2)]
 
 
 class _InGroups(_BatchNorm):
