@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from harness.components.option import added
 from harness.components.registries import SCHEDULES
@@ -86,6 +86,9 @@ class CaLR(Schedule):
     """How C(α) is counted: one of the space's counts."""
     final: float = added(0.0)
     """The final rate, relative to the initial one: final + (1 − final)·(1 − t/T)^γ(α)."""
+    count_at: str = added("space")
+    """Whose networks are counted: as the `space` does, where NAS-Bench-201 takes the benchmark's and every other space
+    the trial's, or always those of the `trial`, with its width, depth, classes and images."""
 
     def __post_init__(self) -> None:
         if self.gamma_prime <= 0:
@@ -93,6 +96,8 @@ class CaLR(Schedule):
         _check_final(self.final)
         if self.function not in FUNCTIONS:
             raise InvalidConfiguration(f"schedule.function is {self.function!r}; allowed: {', '.join(FUNCTIONS)}")
+        if self.count_at not in ("space", "trial"):
+            raise InvalidConfiguration(f"schedule.count_at is {self.count_at!r}; allowed: space, trial")
 
     def coefficients(self, space: Space) -> tuple[float, float]:
         """ω and the offset (the paper's τ) of the affine map from g(C) to γ (Eq. 5 and 6)."""
@@ -100,7 +105,7 @@ class CaLR(Schedule):
             raise InvalidConfiguration(
                 f"schedule.complexity is {self.complexity!r}; {space.name} allows {space.counts_text()}"
             )
-        low, high = space.complexity_range(self.complexity)
+        low, high = self._range(space)
         if low == high:
             raise InvalidConfiguration(f"CaLR needs subnets of different complexity; all of {space.name} have {low}")
         if low <= 0 and FUNCTIONS[self.function] is math.log:
@@ -116,17 +121,34 @@ class CaLR(Schedule):
         """γ(α) (Eq. 4)."""
         slope, offset = self.coefficients(space)
         g = FUNCTIONS[self.function]
-        both_ends = sum(space.complexity_range(self.complexity))
+        both_ends = sum(self._range(space))
+        settings = self._settings(space)
         known: dict[int, float] = {}
 
         def ratio(path: Architecture) -> float:
-            complexity = space.complexity(path, self.complexity)
+            complexity = space.counted(path, self.complexity, settings)
             if complexity not in known:
                 counted = both_ends - complexity if self.function == "reversed" else complexity
                 known[complexity] = slope * g(counted) + offset
             return known[complexity]
 
         return ratio
+
+    def _range(self, space: Space) -> tuple[int, int]:
+        """C_min and C_max of Eq. 5 and 6."""
+        return space.count_range(self.complexity, self._settings(space))
+
+    def _settings(self, space: Space) -> Any:
+        """The settings whose networks are counted, None for those of the space."""
+        if self.count_at == "space":
+            return None
+        if self.complexity not in space.counts_at_any_size:
+            known = ", ".join(space.counts_at_any_size) or "none"
+            raise InvalidConfiguration(
+                f"schedule.count_at=trial: {space.name} does not count {self.complexity} at any size; "
+                f"schedule.complexity may be one of: {known}"
+            )
+        return space.settings
 
     def bind(self, space: Space) -> Factor:
         return self._factor(self.decay_ratio(space))

@@ -208,6 +208,11 @@ class Space(Decisions, ABC):
         can count at any size takes `settings`, a third argument: the settings that `standalone` gets, or None.
         """
 
+    @property
+    def settings(self) -> Any:
+        """The settings that `at` was given, for `counted` and `count_range`; None in a space that keeps none."""
+        return None
+
     def at(self, settings: Any) -> Space:
         """The same space with the counts of networks of these settings; by default with those of its published size.
 
@@ -305,7 +310,10 @@ class Space(Decisions, ABC):
 
 
 class SizedSpace(Space):
-    """A space that counts networks of any size. `at` gives the same space with the counts of another size."""
+    """A space that counts networks of any size. `at` gives the same space with the counts of another size.
+
+    `settings` are those whose networks are counted.
+    """
 
     _settings: Any = None
 
@@ -315,7 +323,6 @@ class SizedSpace(Space):
 
     @property
     def settings(self) -> Any:
-        """The settings whose networks are counted."""
         return self._settings or self.published()
 
     def at(self, settings: Any) -> Space:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.components.registries import BENCHMARKS, IMPORTERS, SPACES
-from harness.components.space import Architecture, Network, Space, Wiring
+from harness.components.space import Architecture, Network, SizedSpace, Wiring, network_settings
 from harness.errors import InvalidConfiguration
 
 from .cell import EDGES, NODES, NONE, OPERATIONS, live_edges
@@ -72,8 +72,11 @@ IMPORTERS.register(
 
 
 @SPACES.register("nasbench201")
-class NasBench201(Space):
-    """Cell of 4 nodes and 6 edges with 5 operations each: 15,625 architectures."""
+class NasBench201(SizedSpace):
+    """Cell of 4 nodes and 6 edges with 5 operations each: 15,625 architectures.
+
+    `complexity` without settings counts the benchmark's networks in every trial, as the paper's decay ratios do.
+    """
 
     name = "nasbench201"
     choices = (len(OPERATIONS),) * len(EDGES)
@@ -81,6 +84,9 @@ class NasBench201(Space):
     counts_at_any_size = tuple(AT_ANY_SIZE)
     stacks = True
     Network = CellNetwork
+
+    def published(self, network: Any = None) -> Any:
+        return network_settings(network or CellNetwork(), classes=10, image_channels=3, image_size=32)
 
     def parse(self, text: str) -> Architecture:
         """The benchmark's string, `|op~0|+|op~0|op~1|+|op~0|op~1|op~2|`, as a tuple."""

@@ -14,9 +14,10 @@ from scipy.stats import chisquare, pearsonr
 
 from harness.components.discovery import component
 from harness.components.registries import DATASETS, SPACES
-from harness.components.space import Architecture, Space
+from harness.components.space import Architecture, Space, network_settings
 from harness.errors import InvalidConfiguration
 from harness.study.configuration import RunConfig
+from harness.study.trial import Trial
 from harness.training.preparation import prepare
 from harness.training.stages.train import build_supernets
 
@@ -110,6 +111,52 @@ def test_calr_gives_each_path_its_own_rate(space: Space) -> None:
         assert factor(path, 0.0) == 1.0
         assert factor(path, 0.5) == pytest.approx(0.5**gamma)
         assert factor(path, 1.0) == 0.0
+
+
+def test_calr_can_count_the_networks_of_the_trial(space: Space) -> None:
+    """Against γ by hand from the parameters of real networks of the trial's size; by default the benchmark's count."""
+    small = {"network": {"width": 4, "depth": 1}, "train": {"epochs": 1}}
+    paths = [(3,) * n3 + (0,) * (6 - n3) for n3 in range(7)]
+    gammas = {}
+    for counted, gamma_prime in (("space", 4.0), ("trial", 4.0), ("trial", 3.0)):
+        schedule = {"name": "calr", "gamma_prime": gamma_prime, "count_at": counted}
+        config = RunConfig.from_json({"schedule": schedule, **small})
+        dataset = DATASETS.get("digits")()
+        supernets = build_supernets(config, dataset)
+        _, (training,) = prepare(config, supernets, 10)
+        gammas[counted, gamma_prime] = [-math.log2(training.factor(path, 0.5)) for path in paths]
+        if counted == "trial":
+            settings = network_settings(config.network, **dataset.inputs)
+            networks = [space.standalone(path, space.alone(settings)) for path in paths]
+            logs = [math.log(sum(weights.numel() for weights in network.parameters())) for network in networks]
+            span = gamma_prime - 1 / gamma_prime
+            expected = [gamma_prime - span * (log - logs[0]) / (logs[6] - logs[0]) for log in logs]
+            assert gammas[counted, gamma_prime] == pytest.approx(expected, rel=1e-9)
+    assert [round(gamma, 2) for gamma in gammas["space", 4.0]] == [4, 2.2, 1.49, 1.05, 0.72, 0.46, 0.25]
+    assert [round(gamma, 2) for gamma in gammas["trial", 4.0]] == [4, 2.82, 2.04, 1.45, 0.98, 0.59, 0.25]
+
+
+def test_counting_the_trials_networks_is_an_option_that_keeps_keys(space: Space) -> None:
+    key = {
+        name: Trial(RunConfig.from_json({"schedule": {"name": "calr", **own}})).key
+        for name, own in {"none": {}, "default": {"count_at": "space"}, "trial": {"count_at": "trial"}}.items()
+    }
+    assert key["none"] == key["default"] != key["trial"]
+    with pytest.raises(InvalidConfiguration, match="count_at is 'cell'; allowed: space, trial"):
+        schedules.CaLR(count_at="cell")
+    with pytest.raises(
+        InvalidConfiguration, match="does not count parameters-released at any size; .*parameters, flops"
+    ):
+        schedules.CaLR(complexity="parameters-released", count_at="trial").bind(space)
+
+
+@pytest.mark.parametrize("name", ["mobilenet-reduced", "darts", "autoformer-reduced"])
+def test_other_spaces_count_the_trials_networks_in_any_case(name: str) -> None:
+    space = SPACES.get(name)()
+    rng = random.Random(0)
+    paths = [space.sample(rng) for _ in range(5)]
+    own, trial = (schedules.CaLR(count_at=counted).decay_ratio(space) for counted in ("space", "trial"))
+    assert [own(path) for path in paths] == [trial(path) for path in paths]
 
 
 def test_calr_counts_as_it_is_told(space: Space) -> None:
