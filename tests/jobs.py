@@ -8,11 +8,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from harness.execution.job import run_job
-from harness.execution.plan import make_plan
 from harness.stores.stored import StoredRun
 from harness.study.catalogue import find_studies
 from harness.study.trial import Trial
+from harness.work.job import run_job
+from harness.work.plan import make_plan
 
 
 def trials(study: str, **overrides: Any) -> list[Trial]:

@@ -17,13 +17,13 @@ import torch
 from harness.cli import group
 from harness.components.preset import get_preset
 from harness.environment import cpu_model
-from harness.execution.assignment import Assignment
-from harness.execution.job import run_job
-from harness.execution.plan import make_plan
-from harness.execution.states import Kind
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.overrides import parse_only
+from harness.work.assignment import Assignment
+from harness.work.job import run_job
+from harness.work.plan import make_plan
+from harness.work.states import Kind
 from tests.toy import user_folder
 
 PAGE = (Path(__file__).parents[1] / "docs" / "analyses.md").read_text()

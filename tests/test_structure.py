@@ -15,15 +15,15 @@ import pytest
 
 from harness.components.preset import get_preset
 from harness.environment import ENGINE, PROJECT
-from harness.execution.job import run_job
-from harness.execution.references import missing_references
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.references import reference_names
+from harness.work.job import run_job
+from harness.work.references import missing_references
 from tests.stored_runs import store_run
 
-PACKAGES = {"components", "study", "training", "data", "truth", "execution", "stores", "testing", "cli", "view"}
+PACKAGES = {"components", "study", "training", "data", "truth", "work", "stores", "testing", "cli", "view"}
 FOUNDATIONS = {"errors", "seeds", "metrics", "documents", "files", "environment", "interruption", "owner", "statistics"}
 FOUNDATIONS |= {"schema"}
 COMPUTES = (
@@ -35,15 +35,15 @@ COMPUTES = (
     "harness.data.streaming",
     "harness.truth.build",
     "harness.truth.verify",
-    "harness.execution.checking",
-    "harness.execution.job",
-    "harness.execution.reference_job",
-    "harness.execution.calibration_job",
-    "harness.execution.experiment",
-    "harness.execution.group",
-    "harness.execution.task",
-    "harness.execution.training_job",
-    "harness.execution.ranking_job",
+    "harness.work.checking",
+    "harness.work.job",
+    "harness.work.reference_job",
+    "harness.work.calibration_job",
+    "harness.work.experiment",
+    "harness.work.group",
+    "harness.work.task",
+    "harness.work.training_job",
+    "harness.work.ranking_job",
     # Observers of Sacred's, at work in the training process.
     "harness.stores.sacred",
     "harness.stores.directory.observer",
@@ -86,7 +86,7 @@ def test_packages_form_levels_without_cycles() -> None:
         levels = list(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(f"packages import each other: {' -> '.join(error.args[1])}")
-    assert levels.index("components") < levels.index("study") < levels.index("training") < levels.index("execution")
+    assert levels.index("components") < levels.index("study") < levels.index("training") < levels.index("work")
     assert "stores" not in graph["study"]
     for foundation in FOUNDATIONS:
         assert graph[foundation] <= FOUNDATIONS, f"{foundation} is a foundation and imports {graph[foundation]}"
@@ -144,10 +144,10 @@ def test_no_module_is_longer_than_it_can_be_read() -> None:
     assert not {file: count for file, count in lines.items() if count > 600}
 
 
-def test_no_function_of_execution_and_training_is_longer_than_a_screen() -> None:
+def test_no_function_of_work_and_training_is_longer_than_a_screen() -> None:
     long = {
         f"{file.relative_to(PROJECT)}: {node.name}": lines
-        for file in (*_python("harness/execution"), *_python("harness/training"))
+        for file in (*_python("harness/work"), *_python("harness/training"))
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.FunctionDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > 80
     }

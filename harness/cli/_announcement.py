@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.execution.executors.slots import Slots
-    from harness.execution.plan import Plan
-    from harness.execution.states import Work
+    from harness.work.plan import Plan
+    from harness.work.slots import Slots
+    from harness.work.states import Work
 
 
 def announced(plan: Plan, todo: Sequence[Work], slots: Slots, store: Path, references: int) -> Iterator[str]:
     """The lines. `todo` is the work of the plan that runs, `references` how many follow it."""
-    from harness.execution.states import LOSSES, State
+    from harness.work.states import LOSSES, State
 
     trials = {work.trial.key: work for work in todo}  # one may have several rankings to make, each a job
     parallel = f"{min(len(slots), len(todo))} in parallel"
@@ -50,7 +50,7 @@ def _trials(count: int) -> str:
 
 def _why(work: Work) -> str:
     """Why a trial runs."""
-    from harness.execution.states import State
+    from harness.work.states import State
 
     reasons = {
         State.WAITING: "new",

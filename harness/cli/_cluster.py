@@ -11,7 +11,7 @@ import click
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.execution.remote.ray_crew import Wanted
+    from harness.work.remote.ray_crew import Wanted
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,7 +64,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wanted(address: str | None, cpus: float | None, gpus: float | None) -> Wanted:
-    from harness.execution.remote.ray_crew import Wanted, require_ray
+    from harness.work.remote.ray_crew import Wanted, require_ray
 
     params = click.get_current_context().params
     excluded = {"ending": "--until", "until": "--until", "profile": "--profile", "references_only": "--references-only"}

@@ -11,9 +11,9 @@ import click
 from harness.cli._failures import where_to_look
 
 if TYPE_CHECKING:
-    from harness.execution.session import Session
-    from harness.execution.states import Work
     from harness.stores.places import Places
+    from harness.work.session import Session
+    from harness.work.states import Work
 
 _WORDS = {"again": "to train again", "rank": "to rank again"}
 """States whose names alone say too little."""
@@ -23,7 +23,7 @@ def conclude(
     session: Session, received: list[int], places: Places, mine: Callable[[Work], bool] = lambda work: True
 ) -> int:
     """Print the summary of the trials that were to be run here; return the exit status."""
-    from harness.execution.states import LOSSES, State
+    from harness.work.states import LOSSES, State
 
     errors, attempted = session.errors, {key for key, _ in session.attempted}
     everything = [work for work in session.plan.work if mine(work)]

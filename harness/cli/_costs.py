@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from harness.execution.costing import Budget
-    from harness.execution.plan import Asked
-    from harness.execution.states import Work
     from harness.stores.stored import StoredRun
+    from harness.work.costing import Budget
+    from harness.work.plan import Asked
+    from harness.work.states import Work
 
 HOUR = 3600.0
 
@@ -70,8 +70,8 @@ def cost_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def show_costs(asked: Asked, todo: Sequence[Work], runs: Sequence[StoredRun], terms: Terms) -> None:
     """Print the estimated costs of this work, or why there are none."""
     from harness.components.preset import get_preset
-    from harness.execution.costing import Estimator, budget
-    from harness.execution.executors.slots import Slots
+    from harness.work.costing import Estimator, budget
+    from harness.work.slots import Slots
 
     slots = Slots.of()
     presets = {study.name: get_preset(asked.preset, study.about) for study in asked.studies}
@@ -96,8 +96,8 @@ def show_costs(asked: Asked, todo: Sequence[Work], runs: Sequence[StoredRun], te
 
 def _measured(todo: Sequence[Work], slots: Any) -> dict[str, float]:
     """Seconds of these trials by their keys, from a few seconds of training."""
-    from harness.execution.calibration import estimate
-    from harness.execution.states import Kind
+    from harness.work.calibration import estimate
+    from harness.work.states import Kind
 
     if sys.stderr.isatty():
         click.echo("training for a few seconds to estimate the time (--no-calibration leaves that out)", err=True)

@@ -18,12 +18,12 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from harness.cli._tally import Item, Running, Tally, items_of
-from harness.execution.executors.executor import Answered
 from harness.stores.stored import final_values
+from harness.work.jobs import Answered
 
 if TYPE_CHECKING:
-    from harness.execution.states import Work
     from harness.study.study import Study
+    from harness.work.states import Work
 
 COLOURS = {Answered.DONE: "green", Answered.FAILED: "red", Answered.LOST: "red", Answered.INTERRUPTED: "yellow"}
 
@@ -72,7 +72,7 @@ def shortened(text: str, width: int) -> str:
 
 @dataclass
 class Display:
-    """Shows the jobs of a session on `console`. A context manager, and a `harness.execution.session.Screen`."""
+    """Shows the jobs of a session on `console`. A context manager, and a `harness.work.session.Screen`."""
 
     studies: Sequence[Study] = ()
     """Where the columns are looked up whose numbers are shown."""
@@ -103,7 +103,7 @@ class Display:
 
     @contextlib.contextmanager
     def show(self, todo: Sequence[Work], parallel: int) -> Iterator[Display]:
-        """A round of a session. A `harness.execution.session.Show`."""
+        """A round of a session. A `harness.work.session.Show`."""
         with self.round(items_of(todo, self.studies)):
             yield self
 

@@ -16,8 +16,8 @@ from harness.cli._until import MOST, Ending
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.execution.plan import Asked, Plan
     from harness.stores.stored import StoredRun
+    from harness.work.plan import Asked, Plan
 
 HOUR = 3600.0
 

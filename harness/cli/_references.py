@@ -8,16 +8,17 @@ from harness.errors import HarnessError
 
 if TYPE_CHECKING:
     from harness.cli._display import Display
-    from harness.execution.executors.executor import Executor, Stopping
-    from harness.execution.plan import Asked
-    from harness.execution.references import Missing
     from harness.stores.places import Places
     from harness.stores.store import Store
+    from harness.work.jobs import Stopping
+    from harness.work.plan import Asked
+    from harness.work.processes import Processes
+    from harness.work.references import Missing
 
 
 def missing(asked: Asked, store: Store, on_request: bool = False) -> Missing:
     """The references of the request that are not stored yet."""
-    from harness.execution.references import missing_references
+    from harness.work.references import missing_references
 
     return missing_references(asked.studies, asked.preset, store, asked.seeds, dict(asked.overrides), on_request)
 
@@ -28,7 +29,7 @@ def make_references(
     places: Places,
     device: str | None,
     stopping: Stopping,
-    executor: Executor,
+    executor: Processes,
     display: Display,
     on_request: bool,
 ) -> str | None:
@@ -37,9 +38,9 @@ def make_references(
     References that cannot be made leave their rows out of the report; the trials count all the same.
     """
     from harness.cli._tally import reference_items
-    from harness.execution.executors.executor import Answered
     from harness.files import remove_abandoned
     from harness.stores.directory.store import REFERENCES
+    from harness.work.jobs import Answered
 
     if stopping.asked:
         return None

@@ -118,8 +118,8 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
         **others: Any,
     ) -> Any:
         from harness.components.discovery import component
-        from harness.execution.plan import Asked
         from harness.study.overrides import parse_only, parse_updates
+        from harness.work.plan import Asked
 
         overrides, chosen = parse_updates(updates), parse_only(only)
         studies = with_preset(chosen_studies(names, everything), preset)

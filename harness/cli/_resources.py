@@ -12,7 +12,7 @@ import click
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.execution.executors.slots import Slots
+    from harness.work.slots import Slots
 
 
 def resource_options(command: Callable[..., Any], here: bool = True) -> Callable[..., Any]:
@@ -60,7 +60,7 @@ def resource_options(command: Callable[..., Any], here: bool = True) -> Callable
 
 def slots_of(device: str | None, jobs: int | None, per_device: int = 1, ranks: int = 1) -> Slots:
     """The slots that these options ask for. Raises `UserError` for a device that cannot be one."""
-    from harness.execution.executors.slots import Slots
+    from harness.work.slots import Slots
 
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise UserError(f"--device {device}: allowed are cpu, cuda and cuda:NUMBER")

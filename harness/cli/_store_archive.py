@@ -19,10 +19,10 @@ from harness.errors import UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.execution.plan import Plan
     from harness.stores.store import Store
     from harness.stores.stored import StoredRun
     from harness.study.study import Study
+    from harness.work.plan import Plan
 
 LISTED = 20
 """Number of missing trials to list at most."""
@@ -55,9 +55,9 @@ def export_command(
     The archive has a checksum for every file. The same runs give the same bytes. A FILE that ends in .gz or .tgz is
     compressed. Trials of the study that the store does not have are listed, on the screen and in the archive.
     """
-    from harness.execution.plan import Asked
     from harness.stores.upkeep.archive import export_runs
     from harness.study.overrides import parse_updates
+    from harness.work.plan import Asked
 
     if file.exists():
         raise UserError(f"{file} exists already: remove it, or give another name")
@@ -149,8 +149,8 @@ def _references(
 
 def _chosen(plan: Plan, stored: list[StoredRun], all_attempts: bool) -> tuple[list[StoredRun], list[str]]:
     """The runs to export, and the missing trials of the plan."""
-    from harness.execution.states import State
     from harness.stores.stored import Status
+    from harness.work.states import State
 
     counting = {run.key: run for run in stored if run.counts}
     keys = {work.trial.key for work in plan.work}

@@ -17,8 +17,8 @@ from harness.errors import Unreachable
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.execution.executors.slots import Slots
-    from harness.execution.plan import Asked
+    from harness.work.plan import Asked
+    from harness.work.slots import Slots
 
 
 @click.command("recompute", cls=WithUpdates, example="harness store recompute mine with rank.images=100")
@@ -42,12 +42,13 @@ def recompute(
     unless everything was computed.
     """
     from harness.cli._display import Display
-    from harness.execution.assignment import Assignment
-    from harness.execution.executors.executor import Answered, Stopping, make
-    from harness.execution.plan import require_ranks
-    from harness.execution.session import assigning, recomputing
-    from harness.execution.states import State
-    from harness.execution.workplace import Workplace
+    from harness.work.assignment import Assignment
+    from harness.work.jobs import Answered, Stopping
+    from harness.work.plan import require_ranks
+    from harness.work.processes import Processes
+    from harness.work.session import assigning, recomputing
+    from harness.work.states import State
+    from harness.work.workplace import Workplace
 
     if store.mongo is None:
         store.require()
@@ -67,7 +68,7 @@ def recompute(
     place = Workplace(store, weights_max=int(mirror_weights_max), say=click.echo)
     if not place.reach(0.0, stopping):
         raise Unreachable(place.silence or "the database does not answer")
-    with contextlib.closing(make("local", slots)) as executor:
+    with contextlib.closing(Processes(slots)) as executor:
         assign = assigning(assignment)
         display = Display(asked.studies, asked_to_stop=lambda: stopping.asked)
         session = recomputing(place, asked, assign, executor, stopping, display.show, again=again)
@@ -102,7 +103,7 @@ def recompute(
 
 def _reason(answer: Mapping[str, Any]) -> str:
     """Why a ranking was not computed, if known."""
-    from harness.execution.executors.executor import Answered
+    from harness.work.jobs import Answered
 
     later = "running in another process; use the same command later to see the outcome"
     known: dict[str, str] = {Answered.ELSEWHERE: later}

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from harness.execution.executors.executor import Answered
-from harness.execution.references import Missing
-from harness.execution.states import State, Work
 from harness.study.layout import Column
 from harness.study.study import Study
+from harness.work.jobs import Answered
+from harness.work.references import Missing
+from harness.work.states import State, Work
 
 RANKING = 0.1
 """The weight of a ranking, relative to the training of the same trial."""
@@ -49,7 +49,7 @@ class Item:
 def items_of(work: Iterable[Work], studies: Sequence[Study]) -> list[Item]:
     """The items of some work, whose labels name a row of one of the studies."""
     from harness.data.inspection import counts_at_hand
-    from harness.execution.effort import effort
+    from harness.work.effort import effort
 
     found: list[Item] = []
     weights: dict[tuple[str, int, str, bool], float] = {}

@@ -14,10 +14,10 @@ from harness.cli._margins import check_margins, margin_option
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.execution.plan import Asked
-    from harness.execution.until import Until
     from harness.stores.stored import StoredRun
     from harness.study.study import Request
+    from harness.work.plan import Asked
+    from harness.work.until import Until
 
 MOST = 30
 
@@ -34,8 +34,8 @@ class Ending:
     def until(self, asked: Asked, parallel: int, retry: str | None, say: Callable[[str], None]) -> Until:
         """The plans of the run. Raises `UserError` if nothing is compared, or nothing could be decided."""
         from harness.components.preset import get_preset
-        from harness.execution.until import Until
         from harness.statistics import first_decision
+        from harness.work.until import Until
 
         check_margins(self.margins, asked.studies)
         found = self.look(asked, [])
@@ -56,8 +56,8 @@ class Ending:
         """The verdicts on all comparisons as stored runs leave them."""
         from harness.components.discovery import component
         from harness.components.preset import get_preset
-        from harness.execution.plan import chosen
         from harness.study.expansion import expand_stored
+        from harness.work.plan import chosen
 
         presets = {study.name: get_preset(asked.preset, study.about) for study in asked.studies}
         requests: list[Request] = []
@@ -122,7 +122,7 @@ def tell_verdicts(asked: Asked, ending: Ending, quiet: bool) -> None:
 
 def _questions(ending: Ending, asked: Asked) -> Callable[[Sequence[StoredRun]], list[Any]]:
     """The comparisons of stored runs, as `Until` sees them."""
-    from harness.execution.until import Question
+    from harness.work.until import Question
 
     def questions(runs: Sequence[StoredRun]) -> list[Question]:
         return [

@@ -34,7 +34,7 @@ def working_options(command: Callable[..., Any]) -> Callable[..., Any]:
         mirror_weights_max: float,
         **others: Any,
     ) -> Any:
-        from harness.execution.settings import Settings
+        from harness.work.settings import Settings
 
         settings = Settings(
             places=replace(store, mongo=None) if offline else store,

@@ -20,9 +20,9 @@ def command(names: tuple[str, ...], store: Places) -> int:
     Their workers save what they can and leave; what is stored stays. `harness submit` continues with the rest. Workers
     that were started otherwise are not touched. Exits 1 if SLURM refused.
     """
-    from harness.execution.slurm import SlurmFailed, cancel
     from harness.stores.board import JOBS
     from harness.stores.opened import Opened
+    from harness.work.slurm import SlurmFailed, cancel
 
     asked = {study.name for study in chosen_studies(names, everything=False)}
     board = Opened(store).board

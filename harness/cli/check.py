@@ -18,9 +18,9 @@ def command(files: tuple[str, ...], updates: tuple[str, ...]) -> int:
     """
     import torch
 
-    from harness.execution.checking.components import check_named
-    from harness.execution.checking.findings import Verdict
     from harness.study.overrides import parse_updates
+    from harness.work.checking.components import check_named
+    from harness.work.checking.findings import Verdict
 
     overrides = parse_updates(updates)
     torch.set_num_threads(1)  # as a trial by default: sums in one order

@@ -25,8 +25,8 @@ def command(wait: float, store: Places) -> int:
     """
     from collections import Counter
 
-    from harness.execution.diagnosis.examination import examine
-    from harness.execution.diagnosis.finding import State
+    from harness.work.diagnosis.examination import examine
+    from harness.work.diagnosis.finding import State
 
     colours = {State.OK: "green", State.NOTE: "yellow", State.PROBLEM: "red"}
     counts: Counter[State] = Counter()

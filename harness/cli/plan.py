@@ -15,8 +15,8 @@ from harness.cli._request import WithUpdates, request_options
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.execution.plan import Asked
-    from harness.execution.states import Work
+    from harness.work.plan import Asked
+    from harness.work.states import Work
 
 
 @click.command("plan", cls=WithUpdates, example="harness plan --all --preset paper")
@@ -30,7 +30,7 @@ def command(asked: Asked, store: Places, terms: Terms, wish: Wish | None) -> Non
     kind that are done, else by hours that the preset states, else from a few seconds of training; it says which.
     With --power it shows instead how many seeds the comparisons need, and how long these take, by the stored runs.
     """
-    from harness.execution.states import Kind, State
+    from harness.work.states import Kind, State
 
     preset, runs = asked.preset, store.open().runs()
     if wish is not None:
@@ -64,7 +64,7 @@ def command(asked: Asked, store: Places, terms: Terms, wish: Wish | None) -> Non
 
 def _show_missing(todo: Sequence[Work]) -> None:
     """Print all images and tables that are not here, each with how to get it."""
-    from harness.execution.plan import missing_inputs
+    from harness.work.plan import missing_inputs
 
     for problem in missing_inputs(work.trial for work in todo):
         click.echo(f"missing: {problem}")
@@ -73,7 +73,7 @@ def _show_missing(todo: Sequence[Work]) -> None:
 def _show_effort(training: Sequence[Work]) -> None:
     """Print the passes and images of all trainings, as far as they are known."""
     from harness.data.inspection import image_counts
-    from harness.execution.effort import NOTHING, effort
+    from harness.work.effort import NOTHING, effort
 
     counts = cache(image_counts)  # ImageNet has thousands of folders to look at
     known = [effort(work.trial.config, counts) for work in training]

@@ -20,11 +20,11 @@ from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.execution.assignment import Assignment
-    from harness.execution.executors.slots import Slots
     from harness.stores.store import Store
     from harness.stores.stored import StoredRun
     from harness.study.trial import Trial
+    from harness.work.assignment import Assignment
+    from harness.work.slots import Slots
 
 
 @click.command("rerun", cls=Command, example="harness rerun 3f2a --into again")
@@ -44,11 +44,11 @@ def command(
     should not. Refuses when components have changed so that the configuration is now another trial.
     """
     from harness.cli.diff import show
-    from harness.execution.assignment import Assignment
     from harness.stores.directory.store import DirectoryStore
     from harness.stores.stored import Status
     from harness.stores.upkeep.comparison import Side, compare
     from harness.study.parallel import check_ranks
+    from harness.work.assignment import Assignment
 
     opened = store.open()
     found = opened.find(run)
@@ -123,15 +123,16 @@ def _execute(trial: Trial, assignment: partial[Assignment], slots: Slots, label:
     """Run the trial; return 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
     from harness.cli._display import Display
     from harness.cli._signals import on_signals
-    from harness.execution.executors.executor import Answered, Stopping, make
-    from harness.execution.session import assigning, repeating
-    from harness.execution.workplace import Workplace
+    from harness.work.jobs import Answered, Stopping
+    from harness.work.processes import Processes
+    from harness.work.session import assigning, repeating
+    from harness.work.workplace import Workplace
 
     assign, stopping = assigning(assignment), Stopping()
     place = Workplace(Places(assignment.keywords["store"]))
     display = Display(asked_to_stop=lambda: stopping.asked)
     signals = on_signals(stopping.ask, shown=lambda: display.is_live)
-    with contextlib.closing(make("local", slots)) as executor, signals as received, display:
+    with contextlib.closing(Processes(slots)) as executor, signals as received, display:
         session = repeating(place, trial, label, assign, executor, stopping, display.show)
         session.run()
     answer: Mapping[str, Any] = session.answers[-1][1] if session.answers else {"status": Answered.INTERRUPTED}

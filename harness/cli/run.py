@@ -23,13 +23,13 @@ from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from harness.cli._display import Display
-    from harness.execution.executors.slots import Slots
-    from harness.execution.plan import Asked
-    from harness.execution.remote.ray_crew import Wanted
-    from harness.execution.session import Session
-    from harness.execution.settings import Settings
-    from harness.execution.states import Work
     from harness.stores.store import Store
+    from harness.work.plan import Asked
+    from harness.work.remote.ray_crew import Wanted
+    from harness.work.session import Session
+    from harness.work.settings import Settings
+    from harness.work.slots import Slots
+    from harness.work.states import Work
 
 
 @click.command("run", cls=WithUpdates, example="harness run mine --preset demo --jobs 2 with train.epochs=10")
@@ -71,16 +71,17 @@ def command(
     from rich.console import Console
 
     from harness.cli._display import Display
-    from harness.execution.executors.executor import Stopping, make
-    from harness.execution.remote.following import Following
-    from harness.execution.remote.ray_crew import crew_of
-    from harness.execution.session import Session, working
+    from harness.work.jobs import Stopping
+    from harness.work.processes import Processes
+    from harness.work.remote.following import Following
+    from harness.work.remote.ray_crew import crew_of
+    from harness.work.session import Session, working
 
     begun, stopping, words = time.time(), Stopping(), REFERENCES if references_only else TRIALS
     console = Console(highlight=False, stderr=quiet)
     display = Display(asked.studies, console, quiet, lambda: stopping.asked)
     signals = on_signals(stopping.ask, lambda: words, lambda: display.is_live)
-    with contextlib.closing(make("local", slots)) as executor, signals as received, contextlib.ExitStack() as cluster:
+    with contextlib.closing(Processes(slots)) as executor, signals as received, contextlib.ExitStack() as cluster:
         if wanted is None:
             executor.prepare()
         place = settings.workplace(click.echo)
@@ -144,7 +145,7 @@ def _announce(display: Display, asked: Asked, session: Session, store: Store | N
     """Say what is about to run and why, and let the display count it. `store` is None where no references follow."""
     from harness.cli._announcement import announced
     from harness.cli._tally import RANKING, items_of, reference_items
-    from harness.execution.states import State
+    from harness.work.states import State
 
     todo: Sequence[Work] = session.choose(session.plan)
     if not todo or display.quiet:

@@ -16,7 +16,7 @@ from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.execution.plan import Plan
+    from harness.work.plan import Plan
 
 
 @click.command("status", cls=Command, example="harness status --preset demo")
@@ -37,8 +37,8 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
     that lacks something its study asks for counts as waiting.
     """
     from harness.components.preset import default_preset, presets_of
-    from harness.execution.plan import make_plan
-    from harness.execution.states import State
+    from harness.work.plan import make_plan
+    from harness.work.states import State
 
     columns = (State.DONE, State.RUNNING, State.FAILED, State.LOST, State.INTERRUPTED, State.WAITING)
     studies = chosen_studies(names, everything=not names)
@@ -81,10 +81,10 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
 
 def _show_jobs(store: Places, shown: Sequence[tuple[str, str, Plan]]) -> None:
     """Print which jobs of SLURM run trials of the studies now, and which were submitted."""
-    from harness.execution.states import State
     from harness.owner import job_name
     from harness.stores.board import JOBS
     from harness.stores.opened import Opened
+    from harness.work.states import State
 
     running = {
         work.trial.key: work.run.owner["slurm"]

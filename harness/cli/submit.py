@@ -17,9 +17,9 @@ from harness.cli._working import working_options
 from harness.stores.places import MONGO, Places
 
 if TYPE_CHECKING:
-    from harness.execution.plan import Asked
-    from harness.execution.settings import Settings
-    from harness.execution.submission import Array
+    from harness.work.plan import Asked
+    from harness.work.settings import Settings
+    from harness.work.submission import Array
 
 _EXAMPLE = 'harness submit mine --preset paper --slurm "partition=gpu gres=gpu:1 time=4:00:00" --workers 20'
 
@@ -58,10 +58,10 @@ def command(
     array of their own. Other options than those for SLURM are passed on to the workers. `harness status` shows the
     jobs, `harness cancel` cancels them. Images are decoded before the array starts, once.
     """
-    from harness.execution import slurm, submission
-    from harness.execution.agreement import Agreement
-    from harness.execution.executors.executor import Stopping
     from harness.stores.board import JOBS
+    from harness.work import slurm, submission
+    from harness.work.agreement import Agreement
+    from harness.work.jobs import Stopping
 
     options = {"cpus-per-task": str(ranks * settings.threads), **submission.parse_options(given)}
     submission.check_ranks(options, ranks)
@@ -106,7 +106,7 @@ def command(
 
 def _limit(dry_run: bool) -> int | None:
     """The most tasks of an array; None where SLURM is not at hand and nothing is submitted."""
-    from harness.execution.slurm import SlurmFailed, max_array_size
+    from harness.work.slurm import SlurmFailed, max_array_size
 
     try:
         return max_array_size()

@@ -18,11 +18,11 @@ from harness.cli._working import working_options
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.execution.deadline import Deadline
-    from harness.execution.executors.slots import Slots
-    from harness.execution.plan import Asked
-    from harness.execution.settings import Settings
-    from harness.execution.states import Work
+    from harness.work.deadline import Deadline
+    from harness.work.plan import Asked
+    from harness.work.settings import Settings
+    from harness.work.slots import Slots
+    from harness.work.states import Work
 
 SLURM = "slurm"
 
@@ -33,7 +33,7 @@ class Until(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Deadline | str:
-        from harness.execution.deadline import Deadline, moment
+        from harness.work.deadline import Deadline, moment
 
         if value == SLURM:
             return SLURM
@@ -85,11 +85,12 @@ def command(
     from rich.console import Console
 
     from harness.cli._display import Display
-    from harness.execution.executors.executor import Stopping, make
-    from harness.execution.slurm import requeue as start_again
-    from harness.execution.slurm import require_job
-    from harness.execution.submission import Needs
-    from harness.execution.worker import work
+    from harness.work.jobs import Stopping
+    from harness.work.processes import Processes
+    from harness.work.slurm import requeue as start_again
+    from harness.work.slurm import require_job
+    from harness.work.submission import Needs
+    from harness.work.worker import work
 
     if requeue:
         require_job()
@@ -103,7 +104,7 @@ def command(
     display = Display(asked.studies, Console(highlight=False, stderr=quiet), quiet, lambda: stopping.asked)
     warnings = {int(signal.SIGUSR2): stopping.warn}
     with on_signals(stopping.ask, shown=lambda: display.is_live, also=warnings) as received:
-        with contextlib.closing(make("local", slots)) as executor, display:
+        with contextlib.closing(Processes(slots)) as executor, display:
             executor.prepare()
             worked = work(
                 asked,
@@ -138,7 +139,7 @@ def command(
 
 def _end_of_job() -> Deadline | None:
     """The end of the job's time in SLURM; None if it has no limit."""
-    from harness.execution.deadline import Deadline
-    from harness.execution.slurm import end_time
+    from harness.work.deadline import Deadline
+    from harness.work.slurm import end_time
 
     return None if (end := end_time()) is None else Deadline(end)

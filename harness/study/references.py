@@ -1,7 +1,7 @@
 """References: what is judged beside a study's rows and trains no supernet: the registered proxies. Imports no torch.
 
 A reference is judged as the study judges its runs: same space, benchmark, data set, network, ranking and seeds. `run`
-makes them (`harness.execution.references`) and reports read them, both from the list that is made here. A store keeps
+makes them (`harness.work.references`) and reports read them, both from the list that is made here. A store keeps
 each under a key that covers everything that it depends on, including the ground truth.
 """
 

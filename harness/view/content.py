@@ -16,12 +16,12 @@ from harness.components.preset import get_preset
 from harness.components.registries import SPACES
 from harness.documents import flatten
 from harness.errors import HarnessError, UnknownName
-from harness.execution.states import State
 from harness.owner import describe as describe_owner
 from harness.query import select, underscored
 from harness.stores.stored import Status, without_curves
 from harness.view import curves
 from harness.view.snapshot import Row, Snapshot, Standing, row_name
+from harness.work.states import State
 
 if TYPE_CHECKING:
     from harness.stores.store import Store

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from harness.components.discovery import component
 from harness.components.preset import presets_of
 from harness.errors import HarnessError, UserError
-from harness.execution.states import State, stand
 from harness.stores.stored import Status
 from harness.study.configuration import unnamed
 from harness.study.expansion import expand_stored, parents
 from harness.study.frames import frame, record
+from harness.work.states import State, stand
 
 if TYPE_CHECKING:
     import pandas

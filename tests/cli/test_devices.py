@@ -18,14 +18,14 @@ from harness.cli import main
 from harness.components import discovery
 from harness.components.preset import get_preset
 from harness.data import devices
-from harness.execution.assignment import Assignment
-from harness.execution.job import run_job
-from harness.execution.plan import make_plan
-from harness.execution.states import Kind
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.truth.table import Table
+from harness.work.assignment import Assignment
+from harness.work.job import run_job
+from harness.work.plan import make_plan
+from harness.work.states import Kind
 from tests.conftest import TOY
 from tests.listed_gpus import listed_gpus
 from tests.processes import all_gone, descendants

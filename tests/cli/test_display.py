@@ -18,12 +18,12 @@ from harness.cli._announcement import announced
 from harness.cli._display import Display, duration, shortened
 from harness.cli._tally import Item, Running, Tally, items_of
 from harness.components.preset import get_preset
-from harness.execution.executors.slots import Slots
-from harness.execution.plan import Plan, make_plan
-from harness.execution.states import State, Work
 from harness.study.catalogue import find_studies
 from harness.study.layout import Column, Row
 from harness.study.study import Study
+from harness.work.plan import Plan, make_plan
+from harness.work.slots import Slots
+from harness.work.states import State, Work
 from tests.stored_runs import store_run
 
 TAU = [Column("Kendall's τ", "kendall_tau")]

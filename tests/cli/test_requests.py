@@ -10,12 +10,12 @@ import pytest
 
 from harness.cli import main
 from harness.components.preset import get_preset
-from harness.execution.calibration import estimate
-from harness.execution.executors.slots import Slots
-from harness.execution.plan import make_plan
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request
+from harness.work.calibration import estimate
+from harness.work.plan import make_plan
+from harness.work.slots import Slots
 from tests.stored_runs import store_run
 from tests.toy import user_folder
 
@@ -91,7 +91,7 @@ def test_plan_of_nothing_done_and_of_everything_done(
 def test_plan_of_nothing_done_measures_every_stage_for_a_few_seconds(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("harness.execution.calibration.CAP", 300.0)  # a busy machine takes its time
+    monkeypatch.setattr("harness.work.calibration.CAP", 300.0)  # a busy machine takes its time
     with user_folder(folder, {"studies/mine.py": MINE}):
         assert main(["plan", "mine", *TINY, "with", "rank.images=32"]) == 0
     *_, passes, curves, searches, _, _, row, source, path, time = capsys.readouterr().out.splitlines()

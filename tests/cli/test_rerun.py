@@ -13,11 +13,11 @@ import pytest
 from harness.cli import main
 from harness.components import discovery
 from harness.components.preset import get_preset
-from harness.execution.job import run_job
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.truth.table import Table
+from harness.work.job import run_job
 from tests.conftest import TOY
 from tests.stored_runs import forge
 from tests.toy import SINGLE_PATH, user_folder

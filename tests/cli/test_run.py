@@ -19,11 +19,11 @@ import pytest
 
 from harness.cli import main
 from harness.components import discovery
-from harness.execution import states
-from harness.execution.executors.local import GRACE
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.stored import StoredRun
 from harness.study.references import reference_names
+from harness.work import states
+from harness.work.processes import GRACE
 from tests.processes import all_gone, descendants
 from tests.toy import SINGLE_PATH, user_folder
 

@@ -21,7 +21,6 @@ from pymongo.database import Database
 from harness.cli import main
 from harness.components import discovery
 from harness.components.preset import get_preset
-from harness.execution.job import run_job
 from harness.stores.claims import Claims
 from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.run_directory import predictions_document, write_ranking
@@ -33,6 +32,7 @@ from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request
 from harness.truth.table import Table
+from harness.work.job import run_job
 from tests.conftest import TOY
 from tests.mongod import Mongod
 from tests.stored_runs import forge, judged, store_run

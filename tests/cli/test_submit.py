@@ -10,12 +10,12 @@ import pytest
 
 from harness.cli import main
 from harness.errors import UserError
-from harness.execution.plan import make_plan
-from harness.execution.submission import WARNING, Needs, warning
 from harness.stores.claims import Claims
 from harness.stores.directory.records import DirectoryRecords
 from harness.study.catalogue import find_studies
 from harness.truth.table import Table
+from harness.work.plan import make_plan
+from harness.work.submission import WARNING, Needs, warning
 from tests.many_trials import REPOSITORY, SLOW, STUDY, finish, make_project, standing, start
 from tests.processes import await_that
 from tests.slurm import Cluster, cluster

@@ -35,8 +35,8 @@ from typing import Any
 from tests.long.line_map import ROOT, LineMap
 from tests.long.mutation import Mutant, is_other, mutants
 
-SCOPE = ("harness/execution", "harness/training", "harness/study", "harness/components", "harness/stores", "reports")
-LEFT_OUT = ("harness/execution/diagnosis", "harness/execution/checking", "harness/study/explanation.py")
+SCOPE = ("harness/work", "harness/training", "harness/study", "harness/components", "harness/stores", "reports")
+LEFT_OUT = ("harness/work/diagnosis", "harness/work/checking", "harness/study/explanation.py")
 """What only talks to the user about the installation, components and keys."""
 PRELOADED = (
     *("torch", "torchvision", "pandas", "scipy.stats", "sklearn.datasets", "matplotlib.pyplot", "pymongo", "gridfs"),

@@ -15,12 +15,12 @@ from harness.components.preset import get_preset
 from harness.components.registries import SPACES
 from harness.data.loader import Batch
 from harness.errors import InvalidConfiguration
-from harness.execution.effort import effort
 from harness.study.catalogue import all_studies
 from harness.study.expansion import expand
 from harness.training.stages.train import build_supernets, make_step, prepare
 from harness.training.supernet import SupernetTraining
 from harness.training.trial import rank_again, run_trial
+from harness.work.effort import effort
 from tests.training.stages import test_train
 
 shared: Any = component("methods._differentiable")

@@ -18,10 +18,10 @@ from harness.components.discovery import component
 from harness.components.method import Part, check_partition
 from harness.components.registries import SPACES
 from harness.errors import InvalidConfiguration
-from harness.execution.effort import effort
 from harness.training.cost import Meter
 from harness.training.stages.train import build_supernets, prepare, train
 from harness.training.supernet import SupernetTraining
+from harness.work.effort import effort
 from tests.training.stages import test_train
 
 gm: Any = component("methods.gm_nas")

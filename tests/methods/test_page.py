@@ -9,11 +9,11 @@ import pytest
 
 from harness.components.preset import get_preset
 from harness.components.registries import METHODS
-from harness.execution.job import run_job
-from harness.execution.references import missing_references
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
+from harness.work.job import run_job
+from harness.work.references import missing_references
 from tests.stored_runs import store_run
 from tests.toy import user_folder
 

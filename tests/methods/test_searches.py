@@ -13,12 +13,12 @@ from harness.components.registries import SEARCHES, SPACES
 from harness.components.search import Limits, best_of
 from harness.components.space import Architecture, network_settings
 from harness.errors import InvalidConfiguration
-from harness.execution.plan import make_plan
 from harness.study.configuration import RunConfig
 from harness.study.layout import Column, Row
 from harness.study.study import Study
 from harness.study.trial import Trial
 from harness.training.trial import run_trial
+from harness.work.plan import make_plan
 from tests.toy import toy_config, user_folder
 
 SPACE = SPACES.get("nasbench201")()
@@ -153,8 +153,8 @@ class Finder(Method):
 
 
 def test_a_method_says_itself_what_it_has_found_and_that_is_retrained(tmp_path: Path) -> None:
-    from harness.execution.job import run_job
     from harness.stores.directory.store import DirectoryStore
+    from harness.work.job import run_job
 
     rows = [Row({"": "row"}, {"method": "finder", "rank.top1": False, "retrain.epochs": 1})]
     with user_folder(tmp_path, {"methods/finder.py": FINDER}):

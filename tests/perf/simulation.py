@@ -2,7 +2,7 @@
 
     python -m tests.perf.simulation [--trials 10000] [--workers 500] [--seconds 600 60 10] [--only mongo] [--out DIR]
 
-What is real: the agenda of every worker (`harness.execution.agenda`), and the claims, in a directory and on a MongoDB
+What is real: the agenda of every worker (`harness.work.agenda`), and the claims, in a directory and on a MongoDB
 server of its own. Each operation of a claim is done for real. What passes for the worker that asked is the median of
 the last durations measured, because this machine may do other things. What is simulated: the clock, the trials and
 their states, and reading stored runs, which takes what it takes on real stores of both kinds that are filled and
@@ -34,10 +34,6 @@ from unittest import mock
 import pymongo
 
 from harness.components.preset import get_preset
-from harness.execution import agenda as agendas
-from harness.execution.agenda import Agenda
-from harness.execution.executors.executor import Answered, Event, Job
-from harness.execution.states import State, Work, stand
 from harness.stores.claims import LEASE, RENEWALS, Claim, Claims
 from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.store import DirectoryStore
@@ -49,6 +45,10 @@ from harness.stores.stored import StoredRun
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request
+from harness.work import agenda as agendas
+from harness.work.agenda import Agenda
+from harness.work.jobs import Answered, Event, Job
+from harness.work.states import State, Work, stand
 from tests.mongod import Mongod
 from tests.perf.synthetic import fill
 from tests.stored_runs import store_run

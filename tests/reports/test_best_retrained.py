@@ -11,11 +11,11 @@ import pytest
 from harness.components.discovery import component
 from harness.components.preset import get_preset
 from harness.errors import InvalidConfiguration
-from harness.execution.plan import make_plan
 from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Study
+from harness.work.plan import make_plan
 from tests.stored_runs import store_run
 from tests.toy import user_folder
 

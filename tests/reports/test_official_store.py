@@ -16,7 +16,6 @@ from harness.cli import main
 from harness.components.discovery import component
 from harness.components.preset import get_preset, presets_of
 from harness.components.registries import SPACES
-from harness.execution.states import stand
 from harness.schema import UNRANKED, Cost, Ranked, Result
 from harness.stores.directory.run_directory import predictions_document, write_ranking
 from harness.stores.directory.store import DirectoryStore
@@ -25,6 +24,7 @@ from harness.study.curves import CURVES, JUDGED_BY
 from harness.study.expansion import expand
 from harness.study.study import Request, Study
 from harness.truth.imported import AccuracyTable
+from harness.work.states import stand
 from tests.stored_runs import store_run
 
 DATASETS = ("cifar10", "cifar100", "imagenet16-120")

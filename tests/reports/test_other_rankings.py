@@ -7,13 +7,13 @@ from pathlib import Path
 
 from harness.components.discovery import component
 from harness.components.preset import get_preset
-from harness.execution.plan import make_plan
-from harness.execution.session import rankings
 from harness.results import record
 from harness.stores.directory.store import DirectoryStore
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Study
+from harness.work.plan import make_plan
+from harness.work.session import rankings
 from tests.stored_runs import store_run
 from tests.training.stages.test_retrain import CHILD
 

@@ -9,10 +9,10 @@ import pytest
 
 from harness.components.discovery import component
 from harness.components.preset import Preset, get_preset
-from harness.execution.plan import make_plan
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
+from harness.work.plan import make_plan
 from tests.stored_runs import store_run
 
 printed: Any = component("reports.paper.printed")

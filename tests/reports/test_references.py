@@ -23,8 +23,6 @@ from harness.components.preset import Preset, get_preset
 from harness.components.registries import BENCHMARKS
 from harness.environment import PROJECT
 from harness.errors import DataError, InvalidConfiguration, UnknownName
-from harness.execution.job import run_job
-from harness.execution.references import missing_references
 from harness.files import write
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.merged import MergedStore
@@ -34,6 +32,8 @@ from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.references import reference_names, references_of, stored_result
 from harness.study.study import Study
+from harness.work.job import run_job
+from harness.work.references import missing_references
 from tests.stored_runs import store_run
 
 EVERY = reference_names()

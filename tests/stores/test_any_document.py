@@ -22,7 +22,6 @@ from harness.cli import main
 from harness.components.preset import get_preset
 from harness.documents import problem, sealed
 from harness.errors import HarnessError
-from harness.execution.plan import make_plan
 from harness.stores.claims import Claims
 from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.run_directory import declare_invalid, write_ranking
@@ -38,6 +37,7 @@ from harness.stores.upkeep.checking import Finding, check_database, check_direct
 from harness.stores.upkeep.cleaning import busy_trials, done_trials
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
+from harness.work.plan import make_plan
 from tests.stored_runs import NO_PREDICTIONS, judged, store_run
 
 STUDY, PRESET, KEY = "ablation_calr_ms", "tiny", "0123456789abcdef"

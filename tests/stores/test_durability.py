@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from harness.execution.job import run_job
-from harness.execution.references import missing_references
 from harness.stores.directory.run_directory import declare_invalid, write_ranking
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.upkeep.archive import export_runs
@@ -23,6 +21,8 @@ from harness.study.layout import Column, Row
 from harness.study.study import Study
 from harness.study.trial import Trial
 from harness.truth.table import Table
+from harness.work.job import run_job
+from harness.work.references import missing_references
 from tests.jobs import job
 from tests.stored_runs import NO_PREDICTIONS, judged
 from tests.toy import toy_config

@@ -12,9 +12,9 @@ import pytest
 from harness.cli import main
 from harness.components.preset import get_preset
 from harness.components.registries import SPACES
-from harness.execution.plan import make_plan
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
+from harness.work.plan import make_plan
 from tests.jobs import job
 
 

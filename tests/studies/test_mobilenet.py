@@ -15,12 +15,12 @@ from harness.components.discovery import component
 from harness.components.preset import FromPreset, Preset, get_preset
 from harness.components.registries import SPACES
 from harness.errors import InvalidConfiguration
-from harness.execution.plan import make_plan
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Request, Study
+from harness.work.plan import make_plan
 from tests.jobs import job
 
 

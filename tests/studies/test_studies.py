@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from harness.components.preset import default_preset, get_preset, presets_of
-from harness.execution.plan import make_plan
 from harness.study.catalogue import all_studies, find_studies
 from harness.study.configuration import Observe
 from harness.study.expansion import expand
 from harness.study.layout import Computed, Curves, Drawings
 from harness.study.study import Study
+from harness.work.plan import make_plan
 
 NAMES = [
     "ablation_calr_ms",

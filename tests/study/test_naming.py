@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.components.preset import get_preset
-from harness.execution.plan import make_plan
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand, parents
 from harness.study.naming import namings
+from harness.work.plan import make_plan
 from tests.stored_runs import store_run
 
 TINY = get_preset("tiny")

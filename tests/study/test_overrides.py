@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from harness.documents import flatten
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.execution.plan import make_plan
 from harness.study.catalogue import find_studies
 from harness.study.overrides import matching, parse_only, parse_updates
+from harness.work.plan import make_plan
 
 CONFIGS: list[dict[str, Any]] = [
     {"method": {"name": "spos"}, "clusters": {"name": "none"}, "seed": 0, "rate": 0.5},

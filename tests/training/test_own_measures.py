@@ -14,13 +14,13 @@ import pytest
 from harness.components import discovery
 from harness.components.registries import BENCHMARKS
 from harness.errors import InvalidConfiguration, UnknownName
-from harness.execution.plan import make_plan
 from harness.study.configuration import Observe
 from harness.study.judging import selected_architectures
 from harness.study.layout import Column, Row
 from harness.study.study import Study
 from harness.study.trial import Trial
 from harness.training.trial import run_trial
+from harness.work.plan import make_plan
 from tests.stores.test_checkpoints import Stop, checkpoint, seed_globals
 from tests.test_documents import example_files
 from tests.toy import toy_config

@@ -24,7 +24,6 @@ from harness.components.registries import DATASETS, METHODS, SPACES
 from harness.components.schedule import warmed
 from harness.data.loader import DeviceLoader, in_order
 from harness.errors import InvalidConfiguration
-from harness.execution import states
 from harness.stores.directory.store import DirectoryStore
 from harness.training.preparation import make_training
 from harness.training.ranks import Ranks
@@ -33,6 +32,7 @@ from harness.training.stages.train import build_supernets, make_step, prepare
 from harness.training.supernet import SupernetTraining
 from harness.training.trial import rank_again, run_trial
 from harness.truth.table import Table
+from harness.work import states
 from tests.steps import FILES, ROWS
 from tests.stores.test_checkpoints import Stop, checkpoint
 from tests.toy import toy_config, user_folder

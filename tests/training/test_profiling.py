@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from harness.cli import main
-from harness.execution.job import run_job
 from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
 from harness.training.profiling import PHASES, TRACED, Phases, phase, profiled
+from harness.work.job import run_job
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ import torch
 from harness.components.preset import get_preset
 from harness.components.registries import SPACES
 from harness.errors import InvalidConfiguration
-from harness.execution.plan import make_plan
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.configuration import RunConfig
 from harness.study.expansion import expand
 from harness.training.trial import retrain_trial, run_trial
+from harness.work.plan import make_plan
 from tests.jobs import died, job, outcome
 from tests.toy import user_folder
 

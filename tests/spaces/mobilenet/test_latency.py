@@ -18,12 +18,12 @@ from harness.components.registries import SPACES
 from harness.components.space import network_settings
 from harness.data.latency import LatencyTable, counts
 from harness.errors import DataError, InvalidConfiguration
-from harness.execution.plan import make_plan
 from harness.study.configuration import RunConfig
 from harness.study.layout import Column, Row
 from harness.study.study import Study
 from harness.study.trial import Trial
 from harness.training.trial import run_trial
+from harness.work.plan import make_plan
 from tests.toy import user_folder
 
 DIGITS = {"image_size": 8, "image_channels": 1, "classes": 10}

@@ -15,11 +15,6 @@ from harness.components.dataset import DataSet, Stream
 from harness.components.preset import get_preset
 from harness.components.registries import DATASETS, SPACES
 from harness.errors import DamagedImage, InvalidConfiguration
-from harness.execution.agenda import Agenda
-from harness.execution.assignment import Assignment
-from harness.execution.executors.executor import Event, Job, Later
-from harness.execution.plan import make_plan
-from harness.execution.states import Kind, Work
 from harness.stores.claims import Claims
 from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.store import DirectoryStore
@@ -32,6 +27,11 @@ from harness.training.cost import Meter
 from harness.training.stages.retrain import best_found, retrain, with_valid
 from harness.training.stages.standalone import StandaloneRecipe, train_standalone
 from harness.training.trial import Outcome, retrain_trial
+from harness.work.agenda import Agenda
+from harness.work.assignment import Assignment
+from harness.work.jobs import Event, Job, Later
+from harness.work.plan import make_plan
+from harness.work.states import Kind, Work
 from tests.stored_runs import store_run
 from tests.stores.test_checkpoints import Record, Stop, checkpoint, seed_globals, weights
 from tests.toy import toy_config
@@ -252,7 +252,7 @@ def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -
 
 
 def test_a_job_retrains_what_the_stored_search_found_and_fails_without_it(toy_project: Path, tmp_path: Path) -> None:
-    from harness.execution.job import run_job
+    from harness.work.job import run_job
 
     child = Trial.of(toy_config(retrain=RETRAIN))
     assert child.start is not None

@@ -14,7 +14,6 @@ import torch
 from harness.components.registries import SPACES
 from harness.components.space import Architecture
 from harness.errors import InvalidConfiguration
-from harness.execution.experiment import searching
 from harness.study.configuration import Ranking, RunConfig
 from harness.study.judging import Predictions
 from harness.study.trial import Trial
@@ -23,6 +22,7 @@ from harness.training.stages.rank import predict
 from harness.training.stages.search import SearchProgress
 from harness.training.stages.train import train
 from harness.training.trial import Outcome, Watch, rank_again, run_trial
+from harness.work.experiment import searching
 from tests.stores.test_checkpoints import Stop, checkpoint, in_pieces, whole
 from tests.toy import toy_config
 

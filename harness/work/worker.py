@@ -1,0 +1,182 @@
+"""A worker: pulls trials of studies from a store until none is left, or its time is over. Imports no torch.
+
+Every way of running studies at scale starts workers, by hand, by a scheduler or by another program. A worker is a
+session like that of `run`, and adds only what a process that nobody watches needs: it has the same files as the other
+workers of the study, and is gone before a deadline.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.documents import canonical
+from harness.errors import Unreachable
+from harness.stores.stored import StoredRun
+from harness.work.agreement import Agreement
+from harness.work.deadline import Deadline
+from harness.work.fruitless import TIMES, fruitless
+from harness.work.jobs import Stopping
+from harness.work.plan import Asked, Plan, require_inputs, require_ranks
+from harness.work.processes import Processes
+from harness.work.session import Session, Show, working
+from harness.work.settings import Settings
+from harness.work.states import State, Work
+
+
+@dataclass(frozen=True)
+class Worked:
+    """What a worker has done, and what it leaves to others."""
+
+    session: Session | None
+    """None if the database was never reached."""
+    too_long: str | None = None
+    """Why no worker with as much time can run what is left; None if one can."""
+    unreachable: str | None = None
+    """Why the database was given up, if it was."""
+
+    @property
+    def left(self) -> list[Work]:
+        """What such a worker could still run, or others are running."""
+        if self.session is None:
+            return []
+        left = {work.trial.key: work for work in self.session.choose(self.session.plan)}  # once, whatever its rankings
+        return [work for key, work in left.items() if key not in self.session.errors]
+
+    def json(self) -> dict[str, Any]:
+        """A few figures as plain JSON types."""
+        work = () if self.session is None else self.session.plan.work
+        own = set() if self.session is None else self.session.done_here
+        return {
+            "trials": len(work),
+            "done": sum(one.state is State.DONE for one in work),
+            "now": sum(one.state is State.DONE and one.trial.key in own for one in work),
+            "left": len(self.left),
+            "failed": {} if self.session is None else self.session.errors,
+            "too_long": self.too_long,
+            "unreachable": self.unreachable,
+        }
+
+
+def work(
+    asked: Asked,
+    settings: Settings,
+    executor: Processes,
+    stopping: Stopping,
+    show: Show,
+    say: Callable[[str], object] = print,
+    *,
+    deadline: Deadline | None = None,
+    mine: Callable[[Work], bool] = lambda work: True,
+    new_files: bool = False,
+) -> Worked:
+    """Run trials until none is left, a stop is asked for, or the deadline is near; `show` gets the progress.
+
+    `mine` chooses the trials that this worker may run: it waits for others only where a trial of its own starts from
+    them. `new_files` tells the store the files of this worker in the place of those that it was told. Raises
+    `OtherFiles` if other workers have begun with other files, `DataError` if images are missing, `UserError`.
+    """
+    place = settings.workplace(say)
+    if not place.reach(settings.outage_wait, stopping):
+        return Worked(None, unreachable=place.silence)
+    place.check_writable()
+    agreement = Agreement.of(asked, place.opened.board)
+    if new_files:
+        agreement.tell()
+    agreement.check()
+    gate = _Gate(agreement, settings.checkpoint_every, deadline, settings.work or place.directory.work)
+    session = working(
+        place,
+        asked,
+        settings.assigning(asked, executor.slots),
+        executor,
+        stopping,
+        show,
+        retry=settings.retry,
+        waits=settings.waits,
+        outage_wait=settings.outage_wait,
+        planned=gate.planned,
+        mine=mine,
+        admits=gate.admits,
+    )
+    todo = [work for work in session.choose(session.plan) if work.kind(settings.retry)]
+    require_ranks(todo, executor.slots)
+    require_inputs(work.trial for work in todo)
+    with _stopped_at(deadline, stopping):
+        session.run()
+    left = None if session.gave_up else place.sync(stopping, session.plan.naming)
+    if left:
+        say(left)
+    silence = (place.silence or "it does not answer") if session.gave_up else None
+    return Worked(session, gate.too_long, silence)
+
+
+@dataclass
+class _Gate:
+    """Asked before each trial: are the files still the same, and is there enough time?"""
+
+    agreement: Agreement
+    checkpoint_every: float
+    deadline: Deadline | None
+    work: Path
+    """The folder of checkpoints."""
+    too_long: str | None = None
+    """Why a trial cannot be run by any worker with as much time, if there is such a trial."""
+    took: dict[str, float] = field(default_factory=dict)
+    """Seconds that done trials took, by what they share with those of other seeds."""
+    stuck: set[str] = field(default_factory=set)
+    """Keys of trials that other tasks of this job could not bring further."""
+
+    def planned(self, runs: list[StoredRun]) -> Plan:
+        """The plan of what is asked for; remembers how long stored runs took."""
+        if self.deadline is not None:
+            self.took = {_alike(run.trial["config"]): run.cost["wall_seconds"] for run in runs if run.cost}
+            self.stuck = fruitless(runs, self.work)
+        return self.agreement.asked.plan(runs)
+
+    def admits(self, work: Work) -> bool:
+        """Whether the trial ends, or reaches its next checkpoint, before the deadline."""
+        with suppress(Unreachable):  # the claim decides: without the database there is none
+            self.agreement.check()
+        if self.deadline is None:
+            return True
+        if work.trial.key in self.stuck:
+            self.too_long = (
+                f"{work.label} was interrupted {TIMES} times in a row by its job's end, and came no further: "
+                "submit it with more time, because training goes on from what was saved, but a ranking begins anew"
+            )
+            return False
+        needed = min(self.checkpoint_every, self.took.get(_alike(work.trial.config.json()), self.checkpoint_every))
+        if self.deadline.allows(needed):
+            return True
+        if not self.deadline.ever_allowed(needed):
+            have = self.deadline.stop - self.deadline.begun
+            self.too_long = (
+                f"{work.label} needs {needed:.0f} s until its state is saved, and a worker has {have:.0f} s: "
+                "give workers more time, or a smaller --checkpoint-every"
+            )
+        return False
+
+
+def _alike(config: Mapping[str, Any]) -> str:
+    """What trials share that take equally long: all but the seed."""
+    return canonical({key: value for key, value in config.items() if key != "seed"})
+
+
+@contextmanager
+def _stopped_at(deadline: Deadline | None, stopping: Stopping) -> Iterator[None]:
+    """Within, a stop is asked for when the deadline is near."""
+    if deadline is None:
+        yield
+        return
+    timer = threading.Timer(deadline.left, stopping.warn)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
