@@ -167,6 +167,17 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def refusal(error: BaseException) -> str:
+    """Why torch does not read a file, in one line, without its advice to read the file unsafely."""
+    text = " ".join(str(error).split())
+    if "weights_only" not in text:
+        return one_line(error)
+    if found := re.search(r"GLOBAL (\S+)", text):
+        return f"it refers to {found[1]}, which weights do not need"
+    found = re.search(r"WeightsUnpickler error: (.+?)\.?(?: Check the documentation | Please use |$)", text)
+    return found[1] if found else "it cannot be read without running code that it holds"
+
+
 def not_computed(text: str) -> str:
     """A text for a CSV file, so that a spreadsheet shows it and does not compute it: ' in front of =, +, -, @.
 

@@ -12,7 +12,10 @@ import subprocess
 from functools import lru_cache
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 ENGINE = Path(__file__).resolve().parent
 """The package `harness`."""
@@ -22,6 +25,33 @@ SHIPPED = ENGINE / "_shipped"
 
 PROJECT = SHIPPED if SHIPPED.is_dir() else ENGINE.parent
 """Where these folders are."""
+
+
+def pool(processes: int) -> ProcessPoolExecutor:
+    """A pool of processes that start empty and end with this one, whatever ends it."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    return ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    import threading
+    import warnings
+    from multiprocessing import parent_process
+    from multiprocessing.connection import wait
+
+    from harness.errors import ComponentWarning
+
+    warnings.simplefilter("ignore", ComponentWarning)  # the parent has shown these
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @lru_cache(maxsize=1)

@@ -173,6 +173,11 @@ def joined(splits: Sequence[Split]) -> Split:
     return Split(np.concatenate([s.images for s in splits]), np.concatenate([s.labels for s in splits]))
 
 
+def taken(split: Split, indices: npt.NDArray[Any]) -> Split:
+    """The images with these indices, or those that a mask selects."""
+    return Split(split.images[indices], split.labels[indices])
+
+
 @dataclass(frozen=True)
 class DataSet:
     """Three splits and how images are normalised (on the scale 0 to 255) and augmented.

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: the original batches, as torchvision keeps them, or a tree of images.
+"""CIFAR-10 and CIFAR-100: the original batches, which torchvision reads, or a tree of images.
 
 Divided as in NAS-Bench-201: the training images of CIFAR-10 in half (a supernet trains on the first half and
 is judged on the second), the test images of CIFAR-100 in half. The benchmark's split files count images in the
@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.components.dataset import SPLITS, DataSet, Split, joined
-from harness.data.batches import read_batch, taken
+import numpy as np
+
+from harness.components.dataset import SPLITS, DataSet, Split, taken
 from harness.data.places import data_folder
-from harness.data.source import FileDataSet, Found, Missing, all_of, existing, md5
+from harness.data.source import FileDataSet, Found, Missing, all_of, altered, check_originals, existing
 from harness.data.splits import Division
 from harness.data.trees import class_folders, image_files, listing, read_tree
 from harness.errors import DataError
@@ -30,11 +31,9 @@ class Cifar(FileDataSet):
     """The folder of the batches."""
     train: tuple[str, ...]
     test: tuple[str, ...]
-    label: str
-    """The key of the labels in a batch."""
     classes: tuple[str, ...]
     originals: Mapping[str, str]
-    """The MD5 of every file."""
+    """The MD5 of each of these files, `train` first."""
     images_per_train_file: int
     images_per_test_file: int
     division: Division
@@ -65,8 +64,8 @@ class Cifar(FileDataSet):
 
     def decode(self, found: Found, scratch: Path) -> DataSet:
         if found.layout == "batches":
-            train = self._batches(found.root, self.train, self.images_per_train_file)
-            test = self._batches(found.root, self.test, self.images_per_test_file)
+            check_originals(self.name, found.files, self.originals.values())
+            train, test = (self._batches(found.root, training) for training in (True, False))
         else:
             train = self._tree(found.root / "train", self.images_per_train_file * len(self.train), scratch)
             test = self._tree(found.root / "test", self.images_per_test_file * len(self.test), scratch)
@@ -82,19 +81,24 @@ class Cifar(FileDataSet):
             warnings = ["the images were re-encoded, so the checksums of the original batches do not apply"]
             warnings += [f"{file}: does not apply to a tree, which has no fixed order" for file in found.unused]
             return warnings, []
-        paths = [(found.root / name, known) for name, known in self.originals.items()]
-        return [], [
-            f"{path}: is not the original file (MD5 {own}, not {known})"
-            for path, known in paths
-            if path.exists() and (own := md5(path)) != known
-        ]
+        return [], list(altered(found.files, self.originals.values()))
 
     def listing(self, found: Found) -> str:
         return "" if found.layout == "batches" else listing(found.root / "train", found.root / "test")
 
-    def _batches(self, folder: Path, names: tuple[str, ...], count: int) -> Split:
-        classes = len(self.classes)
-        return joined([read_batch(folder / n, self.name, SIDE, classes, self.label, count=count) for n in names])
+    def _batches(self, folder: Path, training: bool) -> Split:
+        from torchvision import datasets
+
+        class Ours(getattr(datasets, self.name.upper())):  # type: ignore[misc]
+            """torchvision's, with the checksums of this module, and without the file of the classes' names."""
+
+            base_folder = folder.name
+            train_list, test_list = ([(n, self.originals[n]) for n in names] for names in (self.train, self.test))
+
+            def _load_meta(self) -> None: ...
+
+        read = Ours(folder.parent, train=training)
+        return Split(read.data.transpose(0, 3, 1, 2), np.array(read.targets, np.int64))
 
     def _classes(self, folder: Path) -> list[Path]:
         """The class folders of a tree, which must have the classes' names."""
@@ -118,7 +122,6 @@ CIFAR10 = Cifar(
     folder="cifar-10-batches-py",
     train=tuple(f"data_batch_{number}" for number in range(1, 6)),
     test=("test_batch",),
-    label="labels",
     classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     originals={
         "data_batch_1": "c99cafc152244af753f735de768cd75f",
@@ -127,7 +130,6 @@ CIFAR10 = Cifar(
         "data_batch_4": "634d18415352ddfa80567beed471001a",
         "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
         "test_batch": "40351d587109b95175f43aff81a1287e",
-        "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
     },
     images_per_train_file=10_000,
     images_per_test_file=10_000,
@@ -151,12 +153,10 @@ CIFAR100 = Cifar(
     folder="cifar-100-python",
     train=("train",),
     test=("test",),
-    label="fine_labels",
     classes=tuple(_CIFAR100.split()),
     originals={
         "train": "16019d7e3df5f24257cddd939b257f8d",
         "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
-        "meta": "7973b15100ade9c7d40fb424638fde48",
     },
     images_per_train_file=50_000,
     images_per_test_file=10_000,

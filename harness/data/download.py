@@ -1,8 +1,4 @@
-"""Downloads by torchvision, only on request. The files are read by our own readers.
-
-torchvision's data-set classes would also load the files, with an unpickler that executes what it finds; so
-only its addresses, checksums and its download function are used.
-"""
+"""Downloads by torchvision, only on request: its addresses, checksums and download function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fashion-MNIST in its own format (IDX), plain or compressed, in the folder that torchvision uses.
+"""Fashion-MNIST in its own format (IDX), plain or compressed, in torchvision's folder and read by it.
 
 No NAS paper defines a division of the training images: the stored division keeps 50,000 for training and
 10,000 for ranking. Images stay at 28×28. Clothes are centred in their frames, so crops move them by two
@@ -7,24 +7,14 @@ pixels at most.
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
-from harness.components.dataset import SPLITS, DataSet, Split
-from harness.data.batches import taken
+from harness.components.dataset import SPLITS, DataSet, Split, taken
 from harness.data.places import data_folder
-from harness.data.source import FileDataSet, Found, Missing, all_of, existing
+from harness.data.source import FileDataSet, Found, Missing, all_of, altered, check_originals, content, existing
 from harness.data.splits import Division
-from harness.errors import DataError
-
-SIDE = 28
 
 
 @dataclass(frozen=True)
@@ -51,53 +41,21 @@ class FashionMnist(FileDataSet):
         return dict(zip(SPLITS, (self.division.first, self.division.second, self.test_images), strict=True))
 
     def decode(self, found: Found, scratch: Path) -> DataSet:
-        train = self._read(found.files[0], found.files[1], self.division.first + self.division.second)
-        test = self._read(found.files[2], found.files[3], self.test_images)
+        from torchvision import datasets
+
+        check_originals(self.name, found.files, self.originals.values())
+        raw = scratch / "FashionMNIST" / "raw"  # torchvision reads uncompressed files only
+        raw.mkdir(parents=True)
+        for path, name in zip(found.files, self.originals, strict=True):
+            (raw / name).write_bytes(content(path))
+        read = [datasets.FashionMNIST(scratch, train=training) for training in (True, False)]
+        train, test = (Split(one.data.numpy()[:, None], one.targets.numpy()) for one in read)
         first, second = (taken(train, part) for part in self.division.indices(None))
         # Mean and deviation of the 60,000 training images.
         return DataSet(self.name, 10, first, second, test, (72.94,), (90.02,), crop_padding=2, flip=True)
 
     def check_files(self, found: Found) -> tuple[list[str], list[str]]:
-        return [], [
-            f"{path}: is not the original file (MD5 of its content {own}, not {known})"
-            for path, known in zip(found.files, self.originals.values(), strict=True)
-            if (own := hashlib.md5(_content(path), usedforsecurity=False).hexdigest()) != known
-        ]
-
-    def _read(self, images: Path, labels: Path, count: int) -> Split:
-        pixels = read_idx(images, (count, SIDE, SIDE))
-        numbers = read_idx(labels, (count,)).astype(np.int64)
-        if numbers.max() > 9:
-            raise DataError(f"{labels}: labels must be 0 to 9, not {numbers.max()}")
-        return Split(pixels[:, None], numbers)
-
-
-def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-    """The array in an IDX file: two zeros, 8 for bytes, the number of dimensions, each as four bytes, the data."""
-    content = _content(path)
-    header = 4 + 4 * len(shape)
-    if len(content) < header or content[:4] != bytes((0, 0, 8, len(shape))):
-        raise DataError(f"{path}: not an IDX file of bytes with {len(shape)} dimensions")
-    sides = tuple(int(side) for side in np.frombuffer(content, ">u4", len(shape), offset=4))
-    if sides != shape:
-        raise DataError(f"{path}: has the shape {_times(sides)}, not {_times(shape)}")
-    if len(content) != header + int(np.prod(shape)):
-        raise DataError(f"{path}: truncated or damaged, has {len(content):,} bytes for the shape {_times(shape)}")
-    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
-
-
-def _times(sides: tuple[int, ...]) -> str:
-    return "×".join(map(str, sides))
-
-
-def _content(path: Path) -> bytes:
-    try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: truncated, damaged or not compressed by gzip ({error})") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+        return [], list(altered(found.files, self.originals.values()))
 
 
 FASHION_MNIST = FashionMnist(

@@ -6,9 +6,12 @@ when its files count as changed, and what identifies it.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
+import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -165,15 +168,28 @@ def all_of(name: str, paths: Paths) -> Paths:
     return paths
 
 
-def md5(path: Path) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
+def altered(files: Iterable[Path], originals: Iterable[str]) -> Iterator[str]:
+    """A message for each file whose content does not have the MD5 of the published one."""
+    for path, known in zip(files, originals, strict=True):
+        if (own := hashlib.md5(content(path), usedforsecurity=False).hexdigest()) != known:
+            yield f"{path}: is not the original file (MD5 of its content {own}, not {known})"
+
+
+def check_originals(name: str, files: Iterable[Path], originals: Iterable[str]) -> None:
+    """Raise `DataError` unless all files are the published ones. Only these are read: unpickling can run any code."""
+    for message in altered(files, originals):
+        raise DataError(f"{message}, and only that is read; get {name} again")
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file, without its compression by gzip."""
     try:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path}: truncated, damaged or not compressed by gzip ({error})") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
-    return digest.hexdigest()
 
 
 def _state(path: Path) -> tuple[str, int, int]:

@@ -1,37 +1,35 @@
 """Trees of images: FOLDER/CLASS/*.jpg or *.png, decoded with Pillow. Independent of particular data sets.
 
 Decoding a small image takes Pillow a fifth of a millisecond, nearly all of it in Python, so threads do
-not help: many files are shared among processes, which write into one memory-mapped array. These are
-started as separate programs, because forking a process that has threads is not safe.
+not help: many files are shared among processes, which write into one memory-mapped array.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.data.splits import shuffled
+from harness.environment import pool
 from harness.errors import DataError
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
 IN_ONE_PROCESS = 4000
 """Up to this many files, starting other processes takes longer than it saves."""
+TOGETHER = 500
+"""Files that a process decodes at once."""
 
 _GRAY = ("1", "L", "LA")
 _MODES = (*_GRAY, "P", "RGB", "RGBA", "CMYK", "YCbCr")  # others have more than eight bits
-_BOOT = "import sys; sys.path[:] = sys.argv[1:]; from harness.data.trees import work; work()"
 
 
 @dataclass(frozen=True)
@@ -91,32 +89,19 @@ def read_tree(folder: Path, scratch: Path, size: tuple[int, int] | None = None) 
     out = scratch / f"{folder.name}.npy"
     images = np.lib.format.open_memmap(out, "w+", np.uint8, (len(names), height, width, 3))
     images.flush()
-    processes = min(8, cores()) if len(names) > IN_ONE_PROCESS else 1
-    with progress(f"decoding {folder}", len(names)) as advance:
-        if processes == 1:
-            coloured = 0
-            for done, more in _fill(images, 0, folder, names):
-                coloured += more
-                advance(done)
-        else:
-            coloured = _fill_in_processes(out, folder, names, processes, advance)
+    parts = [(out, folder, names[start : start + TOGETHER], start) for start in range(0, len(names), TOGETHER)]
+    coloured = 0
+    with progress(f"decoding {folder}", len(names)) as advance, _processes(folder, len(names)) as filled:
+        for done, more in filled(_fill, *zip(*parts, strict=True)):
+            advance(done)
+            coloured += more
     return Tree(images, labels, tuple(place.name for place in classes), gray=not coloured)
 
 
-def work() -> None:
-    """The main function of a decoding process: reads its task as JSON on standard input, prints progress in lines."""
-    task = json.load(sys.stdin)
-    images = np.lib.format.open_memmap(task["out"], "r+")
-    try:
-        for done in _fill(images, task["start"], Path(task["folder"]), task["names"]):
-            print(json.dumps(done), flush=True)
-    except DataError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
-
-
-def _fill(images: npt.NDArray[np.uint8], start: int, folder: Path, names: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Decode these files into the array; yields per 500 files how many are done, and how many of them have colours."""
-    done = coloured = 0
+def _fill(out: Path, folder: Path, names: Sequence[str], start: int) -> tuple[int, int]:
+    """Decode these files into the array in the file `out`: how many there are, and how many have colours."""
+    images = np.lib.format.open_memmap(out, "r+")
+    coloured = 0
     for position, name in enumerate(names, start):
         pixels, has_colours = decoded(folder / name)
         if pixels.shape != images.shape[1:]:
@@ -126,64 +111,8 @@ def _fill(images: npt.NDArray[np.uint8], start: int, folder: Path, names: Sequen
                 "all images of a data set must have the same size"
             )
         images[position] = pixels
-        done, coloured = done + 1, coloured + has_colours
-        if done == 500:
-            yield done, coloured
-            done = coloured = 0
-    yield done, coloured
-
-
-def _fill_in_processes(
-    out: Path, folder: Path, names: Sequence[str], processes: int, advance: Callable[[int], None]
-) -> int:
-    """`_fill` in several processes, each with a part of the files. Returns how many images have colours."""
-    edges = [len(names) * part // processes for part in range(processes + 1)]
-    workers = [
-        subprocess.Popen([sys.executable, "-c", _BOOT, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        for _ in range(processes)
-    ]
-    coloured, errors, lock = 0, [], threading.Lock()
-
-    def follow(worker: subprocess.Popen[bytes], start: int, end: int) -> None:
-        nonlocal coloured
-        assert worker.stdin and worker.stdout
-        task = {"out": str(out), "folder": str(folder), "start": start, "names": names[start:end]}
-        with contextlib.suppress(BrokenPipeError), worker.stdin:  # the exit status reports a worker that died
-            worker.stdin.write(json.dumps(task).encode())
-        for line in worker.stdout:
-            answer: Any = json.loads(line)
-            with lock:
-                if isinstance(answer, dict):
-                    errors.append(answer["error"])
-                else:
-                    advance(answer[0])
-                    coloured += answer[1]
-
-    threads = [
-        threading.Thread(target=follow, args=(worker, *part), daemon=True)
-        for worker, part in zip(workers, zip(edges[:-1], edges[1:], strict=True), strict=True)
-    ]
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive() and not errors:
-                thread.join(0.05)
-    finally:
-        for worker in workers:
-            if errors or sys.exc_info()[0]:
-                worker.kill()
-            worker.wait()
-        for thread in threads:
-            thread.join()
-        for worker in workers:
-            assert worker.stdout
-            worker.stdout.close()
-    if errors:
-        raise DataError(errors[0])
-    if any(worker.returncode for worker in workers):
-        raise DataError(f"{folder}: a process that was decoding its images died")
-    return coloured
+        coloured += has_colours
+    return len(names), coloured
 
 
 def decoded(path: Path) -> tuple[npt.NDArray[np.uint8], bool]:
@@ -201,6 +130,22 @@ def decoded(path: Path) -> tuple[npt.NDArray[np.uint8], bool]:
         raise
     except Exception as error:  # Pillow raises errors of many kinds on damaged bytes
         raise DataError(f"{path}: truncated or damaged ({error or type(error).__name__})") from error
+
+
+@contextlib.contextmanager
+def _processes(folder: Path, count: int) -> Iterator[Callable[..., Iterator[tuple[int, int]]]]:
+    """A `map` in as many processes as decoding so many images is worth."""
+    if count <= IN_ONE_PROCESS:
+        yield map
+        return
+    with pool(min(8, cores())) as workers:
+        try:
+            yield workers.map
+        except BrokenProcessPool:
+            advice = "in a script, load data sets below `if __name__ == '__main__':`"
+            raise DataError(f"{folder}: a process that was decoding its images died; {advice}") from None
+        finally:
+            workers.shutdown(cancel_futures=True)
 
 
 @contextlib.contextmanager

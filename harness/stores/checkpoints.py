@@ -148,7 +148,7 @@ class Checkpoint:
         """
         import torch
 
-        from harness.data.pickles import refusal
+        from harness.documents import refusal
 
         self._clear_away()
         try:

@@ -17,8 +17,8 @@ import torch
 
 from harness.components.registries import SPACES
 from harness.components.supernet import Published
-from harness.data.pickles import refusal
 from harness.data.places import weights_folder
+from harness.documents import refusal
 from harness.errors import DataError
 from harness.files import read_regular, write
 

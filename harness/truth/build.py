@@ -9,14 +9,10 @@ function of the plan alone, independent of the order and the number of workers.
 from __future__ import annotations
 
 import json
-import multiprocessing
-import multiprocessing.connection
 import os
 import platform
 import random
-import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,8 +23,8 @@ import numpy as np
 from harness.components.registries import DATASETS, SPACES
 from harness.components.space import Network, Space
 from harness.documents import one_line
-from harness.environment import cpu_model
-from harness.errors import ComponentWarning, DataError, Diverged, HarnessError, UserError, where
+from harness.environment import cpu_model, pool
+from harness.errors import DataError, Diverged, HarnessError, UserError, where
 from harness.files import make_durable, make_folder, write
 from harness.seeds import derive
 from harness.study.configuration import as_network
@@ -176,26 +172,12 @@ def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], wo
     return piece, len(numbers)
 
 
-def end_with_parent() -> None:
-    """In a worker: exit at once when the parent process ends, for any reason; do not tell again what it has told."""
-    warnings.simplefilter("ignore", ComponentWarning)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
     """Make all missing pieces with `jobs` processes; yields (classes done, total classes) as they finish.
 
     One job runs in this process.
     """
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from multiprocessing import get_context
+    from concurrent.futures import as_completed
 
     space = SPACES.get(plan.space)()
     make_folder(work)
@@ -214,17 +196,17 @@ def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
     # Workers allocate and free the same small tensors over and over: keeping freed memory saves a tenth.
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**31))
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**31))
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent)
+    workers = pool(jobs)
     try:
         futures = [
-            pool.submit(make_piece, plan.json(), piece, numbers, str(work)) for piece, numbers in missing.items()
+            workers.submit(make_piece, plan.json(), piece, numbers, str(work)) for piece, numbers in missing.items()
         ]
         for future in as_completed(futures):
             finished += future.result()[1]
             yield finished, total
     finally:
         # On an interruption, do not wait for the workers: their unfinished pieces are made again.
-        pool.shutdown(wait=False, cancel_futures=True)
+        workers.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 
 from harness.components.registries import DATASETS
+from harness.environment import pool
 from harness.errors import DataError
-from harness.truth.build import Plan, end_with_parent, environment, train_rows
+from harness.truth.build import Plan, environment, train_rows
 from harness.truth.table import Table
 
 
@@ -69,8 +68,8 @@ def _workers(jobs: int) -> Iterator[Callable[..., Iterator[Any]]]:
     if jobs == 1:
         yield map
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
-        yield pool.map
+    with pool(jobs) as workers:
+        yield workers.map
 
 
 def _train_one(plan: dict[str, Any], number: int) -> tuple[int, list[int], list[int]]:

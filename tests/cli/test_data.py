@@ -74,7 +74,7 @@ def test_bad_data_exits_with_1(data: Path, capsys: pytest.CaptureFixture[str]) -
     # Readable, but not what was published.
     write_cifar(data, SMALL_CIFAR10)
     text = shown(capsys, "check", "cifar10", status=1)
-    assert "data_batch_1: holds 20 images, not 10,000" in text
+    assert "data_batch_1: is not the original file (MD5 of its content " in text
 
 
 def test_damaged_decoded_data_is_found_and_built_again(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

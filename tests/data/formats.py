@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,23 +22,6 @@ from harness.data.fashion_mnist import FASHION_MNIST
 from harness.data.imagenet16 import IMAGENET16_120
 
 Bytes = npt.NDArray[np.uint8]
-
-# The real data sets with fewer images.
-SMALL_CIFAR10 = replace(
-    CIFAR10,
-    images_per_train_file=20,
-    images_per_test_file=30,
-    division=replace(CIFAR10.division, first=50, second=50),
-)
-SMALL_CIFAR100 = replace(
-    CIFAR100,
-    images_per_train_file=200,
-    images_per_test_file=100,
-    division=replace(CIFAR100.division, first=50, second=50),
-)
-SMALL_IMAGENET = replace(IMAGENET16_120, train_images=60, division=replace(IMAGENET16_120.division, first=5, second=5))
-SMALL_FASHION = replace(FASHION_MNIST, test_images=15, division=replace(FASHION_MNIST.division, first=40, second=10))
-
 
 def random_bytes(*shape: int, seed: int = 0) -> Bytes:
     return np.random.default_rng([seed, *shape]).integers(0, 256, shape, np.uint8)
@@ -80,58 +64,69 @@ def _python2(value: Any) -> bytes:
     )
 
 
-def write_cifar(folder: Path, which: Cifar, seed: int = 0) -> dict[str, tuple[Bytes, list[int]]]:
-    """The batches of a (small) CIFAR in its folder; returns what is in each file."""
-    written: dict[str, tuple[Bytes, list[int]]] = {}
-    (folder / which.folder).mkdir(parents=True, exist_ok=True)
+def cifar_batches(which: Cifar, seed: int = 0) -> Iterator[tuple[str, Bytes, list[int], bytes]]:
+    """Name, images, labels and content of each file of a (small) CIFAR."""
+    number = 0
     for part, names, count in (
         ("training", which.train, which.images_per_train_file),
         ("testing", which.test, which.images_per_test_file),
     ):
-        for number, name in enumerate(names, 1):
-            rows = random_bytes(count, 3072, seed=seed + len(written))
-            labels = [(7 * image + number) % len(which.classes) for image in range(count)]
-            document: dict[str, Any] = {"batch_label": f"{part} batch {number} of {len(names)}", which.label: labels}
-            if which.label == "fine_labels":
+        for place, name in enumerate(names, 1):
+            rows = random_bytes(count, 3072, seed=seed + number)
+            labels = [(7 * image + place) % len(which.classes) for image in range(count)]
+            label = "labels" if len(which.classes) == 10 else "fine_labels"
+            document: dict[str, Any] = {"batch_label": f"{part} batch {place} of {len(names)}", label: labels}
+            if label == "fine_labels":
                 document["coarse_labels"] = [label // 5 for label in labels]
             document |= {"data": rows, "filenames": [f"image_{image}.png" for image in range(count)]}
-            (folder / which.folder / name).write_bytes(python2_pickle(document))
-            written[name] = rows.reshape(-1, 3, 32, 32), labels
+            yield name, rows.reshape(-1, 3, 32, 32), labels, python2_pickle(document)
+            number += 1
+
+
+def write_cifar(folder: Path, which: Cifar, seed: int = 0) -> dict[str, tuple[Bytes, list[int]]]:
+    """The batches of a (small) CIFAR in its folder; returns what is in each file."""
+    (folder / which.folder).mkdir(parents=True, exist_ok=True)
+    written = {}
+    for name, images, labels, content in cifar_batches(which, seed):
+        (folder / which.folder / name).write_bytes(content)
+        written[name] = images, labels
     return written
 
 
-def write_imagenet(folder: Path) -> dict[str, tuple[Bytes, list[int]]]:
+def imagenet_batches() -> Iterator[tuple[str, Bytes, list[int], bytes]]:
     """Ten training files with 6 images of the first 120 classes each, and 10 of them for validation."""
-    written = {}
-    (folder / SMALL_IMAGENET.folder).mkdir(parents=True)
-    for number, name in enumerate(SMALL_IMAGENET.originals):
+    for number, name in enumerate(IMAGENET16_120.originals):
         wanted = 10 if name == "val_data" else 6
         labels = [1 + (13 * image + number) % 120 for image in range(wanted)]
         labels = [label for pair in zip(labels, [121 + number, 1000] * wanted, strict=False) for label in pair]
         rows = random_bytes(len(labels), 768, seed=number)
-        content = {"data": rows, "labels": labels, "mean": rows.mean(0)}
-        (folder / SMALL_IMAGENET.folder / name).write_bytes(python2_pickle(content))
-        written[name] = rows.reshape(-1, 3, 16, 16), labels
+        content = python2_pickle({"data": rows, "labels": labels, "mean": rows.mean(0)})
+        yield name, rows.reshape(-1, 3, 16, 16), labels, content
+
+
+def write_imagenet(folder: Path) -> dict[str, tuple[Bytes, list[int]]]:
+    written = {}
+    (folder / SMALL_IMAGENET.folder).mkdir(parents=True)
+    for name, images, labels, content in imagenet_batches():
+        (folder / SMALL_IMAGENET.folder / name).write_bytes(content)
+        written[name] = images, labels
     return written
 
 
+def idx(array: Bytes) -> bytes:
+    return bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
 def write_idx(path: Path, array: Bytes) -> None:
-    header = bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape)
-    content = header + array.tobytes()
+    content = idx(array)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
 
 
 def write_fashion(folder: Path, suffix: str = ".gz") -> dict[str, Bytes]:
-    written = {
-        "train-images-idx3-ubyte": random_bytes(50, 28, 28),
-        "train-labels-idx1-ubyte": np.arange(50, dtype=np.uint8) % 10,
-        "t10k-images-idx3-ubyte": random_bytes(15, 28, 28),
-        "t10k-labels-idx1-ubyte": np.arange(15, dtype=np.uint8) % 10,
-    }
-    for name, array in written.items():
+    for name, array in FASHION_FILES.items():
         write_idx(folder / "FashionMNIST" / "raw" / f"{name}{suffix}", array)
-    return written
+    return FASHION_FILES
 
 
 def write_tree(folder: Path, classes: Sequence[str], count: int, side: int = 8, mode: str = "RGB") -> None:
@@ -153,3 +148,47 @@ def png(side: int, mode: str = "RGB") -> bytes:
     stream = io.BytesIO()
     Image.new(mode, (side, side)).save(stream, "PNG")
     return stream.getvalue()
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content).hexdigest()
+
+
+def known(batches: Iterable[tuple[str, Bytes, list[int], bytes]]) -> dict[str, str]:
+    return {name: md5(content) for name, _, _, content in batches}
+
+
+def small_cifar10(seed: int = 0) -> Cifar:
+    """CIFAR-10 with fewer images, whose published files are those that `write_cifar` writes from this seed."""
+    division = replace(CIFAR10.division, first=50, second=50)
+    small = replace(CIFAR10, images_per_train_file=20, images_per_test_file=30, division=division)
+    return replace(small, originals=known(cifar_batches(small, seed)))
+
+
+# The real data sets with fewer images.
+SMALL_CIFAR10 = small_cifar10()
+SMALL_CIFAR100 = replace(
+    CIFAR100,
+    images_per_train_file=200,
+    images_per_test_file=100,
+    division=replace(CIFAR100.division, first=50, second=50),
+)
+SMALL_CIFAR100 = replace(SMALL_CIFAR100, originals=known(cifar_batches(SMALL_CIFAR100)))
+SMALL_IMAGENET = replace(
+    IMAGENET16_120,
+    train_images=60,
+    division=replace(IMAGENET16_120.division, first=5, second=5),
+    originals=known(imagenet_batches()),
+)
+FASHION_FILES = {
+    "train-images-idx3-ubyte": random_bytes(50, 28, 28),
+    "train-labels-idx1-ubyte": np.arange(50, dtype=np.uint8) % 10,
+    "t10k-images-idx3-ubyte": random_bytes(15, 28, 28),
+    "t10k-labels-idx1-ubyte": np.arange(15, dtype=np.uint8) % 10,
+}
+SMALL_FASHION = replace(
+    FASHION_MNIST,
+    test_images=15,
+    division=replace(FASHION_MNIST.division, first=40, second=10),
+    originals={name: md5(idx(array)) for name, array in FASHION_FILES.items()},
+)

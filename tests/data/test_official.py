@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,13 +21,14 @@ from harness.data.smaller import CIFAR10_16, Halved, halved
 from harness.data.source import FileDataSet
 from harness.errors import DataError
 from tests.data.formats import (
+    FASHION_FILES,
     SMALL_CIFAR10,
     SMALL_CIFAR100,
     SMALL_FASHION,
     SMALL_IMAGENET,
+    idx,
     png,
-    python2_pickle,
-    random_bytes,
+    small_cifar10,
     write_cifar,
     write_fashion,
     write_idx,
@@ -36,6 +36,7 @@ from tests.data.formats import (
     write_split,
     write_tree,
 )
+from tests.official_files import RunsACommand
 
 BATCHES = Path("cifar-10-batches-py")
 
@@ -173,17 +174,17 @@ def test_half_the_size_is_the_mean_of_four(data: Path) -> None:
     assert halved(np.full((1, 1, 2, 2), 255, np.uint8)) == 255
     before = Halved("cifar10-16", SMALL_CIFAR10).fingerprint()
     write_cifar(data, SMALL_CIFAR10, seed=1)
-    assert Halved("cifar10-16", SMALL_CIFAR10)().checksum() != before
+    assert Halved("cifar10-16", small_cifar10(seed=1))().checksum() != before
 
 
 def test_changed_files_are_seen_and_equal_ones_keep_their_fingerprint(data: Path) -> None:
     write_cifar(data, SMALL_CIFAR10)
     first = replace(SMALL_CIFAR10).fingerprint()
     write_cifar(data, SMALL_CIFAR10, seed=1)
-    assert SMALL_CIFAR10().checksum() != first
-    assert replace(SMALL_CIFAR10).fingerprint() != first  # as another process has it
+    assert "is not the original file" in refused(SMALL_CIFAR10)
+    assert small_cifar10(seed=1).fingerprint() != first
     write_cifar(data, SMALL_CIFAR10)
-    assert replace(SMALL_CIFAR10).fingerprint() == first
+    assert replace(SMALL_CIFAR10).fingerprint() == first  # as another process has it
 
 
 def test_a_fingerprint_tells_division_and_use_apart(data: Path) -> None:
@@ -224,56 +225,6 @@ def test_one_missing_batch_is_named(data: Path, which: Cifar) -> None:
     assert refused(which) == f"{file}: missing; the other files of {which.name} are in {file.parent}"
 
 
-def changed(**changes: object) -> bytes:
-    good = {"data": random_bytes(20, 3072), "labels": [0] * 20}
-    return python2_pickle({key: value for key, value in {**good, **changes}.items() if value is not None})
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (changed()[:5000], "truncated, damaged or not a pickle"),
-        (b"", "truncated, damaged or not a pickle"),
-        (b"<html>404 Not Found</html>", "truncated, damaged or not a pickle"),
-        (
-            changed(labels=None, fine_labels=[0] * 20),
-            "not a file of cifar10: it has no 'labels', only data, fine_labels",
-        ),
-        (changed(data=None), "not a file of cifar10: it has no 'data', only labels"),
-        (changed(data=random_bytes(20, 768)), "rows of 3072 bytes (32×32 pixels), not uint8 of shape (20, 768)"),
-        (changed(data=np.zeros((20, 3072))), "not float64 of shape (20, 3072)"),
-        (changed(data="pixels"), "rows of 3072 bytes (32×32 pixels), not a bytes"),
-        (changed(data=random_bytes(19, 3072), labels=[0] * 19), "holds 19 images, not 20"),
-        (changed(labels=[0] * 19), "has 19 labels for 20 images"),
-        (changed(labels=[0] * 19 + [10]), "labels must be 0 to 9, not 10"),
-        (changed(labels=["cat"] * 20), "labels must be a list of whole numbers"),
-        (changed(labels=7), "labels must be a list of whole numbers"),
-        (pickle.dumps(pickle.Unpickler), "refused: it asks for _pickle.Unpickler"),
-    ],
-)
-def test_batches_that_are_refused(data: Path, content: bytes, message: str) -> None:
-    write_cifar(data, SMALL_CIFAR10)
-    file = data / BATCHES / "data_batch_3"
-    file.write_bytes(content)
-    found = refused(SMALL_CIFAR10)
-    assert found.startswith(f"{file}: ") and message in found
-
-
-def test_the_real_counts_are_asked_of_the_real_data_sets(data: Path) -> None:
-    write_cifar(data, SMALL_CIFAR10)
-    assert "data_batch_1: holds 20 images, not 10,000" in refused(CIFAR10)
-    write_cifar(data, SMALL_CIFAR100)
-    assert "train: holds 200 images, not 50,000" in refused(CIFAR100)
-    write_imagenet(data)
-    message = "holds 60 training images of the first 120 classes; imagenet16-120 has 151,700"
-    assert message in refused(IMAGENET16_120)
-    assert "holds 10 validation images of the first 120 classes; imagenet16-120 has 6,000" in refused(
-        replace(IMAGENET16_120, train_images=60)
-    )
-    write_fashion(data)
-    assert "train-images-idx3-ubyte.gz: has the shape 50×28×28, not 60000×28×28" in refused(FASHION_MNIST)
-
-
 @pytest.mark.parametrize(
     ("dataset", "write"),
     [
@@ -283,52 +234,57 @@ def test_the_real_counts_are_asked_of_the_real_data_sets(data: Path) -> None:
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_files_are_compared_with_the_originals(data: Path, dataset: Any, write: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize("place", [0, -1])
+def test_only_the_original_files_are_read(
+    data: Path, tmp_path: Path, dataset: Any, write: Callable[[Path], object], place: int
+) -> None:
     write(data)
-    found = dataset.found()
-    warnings, problems = dataset.check_files(found)
+    file = dataset.found().files[place]
+    good = file.read_bytes()
+    evil = pickle.dumps(RunsACommand(tmp_path / "executed"))
+    for content in (good[:-1], b"", b"<html>404 Not Found</html>", evil):
+        file.write_bytes(content)
+        message = refused(dataset)
+        assert message.startswith(f"{file}: ")
+        if file.suffix == ".gz":
+            assert "truncated, damaged or not compressed by gzip" in message or not content
+        else:
+            assert "is not the original file" in message and f"get {dataset.name} again" in message
+    assert not (tmp_path / "executed").exists()
+    file.write_bytes(good)
+    dataset()
+
+
+def test_fashion_mnist_must_be_the_original_in_its_content(data: Path) -> None:
+    write_fashion(data)
+    file = data / "FashionMNIST" / "raw" / "t10k-labels-idx1-ubyte.gz"
+    write_idx(file, np.full(15, 3, np.uint8))
+    assert refused(SMALL_FASHION).startswith(f"{file}: is not the original file (MD5 of its content ")
+    file.write_bytes(gzip.compress(idx(FASHION_FILES["t10k-labels-idx1-ubyte"]), 1))  # compressed in another way
+    SMALL_FASHION()
+    file.unlink()
+    assert refused(SMALL_FASHION).startswith(f"{file.with_suffix('')}: missing")
+
+
+def test_the_real_data_sets_ask_for_the_published_files(data: Path) -> None:
+    write_cifar(data, SMALL_CIFAR10)
+    write_cifar(data, SMALL_CIFAR100)
+    write_imagenet(data)
+    write_fashion(data)
+    for dataset in (CIFAR10, CIFAR100, IMAGENET16_120, FASHION_MNIST):
+        assert f"{dataset.found().files[0]}: is not the original file" in refused(dataset)
+
+
+def test_files_are_compared_with_the_originals(data: Path) -> None:
+    for dataset, write in ((SMALL_IMAGENET, write_imagenet), (SMALL_FASHION, write_fashion)):
+        write(data)
+        assert dataset.check_files(dataset.found()) == ([], [])
+    write_cifar(data, SMALL_CIFAR10, seed=1)
+    found = SMALL_CIFAR10.found()
+    warnings, problems = SMALL_CIFAR10.check_files(found)
     assert not warnings and [problem.partition(": is not the original file")[0] for problem in problems] == [
         str(file) for file in found.files
     ]
-    contents = [file.read_bytes() for file in found.files]
-    contents = [gzip.decompress(c) if dataset is SMALL_FASHION else c for c in contents]
-    known = dict(zip(dataset.originals, (hashlib.md5(c).hexdigest() for c in contents), strict=False))
-    assert replace(dataset, originals=known).check_files(found) == ([], [])
-
-
-def test_labels_of_imagenet_count_from_1(data: Path) -> None:
-    write_imagenet(data)
-    file = data / "ImageNet16" / "val_data"
-    file.write_bytes(python2_pickle({"data": random_bytes(2, 768), "labels": [0, 5]}))
-    assert refused(SMALL_IMAGENET) == f"{file}: labels must be 1 to 1000, not 0"
-    file.write_bytes(python2_pickle({"data": random_bytes(2, 3072), "labels": [1, 5]}))
-    assert "rows of 768 bytes (16×16 pixels)" in refused(SMALL_IMAGENET)
-
-
-def test_fashion_mnist_files_that_are_refused(data: Path) -> None:
-    write_fashion(data)
-    raw = data / "FashionMNIST" / "raw"
-    images, labels = raw / "train-images-idx3-ubyte.gz", raw / "train-labels-idx1-ubyte.gz"
-    good = images.read_bytes()
-    for content, message in (
-        (good[:-100], "truncated, damaged or not compressed by gzip"),
-        (b"plain", "truncated, damaged or not compressed by gzip"),
-        (labels.read_bytes(), "not an IDX file of bytes with 3 dimensions"),
-    ):
-        images.write_bytes(content)
-        assert refused(SMALL_FASHION).startswith(f"{images}: {message}")
-    write_idx(images, random_bytes(50, 32, 32))
-    assert refused(SMALL_FASHION) == f"{images}: has the shape 50×32×32, not 50×28×28"
-    write_idx(images.with_suffix(""), random_bytes(50, 28, 28))
-    plain = images.with_suffix("")
-    plain.write_bytes(plain.read_bytes()[:-1])
-    assert refused(SMALL_FASHION).startswith(f"{plain}: truncated or damaged, has 39,215 bytes")
-    plain.unlink()
-    images.write_bytes(good)
-    write_idx(labels, np.full(50, 10, np.uint8))
-    assert refused(SMALL_FASHION) == f"{labels}: labels must be 0 to 9, not 10"
-    labels.unlink()
-    assert refused(SMALL_FASHION).startswith(f"{raw / 'train-labels-idx1-ubyte'}: missing")
 
 
 def test_trees_that_are_not_cifar10(data: Path) -> None:

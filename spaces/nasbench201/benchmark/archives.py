@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.data.pickles import ForeignName, RestrictedUnpickler, in_proportion, refusal
+from harness.documents import refusal
 from harness.errors import DataError
 from harness.truth.imported import Key
 from harness.truth.listing import Listing
 
 from .official import KEYS
+from .pickles import ForeignName, RestrictedUnpickler, in_proportion
 
 EPOCHS = 200
 NATS_SUFFIX = ".pickle.pbz2"

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.data.pickles import ForeignName, RestrictedUnpickler, finished, sound
 from harness.errors import DataError
 from harness.files import sha256
 from harness.truth.imported import Key
@@ -23,6 +22,7 @@ from harness.truth.listing import Listing
 
 from .archives import EPOCHS, MEASURED
 from .columns import check_columns, number
+from .pickles import ForeignName, RestrictedUnpickler, finished, sound
 
 SUFFIXES = (".pd", ".pkl", ".pickle")
 

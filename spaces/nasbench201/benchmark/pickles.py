@@ -1,17 +1,14 @@
-"""Reads the pickle files of data sets and benchmarks, without executing anything in them.
+"""Reads the pickle files of benchmarks, of which no complete checksum is published, without executing anything in them.
 
-A pickle is a program: it can name any callable and call it. The formats read here (CIFAR's batches,
-the downsampled ImageNet) need dictionaries, lists, strings, numbers, bytes and numpy arrays only. So
-every name but those of numpy's array protocol is refused, and even these do not resolve to numpy: they
-resolve to the stand-ins below, which check their arguments and build the array themselves.
+A pickle is a program: it can name any callable and call it. The formats read here need dictionaries, lists, strings,
+numbers, bytes and numpy arrays only. So every name but those of numpy's array protocol is refused, and even these do
+not resolve to numpy: they resolve to the stand-ins below, which check their arguments and build the array themselves.
 """
 
 from __future__ import annotations
 
-import io
 import pickle
 import pickletools
-import re
 import resource
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,31 +18,10 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.documents import one_line
 from harness.errors import DataError
 
 LEAST, PER_BYTE = 2**30, 100
 """Bytes of memory that reading a file may take: so many for any file, and so many for each of its bytes."""
-
-
-def read_pickle(path: Path) -> dict[str, Any]:
-    """The dictionary in the file, with text as keys. Python 2's strings become bytes.
-
-    Raises `DataError` for a file that is missing, damaged, or holds anything but such data.
-    """
-    try:
-        document = RestrictedUnpickler(io.BytesIO(sound(path.read_bytes())), encoding="bytes").load()
-        if not isinstance(document, dict):
-            raise DataError(f"holds a {type(document).__name__}, not a dictionary")
-        return {_text(key): finished(value) for key, value in document.items()}
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error.__cause__
-    # Damaged bytes make the unpickler raise errors of many kinds.
-    except (Exception, MemoryError) as error:
-        reason = str(error) or type(error).__name__
-        raise DataError(f"{path}: truncated, damaged or not a pickle ({reason})") from error
 
 
 def sound(content: bytes) -> bytes:
@@ -190,17 +166,6 @@ _NAMES: dict[tuple[str, str], _Name] = {
     # numpy 2 moved its modules.
     **{(f"numpy.{core}.{module}", name): a for core in ("core", "_core") for (module, name), a in _NUMPY.items()},
 }
-
-
-def refusal(error: BaseException) -> str:
-    """Why torch does not read a file, in one line, without its advice to read the file unsafely."""
-    text = " ".join(str(error).split())
-    if "weights_only" not in text:
-        return one_line(error)
-    if found := re.search(r"GLOBAL (\S+)", text):
-        return f"it refers to {found[1]}, which weights do not need"
-    found = re.search(r"WeightsUnpickler error: (.+?)\.?(?: Check the documentation | Please use |$)", text)
-    return found[1] if found else "it cannot be read without running code that it holds"
 
 
 class ForeignName(DataError):
