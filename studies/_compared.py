@@ -34,18 +34,21 @@ COMPARED = (
     Compared(READING, "shiftnas-reading"),
     Compared("AlphaNet", "sandwich", separable=False),
     Compared("GM-NAS", "gm-nas"),
+    Compared("DepS", "deps", separable=False),
 )
 SAMPLING_BASED = tuple(one for one in COMPARED if not one.differentiable)
 
 REMARKS = (
-    "Learning rates: under paper and official, those of NAS-Bench-201's authors for DARTS, GDAS and NSAS, of PA&DA's "
-    "for PA&DA and SUMNAS, of GM-NAS's for GM-NAS, of CaLR's for SPOS, FairNAS and FSNAS; Cream, GreedyNAS, ShiftNAS "
-    "and AlphaNet have that of SPOS. Under tiny, demo and small, one rate for all, tuned for none; that of SUMNAS in "
-    "tiny and demo was chosen after three displayed seeds.",
+    "Learning rates under paper and official were chosen by the authors of NAS-Bench-201 for DARTS, GDAS and NSAS, of "
+    "PA&DA for PA&DA and SUMNAS, of GM-NAS for GM-NAS, of CaLR for SPOS, FairNAS and FSNAS, all on CIFAR-10; Cream, "
+    "GreedyNAS, ShiftNAS, AlphaNet and DepS have that of SPOS, which nobody chose for them. Under tiny, demo and small "
+    "one rate serves all and was tuned for none; that of SUMNAS in tiny and demo was chosen after three displayed "
+    "seeds.",
     f"{READING} is a reading of what is published of ShiftNAS, not a reimplementation: neither code nor settings are "
     "published.",
     "NSAS is the authors' variant for NAS-Bench-201, a random and an opposite path in the place of the archive. "
-    "AlphaNet is the sandwich rule with in-place distillation.",
+    "AlphaNet is the sandwich rule with in-place distillation. DepS is DεpS: the largest subnet trains alone for "
+    "half of the training.",
     "DARTS and GDAS find an architecture themselves, and rank by the distribution that they learned. A pass of DARTS's "
     "mixture counts as one pass per operation.",
 )

@@ -23,9 +23,9 @@ study = Study(
     columns=[TAU, TOP1, PREDICTED, PASSES, SAMPLING, HOURS],
     remarks=[
         *REMARKS,
-        f"CaLR alone for {' and '.join(one.label for one in ALL if not one.separable)}: a step of NSAS trains paths "
-        "that are chosen to be far apart, a step of AlphaNet the largest and the smallest subnet. Such paths are in "
-        "different clusters, and one step updates one momentum buffer.",
+        f"CaLR alone for {', '.join(one.label for one in ALL if not one.separable)}: a step of NSAS trains paths "
+        "that are chosen to be far apart, a step of AlphaNet or DepS the largest and the smallest subnet. Such paths "
+        "are in different clusters, and one step updates one momentum buffer.",
         "The outer optimiser of SUMNAS has no momentum, as none is published: MS only keeps the paths of a step in one "
         "cluster.",
     ],

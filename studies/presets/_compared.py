@@ -13,6 +13,7 @@ from harness.components.preset import Difference
 
 EVERYWHERE: dict[str, dict[str, Any]] = {
     "sandwich": {"optimiser.clip": None, "optimiser.clip_value": 1.0, "train.label_smoothing": 0.1},
+    "deps": {"train.label_smoothing": 0.1},
     # The outer optimiser, which moves to the mean of what the paths' own steps have reached. No momentum is published
     # for it, and the inner steps are the ones that clip.
     "sumnas": {
@@ -59,6 +60,7 @@ COMPARED: dict[str, dict[str, Any]] = {
     "shiftnas-reading": {"train.epochs": 250},
     "cream": {"train.epochs": 250},
     "sandwich": EVERYWHERE["sandwich"] | {"train.epochs": 250},
+    "deps": EVERYWHERE["deps"] | {"train.epochs": 250},
     # The benchmark's settings for random sampling, whose rate ends at 0.001.
     "nsas": {"train.epochs": 250, "schedule.final": 0.04},
 }

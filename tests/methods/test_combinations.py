@@ -20,7 +20,11 @@ MANY_PATHS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(
     ("method", "reason"),
-    [("nsas", "a step also trains paths of another kind"), ("sandwich", "the largest and the smallest subnet")],
+    [
+        ("nsas", "a step also trains paths of another kind"),
+        ("sandwich", "the largest and the smallest subnet"),
+        ("deps", "after the delay"),
+    ],
 )
 def test_paths_of_several_clusters_are_refused_with_the_reason(
     method: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

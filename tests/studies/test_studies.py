@@ -101,7 +101,7 @@ def test_all_together_share_their_trials() -> None:
     plan = make_plan(of_the_default_space(), get_preset("demo"), [], seeds=1)
     kinds = Counter("retraining" if work.trial.start else work.trial.config.method.name for work in plan.work)
     paper = {"spos": 18, "fairnas": 12, "fsnas": 12, "retraining": 6, "related": 1}
-    twice = ("cream", "sumnas", "pa-da", "greedynas", "shiftnas-reading", "sandwich", "gm-nas", "darts")
+    twice = ("cream", "sumnas", "pa-da", "greedynas", "shiftnas-reading", "sandwich", "gm-nas", "deps", "darts")
     assert kinds == paper | dict.fromkeys(twice, 2) | {"nsas": 3, "gdas": 1}
     labels = [work.label.rpartition(" +")[0] for work in plan.work]
     assert "ablation_calr_ms/SPOS CaLR MS seed 0" in labels  # not after the retraining that needs it
@@ -122,7 +122,7 @@ def test_methods_train_as_published_and_at_equal_passes() -> None:
     assert epochs(published, "paper") == dict.fromkeys(epochs(published, "paper"), 250) | others
     # A mixture of five operations counts as five passes; DARTS of second order makes four of them in a step.
     shares = {"fairnas": 50, "fsnas": 50, "sumnas": 25, "nsas": 83, "sandwich": 62}
-    shares |= {"darts": 12, "gdas": 125, "gm-nas": 87}
+    shares |= {"darts": 12, "gdas": 125, "gm-nas": 87, "deps": 100}
     assert epochs(equal, "paper") == dict.fromkeys(epochs(equal, "paper"), 250) | shares
     trials = [{one.trial.key for one in expand(study, get_preset("demo"), seeds=1)} for study in (published, equal)]
     assert trials[0] == trials[1]
@@ -139,8 +139,8 @@ def test_every_quotation_that_is_trained_here_has_its_row_below_it() -> None:
 def test_only_methods_whose_steps_keep_to_one_cluster_get_momentum_separation() -> None:
     [study] = find_studies("sota_plus_ours")
     both = {row.labels["Method"]: row.labels["MS"] for row in study.rows if row.labels["CaLR"]}
-    assert [method for method, separated in both.items() if not separated] == ["NSAS", "AlphaNet"]
-    assert any("CaLR alone for NSAS and AlphaNet" in remark for remark in study.remarks)
+    assert [method for method, separated in both.items() if not separated] == ["NSAS", "AlphaNet", "DepS"]
+    assert any("CaLR alone for NSAS, AlphaNet, DepS" in remark for remark in study.remarks)
 
 
 @pytest.mark.parametrize(("preset", "every"), [("paper", 25), ("demo", 2), ("tiny", 1)])
