@@ -64,8 +64,7 @@ def start(
 
     `path` is another PATH, with commands of the test's own in it.
     """
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HARNESS_")} | variables
-    environment |= {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    environment = _environment() | variables
     if path:
         environment["PATH"] = path
     if mongo:
@@ -75,6 +74,18 @@ def start(
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said, text=True)
         process.said = Path(said.name)  # type: ignore[attr-defined]
     return process
+
+
+def start_piped(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The same, but the caller reads each line from `stdout` as it is printed."""
+    command = [sys.executable, "-u", "-m", "harness", *arguments]
+    output = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=_environment(), stdout=output, stderr=subprocess.STDOUT, text=True)
+
+
+def _environment() -> dict[str, str]:
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("HARNESS_")}
+    return ours | {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
 
 
 def finish(process: subprocess.Popen[str], within: float = 300) -> str:

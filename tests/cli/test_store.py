@@ -23,7 +23,7 @@ from harness.components import discovery
 from harness.components.preset import get_preset
 from harness.stores.claims import Claims
 from harness.stores.directory.records import DirectoryRecords
-from harness.stores.directory.run_directory import predictions_document, write_ranking
+from harness.stores.directory.run_directory import RunDirectory, predictions_document, write_ranking
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.connection import connect
 from harness.stores.mongo.store import MongoStore
@@ -419,6 +419,78 @@ def test_an_archive_that_contradicts_the_database_changes_nothing(
     assert main(["store", "import", "one.tar", "--store", mongo]) == 2
     assert f"run {ids[1]} already exists, but with a different" in capsys.readouterr().err
     assert MongoStore(connect(mongo)).ids() == [ids[1]]
+
+
+def log_and_source(ids: list[str]) -> None:
+    """Give done runs what a training process leaves beside their results."""
+    for name in ids:
+        path = Path("runs") / name
+        (path / "cout.txt").write_text(f"trained {name}\n" * 5000)
+        (path / "sources").mkdir()
+        (path / "sources" / "spaces-toy.py").write_text(TOY)
+        (path / "completion.json").unlink()
+        RunDirectory(path).complete()
+
+
+@pytest.mark.parametrize(
+    ("how", "name"), [("cut", "cout.txt"), ("changed", "cout.txt"), ("missing", "sources/spaces-toy.py")]
+)
+def test_a_damaged_log_or_source_is_left_out_of_copies(
+    how: str, name: str, requests: list[Request], mongo: str, capsys: Capture
+) -> None:
+    """As after a power cut of an older version: the result is whole, so it is copied everywhere."""
+    ids = fill(requests)
+    log_and_source(ids)
+    main(["store", "export", "mine", "whole.tar", *TINY])
+    file = Path("runs") / ids[1] / name
+    content = file.read_bytes()
+    if how == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(content[:10] if how == "cut" else bytes([content[0] ^ 1]) + content[1:])
+    capsys.readouterr()
+
+    assert main(["store", "sync", "--mongo", mongo]) == 0
+    assert capsys.readouterr().out == "3 of 3 local runs copied to the database; the others were there\n"
+    counted = MongoStore(connect(mongo))
+    assert [run.counts for run in counted.runs()] == [True] * 3
+    assert [Path(problem.place).name for problem in counted.problems] == [file.name]
+    assert main(["store", "check", "--store", "runs", "--mongo", mongo]) == 1
+    said = capsys.readouterr().out
+    assert f"damaged: {file}: " in said and "1 problem" in said, said  # the database misses nothing else
+
+    for archive, place in (("one.tar", "runs"), ("other.tar", mongo)):
+        assert main(["store", "export", "mine", archive, *TINY, "--store", place]) == 0
+        captured = capsys.readouterr()
+        assert captured.out.startswith(f"wrote 3 runs of mine to {archive}, ")
+        assert "not usable: " in captured.err and f"{ids[1]}/{name}: " in captured.err
+        assert main(["store", "import", archive, "--store", f"from-{archive}"]) == 0
+        assert capsys.readouterr().out == f"3 runs added to from-{archive}, 0 extended, 0 already there\n"
+        imported = DirectoryStore(Path(f"from-{archive}"))
+        assert imported.runs() == DirectoryStore(Path("runs")).runs()
+        assert not (imported.path / ids[1] / name).exists()
+    assert Path("one.tar").read_bytes() == Path("other.tar").read_bytes()
+
+    # A whole copy of the run completes the others.
+    for place in ("from-one.tar", "runs", mongo):
+        assert main(["store", "import", "whole.tar", "--store", place]) == 0
+        assert "0 runs added to " in (said := capsys.readouterr().out) and "1 extended, 2 already there" in said
+    assert file.read_bytes() == content
+    assert main(["store", "check", "--store", "runs", "--mongo", mongo]) == 0
+    assert MongoStore(connect(mongo)).read(counted.runs()[0], "cout.txt")
+    assert main(["store", "export", "mine", "again.tar", *TINY, "--store", mongo]) == 0
+    assert Path("again.tar").read_bytes() == Path("whole.tar").read_bytes()
+
+
+def test_a_damaged_result_is_not_copied(requests: list[Request], mongo: str, capsys: Capture) -> None:
+    ids = fill(requests)
+    log_and_source(ids)
+    (Path("runs") / ids[1] / "metrics.json").write_text("{}")
+    assert main(["store", "sync", "--mongo", mongo]) == 1
+    assert f"not copied: {ids[1]}: " in capsys.readouterr().err
+    assert main(["store", "export", "mine", "one.tar", *TINY]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("wrote 2 runs of mine") and f"{ids[1]}/metrics.json: " in captured.err
 
 
 def test_mistakes_of_export_and_import_are_one_line(requests: list[Request], capsys: Capture) -> None:

@@ -209,6 +209,16 @@ def is_beside(name: str) -> bool:
     return name == LOG or name.startswith(f"{SOURCES}/")
 
 
+def is_damaged_beside(path: Path, name: str, files: Mapping[str, str]) -> bool:
+    """Whether that file `is_beside` the results, and not the one among the `files` of the run's completion record."""
+    if not is_beside(name) or name not in files:
+        return False
+    try:
+        return sha256(path / name) != files[name]
+    except FileNotFoundError:
+        return True
+
+
 def not_listed(files: Mapping[str, str]) -> str | None:
     """What the files of a completion record lack, for the reader; None if nothing."""
     missing = (name for name in (TRIAL, RUN, METRICS, RESULT, PREDICTIONS) if name not in files)

@@ -13,7 +13,7 @@ from harness.documents import parsed
 from harness.errors import DataError
 from harness.files import make_durable, make_folder, sha256, write
 from harness.schema import CompletionDocument, Versioned
-from harness.stores.directory.reading import read_small, summarise
+from harness.stores.directory.reading import is_beside, read_small, summarise
 from harness.stores.directory.run_directory import (
     ABSENT,
     COMPLETION,
@@ -99,6 +99,8 @@ def _materialise(store: MongoStore, run_id: str, folder: Path, entries: Entries)
         mirrored = is_there(entry)
         if name == WEIGHTS and not mirrored:
             declare_absent(folder, {name: record.get(name, "")})
+            continue
+        if name not in entries and is_beside(name):
             continue
         if mirrored and record.get(name, entry["sha256"]) != entry["sha256"]:
             raise DataError(f"{store.name}/{run_id}/{name}: is not the file that the completion record lists")

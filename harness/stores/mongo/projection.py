@@ -29,7 +29,7 @@ from harness.documents import problem
 from harness.errors import DataError
 from harness.files import open_regular, read_regular
 from harness.schema import NOBODY, SCHEMA, MirroredDocument, Naming
-from harness.stores.directory.reading import Damaged
+from harness.stores.directory.reading import Damaged, is_beside
 from harness.stores.directory.run_directory import INVALID, SOURCES, TRIAL, WEIGHTS
 from harness.stores.mongo import gridfs, listing
 from harness.stores.mongo.connection import translated
@@ -237,7 +237,7 @@ def _usable(own: Any) -> Document:
 
 def _outlives(name: str, complete: bool) -> bool:
     """Whether a file that only the directory or only the database has belongs to the run in both."""
-    return name == INVALID or (complete and (is_addition(name) or name == WEIGHTS))
+    return name == INVALID or (complete and (is_addition(name) or name == WEIGHTS or is_beside(name)))
 
 
 def _entries(snapshot: Snapshot, weights_max: int) -> _Entries:

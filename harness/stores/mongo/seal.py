@@ -23,7 +23,7 @@ from harness.schema import (
     Seal,
     TrialDocument,
 )
-from harness.stores.directory.reading import not_listed, summary_of, wrong_trial
+from harness.stores.directory.reading import is_beside, not_listed, summary_of, wrong_trial
 from harness.stores.directory.run_directory import (
     COMPLETION,
     INVALID,
@@ -77,7 +77,8 @@ def from_files(entries: Entries, read: Read) -> dict[str, Any]:
         if (wrong := not_listed(record)) is not None:
             raise DataError(f"{COMPLETION}: {wrong}")
         for name, checksum in record.items():
-            there = entries.get(name, {}).get("sha256", checksum if name == WEIGHTS else None)
+            needed = name != WEIGHTS and not is_beside(name)
+            there = entries.get(name, {}).get("sha256", None if needed else checksum)
             if there != checksum:
                 raise DataError(f"{name}: {'is missing' if there is None else 'is not the file of'} {COMPLETION}")
         result = _document(RESULT, ResultDocument, read)

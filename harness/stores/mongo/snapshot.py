@@ -19,7 +19,7 @@ from harness.errors import DataError
 from harness.files import read_regular, sha256
 from harness.schema import CompletionDocument, RunDocument
 from harness.stores.directory.curves import Columns, check_columns, to_columns
-from harness.stores.directory.reading import Damaged, read_small, summarise
+from harness.stores.directory.reading import Damaged, is_beside, read_small, summarise
 from harness.stores.directory.run_directory import (
     ABSENT,
     COMPLETION,
@@ -145,7 +145,7 @@ def additions(path: Path) -> dict[str, int]:
 
 
 def take(path: Path) -> Snapshot:
-    """Read a run directory. Raises `Damaged`."""
+    """Read a run directory, without a damaged log or damaged copies of source files. Raises `Damaged`."""
     found = _scan(path)
     newest = max((status.st_mtime for status in found.values()), default=0.0)
     if time.time() - newest < _CLOCK_TICK:
@@ -172,6 +172,12 @@ def take(path: Path) -> Snapshot:
             if complete:
                 raise Damaged(path / name, "is missing") from None
             continue  # points that became metrics meanwhile
+        except Damaged as error:
+            if not is_beside(name):
+                raise
+            if str(path / name) not in {problem.place for problem in problems}:
+                problems.append(error.problem)
+            continue
         except OSError as error:
             raise Damaged(path / name, f"cannot be read: {error.strerror or error}") from error
         budget -= piece.size if piece.text is not None else 0
@@ -211,7 +217,9 @@ def _state(path: Path, found: Mapping[str, os.stat_result]) -> State:
         phase = COMPLETE
     else:
         phase = ENDED if RUN in found and read_small(path / RUN, RunDocument)["status"] in _ENDED else OPEN
-    newest = max(status.st_mtime_ns for status in found.values()) // 1000
+    # A damaged log makes a complete run no newer: nothing of it is copied.
+    times = [one.st_mtime_ns for name, one in found.items() if phase != COMPLETE or not is_beside(name)]
+    newest = max(times) // 1000
     return State((phase << _PHASE_BITS) + newest, tuple(sorted(filter(is_addition, found))))
 
 
@@ -225,11 +233,14 @@ def _piece(path: Path, name: str, status: os.stat_result, completion: Mapping[st
     recorded = completion["files"].get(name) if completion else None
     if size > room:
         # Weights with a known checksum are not read here; it is compared when they are uploaded.
-        return Piece(name, size, recorded or sha256(file), modified, None)
-    content = read_regular(file)
-    checksum = hashlib.sha256(content).hexdigest()
+        checksum = recorded if recorded and not is_beside(name) else sha256(file)
+    else:
+        content = read_regular(file)
+        checksum = hashlib.sha256(content).hexdigest()
     if recorded not in (None, checksum):
         raise Damaged(file, "has another checksum than the completion record says")
+    if size > room:
+        return Piece(name, size, checksum, modified, None)
     text = None if _is_artifact(name) or name.startswith(f"{SOURCES}/") else _text(content)
     return Piece(name, len(content), checksum, modified, text)
 

@@ -27,9 +27,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from harness.documents import amount, parsed, sealed
-from harness.errors import DataError, UserError
+from harness.errors import DataError, UserError, is_machines_fault
 from harness.files import open_regular, write
 from harness.schema import MANIFESTS, CompletionDocument, ManifestDocument
+from harness.stores.directory.reading import is_beside
 from harness.stores.directory.run_directory import (
     ABSENT,
     COMPLETION,
@@ -109,16 +110,22 @@ def export_runs(
 ) -> Manifest:
     """Write the runs into an archive, with or without their weights, and these references, by key.
 
-    Raises `DataError` if a file of a run is damaged or missing, `UserError` if the archive cannot be written.
+    A damaged log, or copy of a source file, is left out: no result depends on it.
+    Raises `DataError` if another file of a run is damaged or missing, `UserError` if the archive cannot be written.
     The archive is written completely or not at all.
     """
     ordered = sorted(runs, key=lambda run: run.id)
     files: dict[str, Files] = {}
     absent: dict[str, dict[str, str]] = {}
     for run in ordered:
-        names = _exported(store, run, weights)
-        files[run.id] = {name: _describe(store.read(run, name)) for name in names}
-        absent[run.id] = _left_out(store, run, names)
+        files[run.id] = {}
+        for name in _exported(store, run, weights):
+            try:
+                files[run.id][name] = _describe(store.read(run, name))
+            except DataError as error:
+                if not is_beside(name) or is_machines_fault(error):
+                    raise
+        absent[run.id] = _left_out(store, run, files[run.id])
     beside = {key: _text(one) for key, one in sorted((references or {}).items())}
     described = {key: _describe(content) for key, content in beside.items()}
     manifest = Manifest(study, preset, missing, files, absent, described)
@@ -246,7 +253,7 @@ def _left_out(store: Store, run: StoredRun, names: Collection[str]) -> dict[str,
     if COMPLETION not in names:
         return {}
     record = parsed(store.read(run, COMPLETION), CompletionDocument)
-    missing = {name: checksum for name, checksum in record["files"].items() if name not in names}
+    missing = {name: one for name, one in record["files"].items() if name not in names and not is_beside(name)}
     if missing.keys() - {WEIGHTS}:
         raise DataError(f"{store.name}: {run.id}/{min(missing.keys() - {WEIGHTS})}: is missing")
     return missing

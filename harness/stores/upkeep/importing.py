@@ -19,9 +19,10 @@ from harness.documents import problem
 from harness.errors import DataError, UserError
 from harness.files import make_durable, make_folder, write
 from harness.schema import RankingDocument
-from harness.stores.directory.reading import Damaged, read_small
+from harness.stores.directory.reading import Damaged, is_beside, is_damaged_beside, read_small
 from harness.stores.directory.run_directory import (
     ABSENT,
+    COMPLETION,
     INVALID,
     RANKINGS,
     WEIGHTS,
@@ -115,10 +116,12 @@ def additions(ours: Path, theirs: Path) -> list[str]:
     Raises `DataError` if the two contradict each other.
     """
     mine, its = _files(ours), _files(theirs)
+    record = read_small(ours / COMPLETION)["files"] if COMPLETION in mine else {}
+    broken = {name for name in record if is_damaged_beside(ours, name, record)}
     for name in sorted(mine | its):
         if name in (INVALID, ABSENT) or name.startswith(f"{RANKINGS}/"):
             continue
-        if name == WEIGHTS and not (name in mine and name in its):
+        if name in broken or ((name == WEIGHTS or is_beside(name)) and not (name in mine and name in its)):
             continue
         if not (name in mine and name in its and _equal(ours / name, theirs / name)):
             raise DataError(f"run {ours.name} already exists, but with a different {name}; nothing was imported")
@@ -127,7 +130,7 @@ def additions(ours: Path, theirs: Path) -> list[str]:
         if not agree(_result(ours / name), _result(theirs / name)):
             raise DataError(f"run {ours.name} already exists, but {name} gave a different result; nothing was imported")
     added = {name for name in its if name.startswith(f"{RANKINGS}/") and ranking_version(name) in new}
-    added |= {name for name in (WEIGHTS, INVALID) if name in its - mine}
+    added |= {name for name in (WEIGHTS, INVALID) if name in its - mine} | (broken & its)
     # A ranking's own record comes after its predictions, whose checksum it holds.
     return sorted(added, key=lambda name: (is_ranking(name), name))
 
@@ -163,6 +166,8 @@ def _verify(archive: Path, folder: Path, manifest: Manifest) -> dict[str, dict[s
     for run in sorted(manifest.files):
         for damage in examine(folder / run):
             place = Path(damage.place).relative_to(folder)
+            if is_beside(place.relative_to(run).as_posix()) and not Path(damage.place).exists():
+                continue  # damaged where it comes from: no result depends on it
             raise DataError(f"{archive}: {place}: {damage.reason}; nothing was imported")
     try:
         documents = {key: read_small(folder / reference_file(key)) for key in manifest.references}

@@ -17,7 +17,7 @@ from pymongo.database import Database
 
 from harness.errors import DataError, UserError
 from harness.files import sha256
-from harness.stores.directory.reading import Damaged, read_small
+from harness.stores.directory.reading import Damaged, is_damaged_beside, read_small
 from harness.stores.directory.run_directory import ABSENT, COMPLETION, WEIGHTS
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.connection import translated
@@ -104,7 +104,8 @@ def _differences(store: DirectoryStore, mirror: MongoStore, run: StoredRun) -> I
         return
     for name in store.files(run):
         if name not in mirrored:
-            if name not in (WEIGHTS, ABSENT):  # may be too large, or is about this directory only
+            # Weights may be too large; what is damaged here is not copied.
+            if name not in (WEIGHTS, ABSENT) and not is_damaged_beside(folder, name, recorded):
                 yield f"{name} is missing"
             continue
         try:
