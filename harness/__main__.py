@@ -1,7 +1,16 @@
 """`python -m harness`: the command line."""
 
+import importlib.util
 import sys
 
-from harness.cli import main
+try:
+    from harness.cli import main
 
-sys.exit(main())
+    sys.exit(main())
+except ModuleNotFoundError as error:
+    if importlib.util.find_spec("sacred"):
+        raise
+    sys.exit(
+        f"error: {sys.executable} lacks the package {error.name!r}. `make setup` installs all packages into .venv: "
+        "use .venv/bin/python, or `. .venv/bin/activate` first"
+    )

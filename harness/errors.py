@@ -30,24 +30,47 @@ class UnknownName(UserError):
 
     @classmethod
     def among(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
-        """The error for a `kind` without that `name`: suggests the nearest of the `known` names and lists them all."""
+        """The error for a `kind` without that `name`: suggests the nearest of the `known` names, and lists a few."""
         known = sorted(known)
-        near = did_you_mean(name, known)
-        suggestion = f"; did you mean {near!r}?" if near else "."
-        return cls(f"no {kind} is named {name!r}{suggestion} Known: {', '.join(known) or 'none'}")
+        near = " or ".join(map(repr, _near(name, known)))
+        suggestion = f"; did you mean {near}?" if near else "."
+        return cls(f"no {kind} is named {name!r}{suggestion} Known: {listed(name, known)}")
 
     def because(self, reasons: Iterable[str]) -> UnknownName:
         """The same error with reasons why the name may be missing, one per line."""
         return type(self)("\n".join([str(self), *reasons]))
 
 
+MOST = 10
+"""How many names a message lists: a longer list scrolls the message away."""
+
+
+def listed(name: str, known: Iterable[str]) -> str:
+    """The known names, or, of many, those nearest to `name` and how many more there are."""
+    import difflib
+
+    names = sorted(known)
+    if len(names) <= MOST:
+        return ", ".join(names) or "none"
+    nearest = difflib.get_close_matches(name, names, n=MOST, cutoff=0)
+    return f"{', '.join(sorted(nearest))} and {len(names) - MOST} more"
+
+
 def did_you_mean(name: str, known: Iterable[str], strict: bool = False) -> str | None:
     """The nearest of the known names, in upper or lower case; None if none is near. `strict` asks for a likely slip."""
+    return next(iter(_near(name, known, strict)), None)
+
+
+def _near(name: str, known: Iterable[str], strict: bool = False) -> list[str]:
+    """The nearest of the known names, or all that end in the word, as `kendall_tau` and `partial_tau` do in `tau`."""
     import difflib
 
     lowered = {other.lower(): other for other in known}
+    ending = [other for other in lowered if other.endswith((f"_{name.lower()}", f".{name.lower()}"))]
     near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.8 if strict else 0.6)
-    return lowered[near[0]] if near else None
+    if ending and name.lower() not in lowered:
+        near = sorted(ending, key=len)[:3]
+    return [lowered[one] for one in near]
 
 
 class NameCollision(UserError):

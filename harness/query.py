@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ _ALLOWED = (
 LONGEST = 200
 """Characters of an expression that a message shows."""
 
+_LONE_EQUALS = re.compile(r"(?<![=!<>])=(?!=)")
 _HINT = 'An expression compares columns with values, e.g. "train.epochs > 10 and kendall_tau > 0.5".'
 
 
@@ -53,19 +55,18 @@ def translate(expression: str, columns: Iterable[str]) -> str:
     try:
         tree = ast.parse(plain, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise InvalidConfiguration(
-            f"cannot read {_cut(expression)}: {_reason(error)}. {_HINT} {_listed(columns)}"
-        ) from error
+        equals = " Equality is written `==`." if _LONE_EQUALS.search(plain) else ""
+        raise InvalidConfiguration(f"cannot read {_cut(expression)}: {_reason(error)}.{equals} {_HINT}") from error
     for node in ast.walk(tree):
         if not isinstance(node, _ALLOWED):
             raise InvalidConfiguration(
-                f"{expression!r}: {type(node).__name__} is not allowed in an expression. {_HINT} {_listed(columns)}"
+                f"{expression!r}: {type(node).__name__} is not allowed in an expression. {_HINT}"
             )
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Mod) and _grows(node):
             verb = "multiplied" if isinstance(node.op, ast.Mult) else "divided"
             raise InvalidConfiguration(f"{_cut(expression)}: only numbers can be {verb}. {_HINT}")
         if isinstance(node, ast.Name) and node.id not in columns:
-            raise InvalidConfiguration(str(UnknownName.among("column", node.id, columns)))
+            raise _unknown(node, tree, columns)
     return plain
 
 
@@ -121,5 +122,20 @@ def _cut(text: str) -> str:
     return repr(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
 
 
-def _listed(columns: list[str]) -> str:
-    return f"Columns: {', '.join(sorted(columns))}"
+def _unknown(name: ast.Name, tree: ast.Expression, columns: list[str]) -> InvalidConfiguration:
+    """The error for a name that is not a column. One that a column is compared with may be text without its quotes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and name in (*node.comparators, *_inside(node.comparators)):
+            column = node.left.id if isinstance(node.left, ast.Name) else None
+            if column in columns:
+                return InvalidConfiguration(
+                    f"{name.id!r} is not a column. Text needs quotes: {column} == '{name.id}'. {_HINT}"
+                )
+    known = f"{UnknownName.among('column', name.id, columns)}"
+    return InvalidConfiguration(f"{known}. `harness query --columns all` shows all")
+
+
+def _inside(nodes: list[ast.expr]) -> list[ast.expr]:
+    """The members of lists and tuples."""
+    return [member for node in nodes if isinstance(node, ast.List | ast.Tuple) for member in node.elts]
+

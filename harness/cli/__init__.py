@@ -39,9 +39,17 @@ class _Commands(MainGroup):
         if cmd_name not in self.list_commands(ctx):
             if ctx.resilient_parsing:  # the shell asks for completions
                 return None
+            if deeper := self._deeper(cmd_name, ctx):
+                raise UnknownName(f"no command is named {cmd_name!r}; did you mean {' or '.join(deeper)}?")
             raise UnknownName.among("command", cmd_name, self.list_commands(ctx))
         command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
         return command
+
+    def _deeper(self, name: str, ctx: click.Context) -> list[str]:
+        """The commands of that name in groups, as `store` has `clean`."""
+        groups = {one: self.get_command(ctx, one) for one in self.list_commands(ctx)}
+        found = [one for one, group in groups.items() if isinstance(group, click.Group) and name in group.commands]
+        return [f"`harness {one} {name}`" for one in found]
 
 
 @click.group(

@@ -13,7 +13,7 @@ import click
 COMMANDS = {
     "Work": ("run", "plan", "status", "view", "show", "query", "report", "diff", "rerun"),
     "Many machines": ("worker", "submit", "cancel"),
-    "Parts of your own, and what is known": ("check", "new", "list", "explain", "doctor"),
+    "Parts of your own, and what is known": ("init", "check", "new", "list", "explain", "doctor"),
     "Upkeep": ("store", "predictions", "data", "benchmark", "weights", "mongo"),
 }
 """The commands in the order of work, by heading."""
@@ -59,6 +59,13 @@ class Command(click.Command):
     def __init__(self, *args: Any, example: str = "", **more: Any) -> None:
         super().__init__(*args, **more)
         self.example = example
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        from harness.settings import option_defaults
+
+        return super().make_context(info_name, args, parent, **{"default_map": option_defaults(), **extra})
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]

@@ -12,6 +12,9 @@ from typing import TextIO
 HANDLER = "harness.plain"
 """The name under which `str.encode` knows it."""
 
+RAISING = ("strict", "surrogateescape")
+"""How streams treat letters that they lack, by default; the second in the locale C. Both raise an error."""
+
 _PAIRS = """
 ✓ x  ✗ -  – -  — -  − -  × x  · *  … ...  ± +-  ≈ ~  ≥ >=  ≤ <=  ≠ !=  → ->  ← <-  ↑ ^  ↓ v  ∞ inf  † +
 “ "  ” "  ‘ '  ’ '  ′ '  ² ^2  ³ ^3  ━ -  ─ -  │ |
@@ -25,7 +28,7 @@ def replace_what_cannot_be_written(*streams: TextIO | None) -> None:
     """Let these streams write a plain word or sign for a letter that they lack, or "?", instead of raising."""
     codecs.register_error(HANDLER, _plain)
     for stream in streams:
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in RAISING:
             stream.reconfigure(errors=HANDLER)
 
 

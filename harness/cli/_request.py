@@ -26,6 +26,8 @@ class WithUpdates(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         split = args.index("with") if "with" in args else len(args)
+        if any(one.partition("=")[0] == "--with" for one in args[:split]):
+            raise UserError("overrides follow the word `with`, without dashes: `… with train.epochs=10`")
         ctx.params["updates"] = tuple(args[split + 1 :])
         ctx.meta[AFTER_WITH] = split < len(args)
         return super().parse_args(ctx, args[:split])
@@ -51,8 +53,9 @@ def preset_option(command: F) -> F:
         if context.resilient_parsing:  # the shell asks for completions
             return value or ""
         from harness.components.preset import default_preset
+        from harness.settings import settings
 
-        return value or default_preset().name
+        return value or settings().get("preset") or default_preset().name
 
     text = "Preset (the scale); each space has its own.  [default: demo, unless your default preset names another]"
     return click.option("--preset", metavar="P", callback=resolve, cls=PresetOption, help=text, shell_complete=presets)(

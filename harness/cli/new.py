@@ -27,6 +27,17 @@ def command(kind: str, name: str) -> None:
     The file goes into ./methods, ./spaces, ./studies or ./datasets, and passes `harness check` as it is. A study
     compares the methods that the folder has, in its space and on its data set; where there are none, the default ones.
     """
+    file = write_new(kind, name)
+    click.echo(f"written: {file}")
+    click.echo(f"try it:  harness check {file}")
+    if kind == "study":
+        click.echo(f"run it:  harness run {file.stem} --preset tiny")
+    else:
+        click.echo("use it:  harness new study NAME, which compares what this folder has")
+
+
+def write_new(kind: str, name: str) -> Path:
+    """Write the file of a new component or study into the current folder. Raises `UserError`."""
     stem = _stem(name)
     file = Path(FOLDERS[kind]) / f"{stem}.py"
     if file.exists() or file.with_suffix("").exists():
@@ -36,14 +47,17 @@ def command(kind: str, name: str) -> None:
     words = {"my_name": stem, "my-name": name, "MyName": _class_name(stem)}
     for placeholder, word in words.items():
         text = text.replace(placeholder, word)
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(text)
-    click.echo(f"written: {file}")
-    click.echo(f"try it:  harness check {file}")
-    if kind == "study":
-        click.echo(f"run it:  harness run {stem} --preset tiny")
-    else:
-        click.echo("use it:  harness new study NAME, which compares what this folder has")
+    write_text(file, text)
+    return file
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a file and its folder. Raises `UserError`."""
+    try:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    except OSError as error:
+        raise UserError(f"cannot write {file.absolute()}: {error.strerror or error}") from error
 
 
 def _stem(name: str) -> str:

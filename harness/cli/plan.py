@@ -32,7 +32,7 @@ def command(asked: Asked, store: Places, terms: Terms, wish: Wish | None) -> Non
     """
     from harness.work.states import Kind, State
 
-    preset, runs = asked.preset, store.open().runs()
+    preset, runs = asked.preset, store.open(planned=True).runs()
     if wish is not None:
         show_power(asked, runs, wish)
         return

@@ -142,7 +142,7 @@ def _look_around() -> None:
 
 def _load(file: Path) -> None:
     """Import a component file; one that cannot be imported, or registers nothing, is told."""
-    module, before = _module_name(file), _registered()
+    module, before, quick = _module_name(file), _registered(), "torch" not in sys.modules
     try:
         loaded = _import_file(file)
     except BrokenComponent as error:
@@ -150,6 +150,8 @@ def _load(file: Path) -> None:
         _state.notices.broken(file, error)
     else:
         _state.notices.imported(file)
+        if quick and "torch" in sys.modules and not file.is_relative_to(_state.ours):
+            _state.notices.slow(file)
         _check_registered(file, loaded, before)
 
 

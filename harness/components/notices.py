@@ -66,6 +66,10 @@ class Notices:
         self._broken = now
         return changed
 
+    def slow(self, file: Path) -> None:
+        """Loading a file has imported torch."""
+        self._tell(f"{file} imports torch, so every command takes seconds longer: import it inside functions")
+
     def leave_out(self, file: Path, why: str) -> None:
         """A file brings nothing."""
         self._problems[file] = why

@@ -148,9 +148,17 @@ class Registry(Generic[T]):
         if known is not None and (known.file, known.line) != (entry.file, entry.line):
             raise NameCollision(
                 f"two {self.kind} registrations are named {entry.name!r}: {known.origin} and {entry.origin}. "
-                "Rename one of them."
+                f"{_advice(known.file, entry.file)}"
             )
         self.entries[entry.name] = entry
+
+
+def _advice(first: Path, second: Path) -> str:
+    """What to do about two registrations of one name."""
+    if first.parts[-2:] == second.parts[-2:] and first != second:
+        roots = [str(file.parents[1]) for file in (first, second)]
+        return f"These are two copies of the project: {' and '.join(roots)}. Work in the one that is installed."
+    return "Rename one of them."
 
 
 def _import(kind: str, entry: Entry[T]) -> T:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UserError
+from harness.settings import settings
 
 if TYPE_CHECKING:
     from harness.stores.store import Store
@@ -36,16 +37,20 @@ class Places:
     named: bool = False
     """Whether `--store` names the directory: then it must be there to be read."""
 
-    def require(self) -> None:
-        """Raise `UserError` if the directory is named and is not there. For the usual one, print a note."""
+    def require(self, planned: bool = False) -> None:
+        """Raise `UserError` if the directory is named and is not there. For the usual one, and one that is planned for,
+        print a note."""
         if self.directory.exists():
             return
-        if self.named:
-            raise UserError(f"there is no store {self.directory}{_near(self.directory)}")
-        print(f"there is no store {self.directory} yet: `harness run STUDY` makes it", file=sys.stderr)
+        near = f"; did you mean {_near(self.directory)}?" if _near(self.directory) else ""
+        if self.named and not planned:
+            there = "" if self.directory.parent.is_dir() else f": {self.directory.parent} is not a directory"
+            raise UserError(f"there is no store {self.directory}{there or near or '; `harness run` makes one'}")
+        print(f"there is no store {self.directory} yet: `harness run STUDY` makes it{near}", file=sys.stderr)
 
-    def open(self) -> Store:
-        """Open the store to read. If it is a database that lacks runs of the directory, print a note.
+    def open(self, planned: bool = False) -> Store:
+        """Open the store to read; one that is only planned for need not exist yet. If it is a database that lacks runs
+        of the directory, print a note.
 
         Raises `UserError` for what cannot be a store, `Unreachable` if the server does not answer.
         """
@@ -53,7 +58,7 @@ class Places:
 
         opened = Opened(self)
         if not (self.reads_mongo and self.mongo):
-            self.require()
+            self.require(planned)
             return opened.directory
         from harness.stores.mongo.sync import unsynced
 
@@ -64,8 +69,9 @@ class Places:
 
 
 def places(store: str | os.PathLike[str] | None = None, mongo: str | None = None) -> Places:
-    """The places as given, else from the environment, else `runs` in the current directory."""
-    directory = Path(os.environ.get(VARIABLE) or DEFAULT)
+    """The places as given, else from the environment, else from the folder's settings, else `runs` in the folder."""
+    own = settings()
+    directory = Path(os.environ.get(VARIABLE) or own.get("store") or DEFAULT)
     given = None if store is None else os.fspath(store)
     if given and given.startswith("mongodb") and not is_address(given) and not os.path.exists(given):
         raise UserError(
@@ -73,7 +79,7 @@ def places(store: str | os.PathLike[str] | None = None, mongo: str | None = None
         )
     if given and is_address(given):
         return Places(directory, given, reads_mongo=True, database_only=True)
-    address = mongo or os.environ.get(MONGO) or None
+    address = mongo or os.environ.get(MONGO) or own.get("mongo")
     reads_mongo = bool(mongo or (address and not given))
     return Places(Path(given) if given else directory, address, reads_mongo, named=bool(given))
 
@@ -96,18 +102,16 @@ def address_in(file: Path) -> str:
 
 
 def _near(missing: Path) -> str:
-    """Where else the runs may be, for a message about a directory that is not there."""
+    """Where else the runs may be, for a message about a directory that is not there; empty if nowhere."""
     import difflib
 
     folder = missing.parent
-    if not folder.is_dir():
-        return f": {folder} is not a directory"
-    there = sorted(one.name for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
+    entries = folder.iterdir() if folder.is_dir() else ()
+    there = sorted(one.name for one in entries if one.is_dir() and not one.name.startswith("."))
     near = difflib.get_close_matches(missing.name, there, n=3)
     if DEFAULT in there and DEFAULT not in near:
         near.append(DEFAULT)
-    named = " or ".join(str(folder / name) for name in near)
-    return f"; did you mean {named}?" if near else "; `harness run` makes one"
+    return " or ".join(str(folder / name) for name in near)
 
 
 def is_address(text: str) -> bool:

@@ -331,4 +331,6 @@ def _check_ranking(config: RunConfig) -> None:
         there = image_counts(config.dataset)
         if there is not None and config.rank.images > there["valid"]:
             has = f"{config.dataset} has {there['valid']} to rank on"
-            raise InvalidConfiguration(f"rank.images is {config.rank.images}; {has}")
+            raise InvalidConfiguration(
+                f"rank.images is {config.rank.images}; {has}: set rank.images to at most that, or to null for all"
+            )

@@ -25,7 +25,6 @@ READING = [
     ["show", "0123"],
     ["diff", "0123", "4567"],
     ["rerun", "0123"],
-    ["plan", "ablation_calr_ms", "--preset", "tiny"],
     ["store", "check"],
     ["store", "clean"],
     ["store", "export", "ablation_calr_ms", "file.tar"],
@@ -74,12 +73,12 @@ def test_the_usual_store_may_be_made_later(
 ) -> None:
     if variable is not None:
         monkeypatch.setenv("HARNESS_STORE", variable)
-    told = f"there is no store {variable or 'runs'} yet: `harness run STUDY` makes it\n"
+    told = f"there is no store {variable or 'runs'} yet: `harness run STUDY` makes it"
     for command in (["status"], ["plan", "ablation_calr_ms"], ["report", "ablation_calr_ms"], ["store", "check"]):
         assert main(command) == 0
         assert told in capsys.readouterr().err
     assert results.runs().empty
-    assert capsys.readouterr().err == told
+    assert told in capsys.readouterr().err
     assert not Path(variable or "runs").exists()
 
 

@@ -57,6 +57,10 @@ NOT_SHOWN = "the reason is not shown because it might contain a password"
 
 _DISK_FULL, _TIME_EXPIRED = 14031, 50
 
+STOPPED = (
+    "Start the server (`harness mongo start`), or read the directory with `--store runs`; without HARNESS_MONGO and "
+    "--mongo no database is used."
+)
 PARTS = 3
 """Steps in which the driver closes a connection."""
 
@@ -105,6 +109,7 @@ def connect(uri: str, timeout: float = 5.0) -> Database[Document]:
             problem = UserError(f"{shown(uri)}: {text}")
         else:
             problem = Unreachable(f"{shown(uri)} does not answer: {text}")
+            problem.add_note(STOPPED)
     raise problem  # outside of the handler, so that the driver's own error and its text are not chained to it
 
 

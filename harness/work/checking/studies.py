@@ -28,7 +28,7 @@ def check_study(found: Findings, study: Study, overrides: Mapping[str, Any]) -> 
     for name, reason in refusals.items():
         found.note(f"does not fit preset {name}: {reason}")
     for name, plan in plans.items():
-        found.ok(f"expands under preset {name} to {len(plan.work)} trials")
+        found.ok(f"expands under preset {name} to {len(plan.work)} trials per seed")
     usable = {name: plan for name, plan in plans.items() if all(are_here(w.trial.config.dataset) for w in plan.work)}
     if not usable:
         found.note("no row is tried: the images of every preset are missing; see `harness data`")
