@@ -98,10 +98,11 @@ def test_an_ascii_terminal_is_no_traceback(command: list[str]) -> None:
 
 def test_a_file_that_imports_torch_is_named() -> None:
     Path("methods").mkdir(exist_ok=True)
-    text = "import torch\nfrom harness.components.registries import METHODS\n"
-    Path("methods", "slow.py").write_text(
-        f'{text}from harness.components.method import Method\n\n@METHODS.register("slow")\nclass Slow(Method):\n    """."""\n'
-    )
+    imports = ("torch", "harness.components.registries", "harness.components.method")
+    text = "".join(f"import {name}\n" for name in imports)
+    register = "harness.components.registries.METHODS.register"
+    text += f'@{register}("slow")\nclass Slow(harness.components.method.Method):\n    """Slow."""\n'
+    Path("methods", "slow.py").write_text(text)
     called = [sys.executable, "-m", "harness", "list", "metrics"]
     ended = subprocess.run(called, env={"PYTHONPATH": str(PROJECT)}, capture_output=True, text=True)
     assert "slow.py imports torch, so every command takes seconds longer" in ended.stderr
@@ -126,7 +127,9 @@ def test_init_makes_a_project_that_runs(capsys: pytest.CaptureFixture[str], monk
     assert "compare: Methods compared, 2 trials" in capsys.readouterr().out
 
 
-def test_settings_of_the_folder_are_defaults(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_folder_are_defaults(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("runs").rename("kept")
     Path("harness.toml").write_text('store = "kept"\npreset = "tiny"\nlease = "soon"\n')
     assert main(["report", "ablation_calr_ms"]) == 0  # it has no option --lease
