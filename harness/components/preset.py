@@ -60,6 +60,13 @@ class FromPreset:
 
 
 @dataclass(frozen=True)
+class Times:
+    """A value of a row's setting relative to that of its preset: `{"optimiser.learning_rate": Times(0.4)}`."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
 class Hours:
     """What one supernet training took elsewhere, as published: `plan` estimates by it what nothing stored tells."""
 
