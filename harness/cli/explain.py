@@ -1,4 +1,4 @@
-"""`harness explain`: what a configuration key, a component, a metric or a preset is, from the code."""
+"""`harness explain`: what a configuration key, component, metric, preset, study or term is, from the code."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ INDENT = "  "
 @click.argument("word", metavar="NAME")
 @click.option("--space", help="Only the preset of that name, of this space.")
 def command(word: str, space: str | None) -> None:
-    """Explain a configuration key, a component, a metric or a preset.
+    """Explain a configuration key, a component, a metric, a preset, a study or a term of the paper.
 
     A key comes with its default and what is allowed (train.batch_size, or all of train), a component with its options
     (cosine), a metric or column with how it is computed (kendall_tau), a preset with its settings, or with its
-    differences from the preset that it is based on, and why (official). Everything of that name is shown.
+    differences from the preset that it is based on, and why (official), a study with its rows and columns, a term
+    (MS, CaLR, τ, CB) with its meaning. Everything of that name is shown.
     """
     shown = [*explained_presets(word, space)]
     if space is None:
+        from harness.components.discovery import component
         from harness.study.explanation import explained
 
+        terms = component("reports.paper.terms").meanings(word)
+        shown += [[heading, *(line for text in texts for line in _wrapped(text, INDENT))] for heading, *texts in terms]
         shown += [[*_lines(one)] for one in explained(word)]
     if not shown:
         raise _unknown(word)

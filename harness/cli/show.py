@@ -10,6 +10,7 @@ import click
 from harness.cli._completion import runs
 from harness.cli._help import Command
 from harness.cli._store_option import store_option
+from harness.errors import UnknownName
 from harness.owner import describe
 from harness.schema import PANEL
 from harness.stores.places import Places
@@ -28,7 +29,10 @@ def command(run: str, store: Places) -> None:
     RUN is the run's id or a unique prefix of it.
     """
     opened = store.open()
-    found = opened.find(run)
+    try:
+        found = opened.find(run)
+    except UnknownName as error:
+        raise _study_or(error, run) from None
     for heading, lines in {
         f"run {found.id}": _heading(found, opened.name),
         "configuration": _flat(found.trial["config"]),
@@ -45,6 +49,18 @@ def command(run: str, store: Places) -> None:
     if found.fail_trace:
         click.echo("how its process died" if found.status is Status.LOST else "traceback")
         click.echo("".join(found.fail_trace).rstrip())
+
+
+def _study_or(error: UnknownName, name: str) -> UnknownName:
+    """The error for a run that does not exist, unless a study has that name."""
+    from harness.study.catalogue import studies_named
+
+    if not studies_named(name):
+        return error
+    return UnknownName(
+        f"{name!r} is a study, not a run: `harness status {name}` counts its trials, `harness query --study {name}` "
+        f"lists its runs, `harness report {name}` prints its table"
+    )
 
 
 def _heading(run: StoredRun, store: str) -> dict[str, str]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         Scatter,
         SearchPlot,
         Series,
-        Times,
     )
     from harness.study.study import Request, Study
 
@@ -48,7 +47,6 @@ __all__ = [
     "SearchPlot",
     "Series",
     "Study",
-    "Times",
     "expand",
 ]
 _ELSEWHERE = {"Request": "study", "Study": "study", "expand": "expansion"}

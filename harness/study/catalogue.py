@@ -47,8 +47,17 @@ def locate(name: str) -> list[Located]:
         return found
     known = {study.name: study for study in all_studies()}
     if name not in known:
-        raise UnknownName.among("study", name, known).because(why_missing(name))
+        folders = list(dict.fromkeys(f"{file.parent}" for file in study_files()))
+        own = Path.cwd() / "studies"
+        searched = f"Searched: {', '.join(folders)}" + ("" if str(own) in folders else f"; there is no {own}")
+        raise UnknownName.among("study", name, known).because([*why_missing(name), searched])
     return [(study, file) for study, file in _loadable() if study is known[name]]
+
+
+def studies_named(name: str) -> list[Located]:
+    """The studies of that name in files of that name, or none; nothing else is loaded."""
+    found = [(study, file) for file in study_files() if _stem(file) == name for study in studies_in(file)]
+    return [(study, file) for study, file in found if study.name == name]
 
 
 def file_of(study: Study) -> Path | None:

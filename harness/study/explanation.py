@@ -1,4 +1,4 @@
-"""What a name means: a configuration key, a component, a metric. All of it comes from the code. Imports no torch.
+"""What a name means: a key, a component, a metric, a study. All of it comes from the code. Imports no torch.
 
 Keys and their defaults are fields of dataclasses, metrics and columns are keys of stored documents, components are
 those of the registries: whatever is added there is explained here without another edit.
@@ -62,10 +62,10 @@ class Explained:
 
 
 def explained(name: str) -> list[Explained]:
-    """All meanings of a name but those of presets: keys, sections, components, metrics; empty if it has none."""
+    """All meanings of a name but those of presets: keys, components, metrics, studies; empty if it has none."""
     every = keys()
     exact = every.get(name, every.get(f"{name}.name", []))
-    found = [*exact, *_section(name, every), *_components(name), *_metrics(name)]
+    found = [*exact, *_section(name, every), *_components(name), *_metrics(name), *_studies(name)]
     return found or [one for key, ones in every.items() if key.endswith(f".{name}") for one in ones]
 
 
@@ -235,6 +235,21 @@ def _component(registry: Registry[Any], name: str) -> Explained:
         inner = [_explained_key(f"{prefix}{own.name}", own) for own in _options_of(registry, name)]
         facts |= {} if inner else {"options": "none"}
     return Explained(f"{name} ({registry.kind})", text, facts, inner)
+
+
+def _studies(name: str) -> Iterator[Explained]:
+    from harness.study.catalogue import studies_named
+
+    for study, file in studies_named(name):
+        facts = {
+            "paper": study.paper,
+            "rows": f"{len(study.rows)}, by {', '.join(study.rows[0].labels)}",
+            "columns": ", ".join(column.metric for column in study.columns),
+            "figures": ", ".join(figure.name for figure in study.figures),
+            "file": relative(str(file)),
+            "use": f"harness run {study.name}",
+        }
+        yield Explained(f"{study.name} (study)", study.title, facts)
 
 
 def _options_of(registry: Registry[Any], name: str) -> list[Option]:

@@ -38,6 +38,8 @@ HINTS: dict[str, tuple[str, ...]] = {
     "query 'kendal_tau > 0.5'": ("did you mean 'kendall_tau'?", "more"),
     "run ablation_calr_ms --with train.epochs=3": ("`with`, without dashes", "with train.epochs=10"),
     "clean": ("no command is named 'clean'", "did you mean `harness store clean`"),
+    "show ablation_calr_ms": ("is a study, not a run", "harness report ablation_calr_ms"),
+    "run nowhere": ("no study is named 'nowhere'", "Searched: ", "there is no "),
     "status --store rnus": ("there is no store rnus", "did you mean runs"),
     "run nothing_like_it": ("no study is named 'nothing_like_it'", "more"),
     "status --mongo mongodb://127.0.0.1:1/nas": ("does not answer", "harness mongo start", "--store runs"),
@@ -53,6 +55,21 @@ def test_a_mistake_is_answered_with_what_to_do(command: str, capsys: pytest.Capt
     message = capsys.readouterr().err
     assert not [word for word in HINTS[command] if word not in message], message
     assert len(message) < 800 and "Traceback" not in message
+
+
+@pytest.mark.parametrize(
+    ("word", "meaning"),
+    [
+        ("MS", "momentum separation"),
+        ("calr", "complexity-aware learning rate"),
+        ("τ", "Kendall's τ"),
+        ("CB", "complexity bias"),
+        ("ablation_calr_ms", "Ablation of CaLR and MS"),
+    ],
+)
+def test_terms_and_studies_are_explained(word: str, meaning: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", word]) == 0
+    assert meaning in capsys.readouterr().out
 
 
 def test_a_message_lists_at_most_ten_names(capsys: pytest.CaptureFixture[str]) -> None:
