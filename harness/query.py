@@ -36,7 +36,9 @@ def select(frame: pandas.DataFrame, expression: str) -> pandas.DataFrame:
     columns = [str(column) for column in frame.columns]
     plain = translate(expression, columns)
     try:
-        holds: Any = frame.eval(plain, engine="python", parser="pandas")
+        # pandas compares text with times that have no zone only.
+        times = {str(name): frame[name].dt.tz_convert(None) for name in frame.select_dtypes("datetimetz")}
+        holds: Any = frame.assign(**times).eval(plain, engine="python", parser="pandas")
     except Exception as error:  # pandas raises many kinds: incomparable types, its own restrictions
         raise InvalidConfiguration(f"cannot evaluate {_cut(expression)}: {_reason(error)}. {_HINT}") from error
     if getattr(holds, "dtype", None) not in ("bool", "boolean"):

@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from harness.components.preset import check_preset
 from harness.errors import DataError, UnknownName, UserError
 from harness.stores import collector
 from harness.stores.places import places
@@ -23,7 +24,7 @@ from harness.stores.stored import Problem
 from harness.study.columns import describe
 from harness.study.configuration import unnamed
 from harness.study.frames import columns_of as columns_of
-from harness.study.frames import dtype, misfits
+from harness.study.frames import details, dtype, misfits
 from harness.study.frames import frame as frame
 from harness.study.frames import record as record
 from harness.study.layout import label_column
@@ -57,6 +58,7 @@ def runs(
     preset: str | None = None,
     where: str | None = None,
     all: bool = False,
+    panel: bool = False,
 ) -> pandas.DataFrame:
     """One row per run: its configuration, result and cost.
 
@@ -65,17 +67,18 @@ def runs(
     added, and the metrics are those of the ranking that the study requests, missing if that ranking was not made.
     A run that the study judges by the truth of several data sets has one row for each (`rank_truth`), and so has one
     that the study searches several times for each search. Runs and labels are in the study's order.
-    `where` is a condition on the columns. `all` adds runs that are not done, invalid, or superseded.
-    Raises `InvalidConfiguration` for a condition that cannot be evaluated, `UnknownName` for a study.
+    `where` is a condition on all columns. `all` adds runs that are not done, invalid, or superseded. `panel` adds the
+    panel of ranking measures, and the settings and measures that every run has at their default, or lacks.
+    Raises `InvalidConfiguration` for a condition that cannot be evaluated, `UnknownName` for a study or a preset.
     """
-    from harness.query import select
-
     opened = open_store(store)
     chosen = [run for run in opened.runs() if all or run.counts]
-    chosen = [run for run in chosen if preset is None or run.preset == preset]
+    if preset is not None:
+        check_preset(preset, (run.preset for run in chosen))
+        chosen = [run for run in chosen if run.preset == preset]
     names = unnamed()
     if study is None:
-        table = _fitting(opened, [record(run, names=names) for run in chosen])
+        table = _fitting(opened, [record(run, names=names) | _place(opened, run) for run in chosen], None, where, panel)
     else:
         asked = study if isinstance(study, Study) else _one_study(study)
         requested = members(asked, chosen)
@@ -86,16 +89,21 @@ def runs(
         table = _fitting(
             opened,
             [
-                _as_asked(run, request, names) | {"study": asked.name, "row": request.row} | labels[request.row]
+                _as_asked(run, request, names)
+                | _place(opened, run)
+                | {"study": asked.name, "row": request.row}
+                | labels[request.row]
                 for request, run in answered
             ],
             {"study": str, "row": int} | {name: _kind(values) for name, values in by_label.items()},
+            where,
+            panel,
         )
         table = _ordered(table, by_label)
     # Only the name: pandas copies `attrs`, and an address may contain a password.
     table.attrs["store"] = opened.name
     _OPENED[opened.name] = opened
-    return table if where is None else select(table, where).reset_index(drop=True)
+    return table
 
 
 def metrics(runs: Runs, name: str, store: Store = None) -> pandas.DataFrame:
@@ -281,14 +289,31 @@ def _one_study(name: str) -> Study:
 
 
 def _fitting(
-    store: stores.Store, records: list[dict[str, Any]], extra: Mapping[str, type] | None = None
+    store: stores.Store,
+    records: list[dict[str, Any]],
+    extra: Mapping[str, type] | None,
+    where: str | None,
+    panel: bool,
 ) -> pandas.DataFrame:
     """The records as a data frame; those that do not fit its columns become problems of the store."""
-    table = frame(records, extra)
+    from harness.query import select
+
+    labels = {*(extra or {})}
+    table = frame(records, extra, () if panel or where is not None else details(records) - labels)
     if wrong := misfits(records, table):
         store.problems += [Problem(f"{store.name}/{run}", reason) for run, reason in wrong.items()]
-        table = frame([one for one in records if one["run_id"] not in wrong], extra)
-    return table
+        records = [one for one in records if one["run_id"] not in wrong]
+        table = frame(records, extra)
+    if where is not None:
+        table = select(table, where)
+        records = [records[int(number)] for number in table.index]
+        table = table.reset_index(drop=True)
+    hidden = set() if panel else details(records) - labels
+    return table[[name for name in table.columns if name not in hidden]]
+
+
+def _place(store: stores.Store, run: StoredRun) -> dict[str, str]:
+    return {} if (folder := store.folder_of(run)) is None else {"path": str(folder)}
 
 
 def _as_asked(run: StoredRun, request: Request, names: Mapping[str, str]) -> dict[str, Any]:

@@ -412,6 +412,7 @@ class Summary(TypedDict):
     ranking: NotRequired[Annotated[str | None, "the key of the ranking that was made with the run"]]
     asked: NotRequired[Annotated[dict[str, RankingText], "how the further rankings were made"]]
     recomputed: NotRequired[Annotated[list[str], "the keys of rankings that replace earlier ones"]]
+    commit: NotRequired[Annotated[str | None, "the harness's commit; with changed files, `-dirty` behind it"]]
     invalid: NotRequired[Annotated[str | None, "why the run must not be counted"]]
 
 

@@ -79,6 +79,7 @@ class Ceiling(Proxy):
 
     label: ClassVar[str] = "Ceiling: the table's own noise"
     order: ClassVar[int] = 41
+    accuracies: ClassVar[bool] = True
 
     def predict(self, scene: Scene, architectures: Sequence[Architecture]) -> Scores:
         errors = scene.benchmark.standard_errors(scene.truth)

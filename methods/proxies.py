@@ -18,6 +18,7 @@ class Untrained(Proxy):
     label: ClassVar[str] = "Untrained supernet"
     order: ClassVar[int] = 0
     supernet: ClassVar[bool] = True
+    accuracies: ClassVar[bool] = True
 
     def predict(self, scene: Scene, architectures: Sequence[Architecture]) -> Scores:
         return scene.untrained(architectures)

@@ -123,7 +123,19 @@ class ForestPanel:
     y: str = ""
 
 
-Panel = LinePanel | PointPanel | BarPanel | GraphPanel | SearchPanel | ForestPanel
+@dataclass(frozen=True)
+class RankPanel:
+    """Rows by mean rank, the best first, and the first and last of each group that does not differ."""
+
+    title: str
+    x: str
+    labels: tuple[str, ...]
+    ranks: Numbers
+    groups: tuple[tuple[int, int], ...]
+    y: str = ""
+
+
+Panel = LinePanel | PointPanel | BarPanel | GraphPanel | SearchPanel | ForestPanel | RankPanel
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.components.registries import METRICS, PROXIES
 from harness.errors import DataError, InvalidConfiguration, UnknownName
 from harness.study.references import (
     Reference,
@@ -201,12 +202,22 @@ def reference_values(findings: Findings, store: Store, name: str, metric: str) -
             f"rows of study {findings.study.name} differ in space, data set, benchmark or network and have references "
             "of their own; compare them with a row"
         )
-    own = {one: look_up(stored_result(store, one) or {}, metric) for one in asked if one.name == name}
+    has = _has(name, metric)
+    own = {one: look_up(stored_result(store, one) or {}, metric) if has else None for one in asked if one.name == name}
     return {(one.dataset, one.seed): None if value is None else float(value) for one, value in own.items()}
 
 
+def _has(name: str, metric: str) -> bool:
+    """Whether the metric has a meaning for the reference."""
+    return metric not in METRICS or PROXIES.get(name).accuracies
+
+
 def _value(documents: Mapping[Reference, Mapping[str, Any]], column: ValueColumn) -> Value:
-    numbers = {one: column.of(own["result"]) for one, own in documents.items() if one.dataset == column.dataset}
+    numbers = {
+        one: column.of(own["result"])
+        for one, own in documents.items()
+        if one.dataset == column.dataset and _has(one.name, column.metric)
+    }
     measurements = [
         Measurement(one.seed, value, f"reference {one.name}", "done")
         for one, value in numbers.items()

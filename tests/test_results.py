@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +63,7 @@ def test_one_row_a_run_that_is_done_and_counts(stored: tuple[Path, list[StoredRu
 
 def test_columns_are_typed_and_flat(stored: tuple[Path, list[StoredRun]]) -> None:
     store, runs = stored
-    frame = results.runs(store=store).set_index("run_id")
+    frame = results.runs(store=store, panel=True).set_index("run_id")
     assert {
         column: str(frame[column].dtype)
         for column in ("method_name", "train_epochs", "optimiser_nesterov", "overridden", "seed", "rank_images")
@@ -94,11 +95,43 @@ def test_an_empty_store_has_the_same_columns(tmp_path: Path, stored: tuple[Path,
     empty = results.runs(store=tmp_path, where="method.name == 'spos' and kendall_tau > 0.5")
     assert len(empty) == 0
     # Only the options of components are added by those that have them.
-    extra = {c for c in results.runs(store=stored[0]).columns if c not in empty.columns}
+    every = results.runs(store=tmp_path, panel=True)
+    extra = {c for c in results.runs(store=stored[0], panel=True).columns if c not in every.columns}
     assert {column.partition("_")[0] for column in extra} <= {"schedule", "clusters", "method", "sampler", "optimiser"}
-    assert {"optimiser_learning_rate", "optimiser_clip"} <= set(empty.columns)
+    assert "optimiser_learning_rate" in empty and "optimiser_clip" in every
     assert str(empty.kendall_tau.dtype) == "float64"
     assert list(results.metrics(empty, "kendall_tau").columns) == ["run_id", "step", "value"]
+
+
+def test_few_columns_are_shown_unless_the_panel_is_asked_for(
+    tmp_path: Path, stored: tuple[Path, list[StoredRun]]
+) -> None:
+    frame, every = results.runs(store=stored[0]), results.runs(store=stored[0], panel=True)
+    assert len(frame.columns) < 75 < 190 < len(every.columns)
+    assert [name for name in every.columns if name in frame] == list(frame.columns)
+    assert "train_label_smoothing" not in frame and "panel_all_tau" not in frame and "panel_all_tau" in every
+    # A condition may name any column.
+    assert len(results.runs(store=stored[0], where="train.label_smoothing == 0")) == len(frame)
+    # A setting that is not the default is shown.
+    changed = {"train.label_smoothing": 0.5}
+    request, *_ = expand(find_studies("ablation_calr_ms")[0], get_preset("tiny"), 1, changed)
+    store_run(tmp_path, request, 0.5, overrides=changed)
+    assert results.runs(store=tmp_path).train_label_smoothing.tolist() == [0.5]
+
+
+def test_a_run_says_where_and_when_it_was_made(stored: tuple[Path, list[StoredRun]]) -> None:
+    store, runs = stored
+    frame = results.runs(store=store, all=True).set_index("run_id")
+    assert {Path(path) for path in frame.path} == {store / run.id for run in runs}
+    assert set(frame.host) == {platform.node()} and frame.commit.str.fullmatch(r"[0-9a-f]{40}(-dirty)?").all()
+    assert str(frame.started.dtype) == "datetime64[us, UTC]" == str(frame.stopped.dtype)
+    assert (frame.stopped >= frame.started).all() and frame.started[runs[0].id] <= pandas.Timestamp.now(tz="UTC")
+    assert len(results.runs(store=store, where="started > '2020-01-01' and host != ''")) == 6
+
+
+def test_a_preset_that_there_is_not_is_an_error_with_the_nearest_name(stored: tuple[Path, list[StoredRun]]) -> None:
+    with pytest.raises(UnknownName, match="no preset is named 'tinny'; did you mean 'tiny'"):
+        results.runs(store=stored[0], preset="tinny")
 
 
 def test_a_study_gives_its_rows_and_labels(stored: tuple[Path, list[StoredRun]]) -> None:

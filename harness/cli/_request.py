@@ -147,7 +147,7 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--printed", is_flag=True, help="Only the rows and data sets that the paper prints."),
         click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]"),
         preset_option,
-        click.option("--all", "everything", is_flag=True, help="All known studies."),
+        click.option("--all", "everything", is_flag=True, help="All studies, without those that only their name runs."),
         click.argument("names", metavar="[STUDY]...", nargs=-1, shell_complete=studies),
     ):
         asking = option(asking)
@@ -168,7 +168,7 @@ def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
         known = ", ".join(file.parent.name if file.name == "__init__.py" else file.stem for file in study_files())
         raise UserError(f"name a study, by file or by name, or use --all. Known: {known or 'none'}")
     if everything:
-        return all_studies()
+        return [study for study in all_studies() if not study.by_name_only]
     found = [one for name in names for one in locate(name)]
     studies: dict[str, tuple[Study, Path]] = {}
     for study, file in found:

@@ -47,7 +47,7 @@ def command(
     from harness import results
 
     opened = store.open()
-    frame = results.runs(study, opened, preset, expression, everything)
+    frame = results.runs(study, opened, preset, expression, everything, panel=True)
     wanted = (
         list(frame.columns) if columns == "all" else [name.strip().replace(".", "_") for name in columns.split(",")]
     )

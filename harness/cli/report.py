@@ -37,6 +37,9 @@ FORMATS = {
 @click.option("--references", is_flag=True, help="Add rows of predictors that train no supernet; `run` makes them.")
 @click.option("--compare", is_flag=True, help="Add verdicts on the rows, and on the paper's numbers and statements.")
 @click.option("--verdicts", is_flag=True, help="Say below each table what was found: verdicts, premises, power.")
+@click.option(
+    "--across", is_flag=True, help="Compare equally named rows over all data sets and spaces, by their ranks."
+)
 @margin_option
 @click.option("--strict", is_flag=True, help="Report nothing, and exit 1, when anything is missing.")
 @click.option("--figures/--no-figures", default=True, help="Draw figures: in the html page, and as files with --out.")
@@ -51,6 +54,7 @@ def command(
     references: bool,
     compare: bool,
     verdicts: bool,
+    across: bool,
     margins: dict[str, float],
     strict: bool,
     figures: bool,
@@ -72,7 +76,7 @@ def command(
         raise UserError("--margin is about comparisons: give --compare or --verdicts, too")
     if out is None and form == "parquet":
         raise UserError("a Parquet file cannot be printed: give --out DIR")
-    if out is None and form == "csv" and compare:
+    if out is None and form == "csv" and (compare or across):
         raise UserError("tables and their comparison have different columns and need two files: give --out DIR")
     report, renderer = component("reports.report"), component(FORMATS[form])
     opened = store.open()
@@ -92,6 +96,7 @@ def command(
         for study in _told(chosen)
     ]
     sections = report.judged(sections, drawn) if compare or verdicts else sections
+    ranked = component("reports.across").across(sections, drawn) if across else None
     for section in sections:
         if section.table.lacking:
             click.echo(section.table.lacking, err=True)
@@ -101,9 +106,9 @@ def command(
     if strict:
         report.require_complete(sections, opened.name)
     if out is None:
-        click.echo(_printed(renderer, sections, opened, form, drawn), nl=False)
+        click.echo(_printed(renderer, sections, opened, form, drawn, ranked), nl=False)
         return
-    for name, content in _files(renderer, sections, opened, form, drawn):
+    for name, content in _files(renderer, sections, opened, form, drawn, ranked):
         _write(out / name, content)
 
 
@@ -137,16 +142,18 @@ def _told(studies: Sequence[Study]) -> Iterator[Study]:
         yield study
 
 
-def _printed(renderer: Any, sections: Sequence[Any], store: Store, form: str, drawn: bool) -> str:
+def _printed(renderer: Any, sections: Sequence[Any], store: Store, form: str, drawn: bool, ranked: Any) -> str:
     if form == "html":
-        return str(renderer.page(sections, store, figures=drawn))
+        return str(renderer.page(sections, store, figures=drawn, across=ranked))
     listed = [grid for section in sections for grid in section.references if form != "csv"]
-    grids = [*listed, *(grid for section in sections for grid in section.grids)]
+    grids = [*listed, *(grid for section in sections for grid in section.grids), *(ranked.grids if ranked else ())]
     text = renderer.render([section.table for section in sections])
     return f"{text}\n{renderer.render_grids(grids)}" if grids else str(text)
 
 
-def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str, drawn: bool) -> Iterator[tuple[str, bytes]]:
+def _files(
+    renderer: Any, sections: Sequence[Any], store: Store, form: str, drawn: bool, ranked: Any
+) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the files to write; each content is made when its turn comes."""
     from harness.components.discovery import component
 
@@ -154,13 +161,13 @@ def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str, draw
         document = component("reports.render.latex_document")
         sections = document.fitting(sections)
     if form == "html":
-        yield "index.html", renderer.page(sections, store, files=True, figures=drawn).encode()
+        yield "index.html", renderer.page(sections, store, files=True, figures=drawn, across=ranked).encode()
     else:
+        texts = component(FORMATS["csv"]) if form == "parquet" else renderer
         for section in sections:
             content = renderer.encode([section.table]) if form == "parquet" else renderer.render([section.table])
             yield f"{section.table.study}.{renderer.SUFFIX}", content if form == "parquet" else content.encode()
             tidy = form in ("csv", "parquet")  # their comparisons are numbers; other formats have grids of text
-            texts = component(FORMATS["csv"]) if form == "parquet" else renderer
             compared = () if tidy else section.grids
             grids = {"references": section.references, "target": section.anytime, "compared": compared}
             for name, own in grids.items():
@@ -168,10 +175,13 @@ def _files(renderer: Any, sections: Sequence[Any], store: Store, form: str, draw
                     yield f"{section.table.study}-{name}.{texts.SUFFIX}", texts.render_grids(own).encode()
             if tidy:
                 yield from _compared(section)
+        for grid in ranked.grids if ranked else ():
+            yield f"{grid.name}.{texts.SUFFIX}", texts.render_grids([grid]).encode()
     if form == "latex":
-        yield from ((name, text.encode()) for name, text in document.files(sections))
+        yield from ((name, text.encode()) for name, text in document.files(sections, ranked))
     drawing = component("reports.render.drawing")
-    for figure in (figure for section in sections for figure in section.figures):
+    figures = [figure for section in sections for figure in section.figures]
+    for figure in (*figures, *([ranked.figure] if ranked and ranked.figure else ())):
         for kind in drawing.FORMATS:
             yield f"{figure.file}.{kind}", drawing.draw(figure, kind)
         yield f"{figure.file}.csv", component(FORMATS["csv"]).render_figure(figure).encode()

@@ -60,6 +60,13 @@ class FromPreset:
 
 
 @dataclass(frozen=True)
+class Times:
+    """A value of a row's setting relative to that of its preset: `{"optimiser.learning_rate": Times(0.4)}`."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
 class Hours:
     """What one supernet training took elsewhere, as published: `plan` estimates by it what nothing stored tells."""
 
@@ -174,11 +181,21 @@ def get_preset(name: str, space: str | None = None) -> Preset:
     """The preset of that name for a space. Raises `UnknownName`."""
     found = presets_of(space)
     if name not in found:
-        everywhere = {key.rpartition("/")[2] for key in PRESETS.names() if key != _DEFAULT}
+        everywhere = _names()
         kind = f"preset of {space}" if name in everywhere else "preset"
         known = found if name in everywhere else everywhere
         raise UnknownName.among(kind, name, known).because(why_missing(name))
     return found[name]
+
+
+def check_preset(name: str, others: Iterable[str] = ()) -> None:
+    """Raise `UnknownName` unless a space has a preset of that name, or it is one of the others."""
+    if name not in (known := {*_names(), *others}):
+        raise UnknownName.among("preset", name, known).because(why_missing(name))
+
+
+def _names() -> set[str]:
+    return {key.rpartition("/")[2] for key in PRESETS.names() if key != _DEFAULT}
 
 
 def quick_summaries() -> dict[str, str]:

@@ -91,6 +91,8 @@ class Proxy(ABC):
     """Whether `run` makes it only with `--references-only`, or for a study that shows references itself."""
     supernet: ClassVar[bool] = False
     """Whether it evaluates the supernet: its validation loss is measured with it."""
+    accuracies: ClassVar[bool] = False
+    """Whether the scores are accuracies in %. Registered metrics are functions of these, and shown for no other."""
     version: ClassVar[int] = 1
     """Must change when the meaning of the scores changes."""
 

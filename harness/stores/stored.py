@@ -70,6 +70,9 @@ class StoredRun:
     heartbeat: str | None = None
     """When that process last wrote that it is alive."""
 
+    commit: str | None = None
+    """The harness's commit; with changed files, `-dirty` behind it."""
+
     @property
     def counts(self) -> bool:
         """Whether tables may show the run."""
@@ -130,6 +133,7 @@ def stored_run(summary: Mapping[str, Any]) -> StoredRun:
         invalid=summary["invalid"],
         owner=summary["owner"],
         heartbeat=summary["heartbeat"],
+        commit=summary.get("commit"),
         own_ranking=own,
         asked=summary.get("asked", {}),
         first_rankings=first,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Scatter,
         SearchPlot,
         Series,
+        Times,
     )
     from harness.study.study import Request, Study
 
@@ -47,6 +48,7 @@ __all__ = [
     "SearchPlot",
     "Series",
     "Study",
+    "Times",
     "expand",
 ]
 _ELSEWHERE = {"Request": "study", "Study": "study", "expand": "expansion"}

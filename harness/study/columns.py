@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -29,6 +30,11 @@ RUN: dict[str, tuple[type, str]] = {
     "invalid": (str, "why the run must not be counted; missing for a valid run"),
     "preset": (str, "the preset that the trial was expanded under"),
     "overridden": (bool, "whether the configuration was changed by the command"),
+    "host": (str, "the machine that made the run"),
+    "commit": (str, "the harness's commit; with changed files, `-dirty` behind it"),
+    "started": (datetime, "when the run began, in UTC"),
+    "stopped": (datetime, "when it ended, in UTC; missing if it has not"),
+    "path": (str, "the run's directory; missing for a run that only the database holds"),
 }
 STUDY: dict[str, tuple[type, str]] = {
     "study": (str, "the study's name; like row and labels, only if a study was asked for"),
@@ -78,6 +84,14 @@ def describe() -> list[Described]:
         own = document_columns(document)
         for name, text in column_meanings(document).items():
             found.append(Described(name, part, own.get(name, float), text))
+    return found
+
+
+def defaults() -> dict[str, Any]:
+    """By column, the value of a configuration in which nothing is set."""
+    found: dict[str, Any] = {}
+    for key, value in RunConfig().json().items():
+        found |= {f"{key}_{name}": item for name, item in value.items()} if isinstance(value, dict) else {key: value}
     return found
 
 

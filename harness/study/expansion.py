@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.components.method import Method
-from harness.components.preset import FromPreset, Preset
+from harness.components.preset import FromPreset, Preset, Times
 from harness.components.registries import SEARCHES, SPACES
 from harness.components.registry import Registry
 from harness.components.search import Search
@@ -89,6 +89,19 @@ def _scaled(settings: Mapping[str, Any], preset: Preset) -> dict[str, Any]:
     return {key: value(own) for key, own in settings.items()}
 
 
+def _multiplied(key: str, own: Any, given: Mapping[str, Any], document: Mapping[str, Any], method: str) -> Any:
+    """A row's value; one that is relative is multiplied by what the preset says, or else by the default."""
+    if not isinstance(own, Times):
+        return own
+    section, _, option = key.partition(".")
+    known = given if key in given else {key: document.get(section, {}).get(option)}
+    if known[key] is None and section == "method":
+        known = {key: getattr(COMPONENTS["method"].get(method), option, None)}
+    if isinstance(known[key], bool) or not isinstance(known[key], int | float):
+        raise InvalidConfiguration(f"a row multiplies {key} by {own.factor:g}, but it is {known[key]!r}, not a number")
+    return float(f"{known[key] * own.factor:.12g}")  # 0.1 × 0.4 is 0.04, as in a preset that says so
+
+
 def _configured(
     document: dict[str, Any],
     preset: Preset,
@@ -114,7 +127,9 @@ def _configured(
         {**preset.by_dataset.get(trained_on, {}), **preset.by_dataset.get(f"{trained_on}/{method}", {})}
     )
     by_study = dotted(preset.by_study.get(study.name, {}))
-    merged = {**places, **dotted(preset.settings), **by_method, **by_dataset, **by_study, **settings, **overrides}
+    given = {**places, **dotted(preset.settings), **by_method, **by_dataset, **by_study}
+    settings = {key: _multiplied(key, own, given, document, method) for key, own in settings.items()}
+    merged = {**given, **settings, **overrides}
     if merged["benchmark"] is None and TRUTH not in {**settings, **overrides}:
         merged.pop(TRUTH, None)  # the preset judges by a table, which this row does not have
     _for_space(document, merged.get("space", document["space"]))
@@ -244,7 +259,11 @@ def _explain_options(unused: Iterable[str], configs: Sequence[RunConfig]) -> Non
 def _explain(study: Study, preset: Preset, overrides: Mapping[str, Any]) -> None:
     """Raise the configuration's own error for an override that is invalid in itself."""
     settings = {**_scaled(dotted(study.rows[0].settings), preset), **overrides}
-    settings = {key: value for key, value in settings.items() if key != WHICH or not names_several(value)}
+    settings = {
+        key: value
+        for key, value in settings.items()
+        if not isinstance(value, Times) and (key != WHICH or not names_several(value))
+    }
     document = RunConfig(retrain=Retraining()).json()
     document["retrain"] |= {"network": {}, "teacher": {}}
     if not any(key.startswith("retrain.teacher.") for key in settings):

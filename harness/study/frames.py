@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from harness.schema import OBSERVED, PANEL, Cost, Result
-from harness.study.columns import RUN, configured, document_columns, flat
+from harness.schema import OBSERVED, PANEL, Cost, Judgement, Measured, Result
+from harness.study.columns import RUN, configured, defaults, document_columns, flat
 from harness.study.configuration import with_names
 
 if TYPE_CHECKING:
@@ -31,11 +32,20 @@ def record(run: StoredRun, ranking_key: str | None = None, names: Mapping[str, s
         "invalid": run.invalid,
         "preset": run.preset,
         "overridden": bool(run.overrides),
+        "host": run.owner.get("host"),
+        "commit": run.commit,
+        "started": _time(run.start_time),
+        "stopped": _time(run.stop_time),
     }
     _add_columns(columns, with_names(run.trial["config"], names))
     _add_columns(columns, flat(Result, {"diverged": None, **result}))
     _add_columns(columns, run.cost or {})
     return columns
+
+
+def _time(text: str | None) -> datetime | None:
+    """A stored time, which is in UTC."""
+    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def columns_of(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +69,37 @@ _NAMES: dict[str, dict[str, str]] = {}
 """Names of columns, by prefix and key."""
 
 
-def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None = None) -> pandas.DataFrame:
+def details(records: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The columns that a reader of these records rarely needs.
+
+    They are the panel of measures, and the settings and measures that all records have at their default or lack. What
+    names a run, and what decides how its ranking is judged, is none of them.
+    """
+    known = defaults()
+    columns = {*configured(), *document_columns(Result), *document_columns(Cost)}
+    columns = columns.union(*dict.fromkeys(map(tuple, records)))
+    found = {name for name in columns if name.startswith(f"{PANEL}_")}
+    for name in columns - found - ALWAYS:
+        if not name.endswith("_name"):
+            default = known.get(name)
+            if all((value := one.get(name)) is None or value == default for one in records):
+                found.add(name)
+    return found
+
+
+ALWAYS = {
+    *(*RUN, "study", "row", "space", "dataset", "benchmark", "seed", "train_epochs", "optimiser_learning_rate"),
+    *("rank_images", "rank_batch_size", "rank_calibration", "rank_truth", "rank_selection", "rank_selection_on"),
+    *("rank_bins", "rank_truth_split", *document_columns(Judgement), *document_columns(Measured)),
+}
+"""Columns that no data frame of runs lacks."""
+
+
+def frame(
+    records: Sequence[Mapping[str, Any]],
+    extra: Mapping[str, type] | None = None,
+    without: Collection[str] = (),
+) -> pandas.DataFrame:
     """Flat records as typed columns: first the columns that every run has, then the others."""
     import pandas
 
@@ -67,6 +107,7 @@ def frame(records: Sequence[Mapping[str, Any]], extra: Mapping[str, type] | None
     kinds = {**run, **(extra or {}), **configured(), **document_columns(Result), **document_columns(Cost)}
     met = dict.fromkeys(map(tuple, records))
     columns = list(dict.fromkeys([*kinds, *(column for shape in met for column in shape)]))
+    columns = [column for column in columns if column not in without]
     # Read row by row, then transpose: reading column by column would fetch every run from memory each time.
     turned = zip(*([*map(one.get, columns)] for one in records), strict=True) if records else ((),) * len(columns)
     typed = {}
@@ -86,7 +127,7 @@ def misfits(records: Sequence[Mapping[str, Any]], table: pandas.DataFrame) -> di
     kinds = {name: kind for name, (kind, _) in RUN.items()} | configured()
     found: dict[str, str] = {}
     for column, kind in kinds.items():
-        if kind in _FITTING and str(table[column].dtype) == "object":
+        if kind in _FITTING and column in table and str(table[column].dtype) == "object":
             for one in records:
                 if not _fits(value := one.get(column), kind):
                     found[one["run_id"]] = f"its configuration: {column} is {value!r}"[:100]
@@ -107,4 +148,5 @@ def dtype(values: Sequence[Any], kind: type | None) -> str:
         kinds = {type(value) for value in values if value is not None}
         kind = kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object
     names = {bool: "boolean" if missing else "bool", int: "Int64" if missing else "int64", float: "float64", str: "str"}
+    names[datetime] = "datetime64[us, UTC]"
     return names.get(kind or object, "object")

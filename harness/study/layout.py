@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import FromPreset as FromPreset
+from harness.components.preset import Times as Times
 from harness.errors import InvalidConfiguration
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def members(study: Study, chosen: Sequence[StoredRun], *, searches: bool = False) -> dict[str, list[Request]]:
     """By run id, the requests of the study for the run: of the first row that has it, one per truth that judges it,
-    and of the first row for each search that was made with it.
+    and of the first row for each search that was made with it, and for each split of the truth that judges it.
 
     A run that the study requests without overrides counts as such, as in the report, whatever overrides it was
     made with. Other runs are matched under their own overrides. With `searches`, also the runs that others start from.
@@ -56,8 +56,13 @@ def _matches(
         for first, seed in product(requests, seeds):
             request = dataclasses.replace(first, seed=seed, trial=first.trial.with_seed(seed))
             same = asked.setdefault(request.trial.key, [])
-            another = all(one.trial.config.search != request.trial.config.search for one in same)
+            another = all(_search_and_split(one) != _search_and_split(request) for one in same)
             if not same or same[0].row == request.row or another:
                 same.append(request)
         found |= {run.id: asked[run.key] for run in group if run.key in asked}
     return found
+
+
+def _search_and_split(request: Request) -> tuple[Any, str]:
+    config = request.trial.config
+    return config.search, config.rank.truth_split

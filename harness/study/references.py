@@ -55,7 +55,10 @@ class Reference:
     def key(self) -> str:
         """The key that it is stored under. Raises `DataError` if the benchmark cannot be read."""
         config = self.trial.config
-        truth = benchmark_for(str(config.benchmark), config.space).accuracies(config.dataset)
+        benchmark = benchmark_for(str(config.benchmark), config.space)
+        # The ranking's key covers the truth that judges; this one is kept for the keys of stored references.
+        known = config.dataset in benchmark.datasets
+        truth = benchmark.accuracies(config.dataset if known else config.rank.truth_of(config.dataset))
         known_by = [VERSION, self.name, self.trial.identity(), self.trial.ranking_key]
         known_by.append(hashlib.sha256(truth.tobytes()).hexdigest())
         if (number := version(PROXIES, self.name)) != 1:

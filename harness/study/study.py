@@ -50,6 +50,8 @@ class Study:
     """What a reader must know about the rows; printed under the table."""
     chooses: str = ""
     """The option whose value the table is there to choose: reports say by which accuracies it is chosen."""
+    by_name_only: bool = False
+    """Whether `--all` leaves the study out: for many trials that no other table needs."""
 
     @property
     def about(self) -> str:

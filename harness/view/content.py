@@ -9,6 +9,7 @@ import contextlib
 import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from harness.components.discovery import component
@@ -48,6 +49,8 @@ def value(cell: Any) -> Any:
         return cell
     if isinstance(cell, float):
         return cell if cell == cell and abs(cell) != float("inf") else None
+    if isinstance(cell, datetime):
+        return cell.replace(tzinfo=None).isoformat()
     return json.dumps(cell, default=str)
 
 

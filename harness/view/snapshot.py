@@ -183,7 +183,7 @@ class Watcher:
 def about(run: StoredRun, name: tuple[str, str]) -> dict[str, Any]:
     """The columns of a run that its configuration and result do not have."""
     study, row = name
-    return {"study": study, "row": row, "started": run.start_time, "stopped": run.stop_time}
+    return {"study": study, "row": row}
 
 
 def row_name(study: Study, request: Request) -> str:

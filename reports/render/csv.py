@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.documents import not_computed
 
-from ..figure_values import BarPanel, FigureValue, ForestPanel, LinePanel, PointPanel, SearchPanel
+from ..figure_values import BarPanel, FigureValue, ForestPanel, LinePanel, PointPanel, RankPanel, SearchPanel
 from ..grid import Grid
 from ..paper.comparison import printed
 from ..paper.numbers import beside
@@ -117,6 +117,8 @@ def render_figure(figure: FigureValue) -> str:
                 rows += [[panel.title, one.architecture, one.x, one.y, *blank, one.generation] for one in panel.points]
             case ForestPanel():
                 rows += [[panel.title, one.label, one.effect, None, one.low, one.high] for one in panel.lines]
+            case RankPanel():
+                rows += [[panel.title, label, rank] for label, rank in zip(panel.labels, panel.ranks, strict=True)]
     header = ["panel", "label", "x", "y", "low", "high", "x_deviation", "y_deviation", "generation"]
     return _written(header, ([_text(cell) for cell in [*row, *[None] * (len(header) - len(row))]] for row in rows))
 

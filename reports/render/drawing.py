@@ -23,9 +23,10 @@ from ..figure_values import (
     LinePanel,
     Panel,
     PointPanel,
+    RankPanel,
     SearchPanel,
 )
-from . import forests, searches
+from . import forests, ranks, searches
 from .chains import draw_chain
 from .wirings import draw_wiring
 
@@ -100,6 +101,8 @@ def plan(figure: FigureValue) -> Plan:
     if trees := [panel for panel in figure.panels if isinstance(panel, ForestPanel)]:  # one below the other
         ratios = tuple(forests.height(panel) for panel in trees)
         return Plan(1, ratios, (forests.WIDTH, sum(ratios) + 0.4))
+    if isinstance(one := next(iter(figure.panels), None), RankPanel):
+        return Plan(1, (1.0,), (ranks.WIDTH, ranks.height(one)))
     chains = sum(map(_is_chain, figure.panels))
     columns = 1 if chains else 2 if count == 4 else min(figure.beside, count)
     width, height = CHAIN if chains == count else (CHAIN[0], PANEL[1]) if chains else PANEL
@@ -175,7 +178,7 @@ def _labels(panel: Panel) -> list[str]:
             return list(dict.fromkeys(bar.member for bar in panel.bars))
         case SearchPanel():
             return searches.labels(panel)
-        case GraphPanel() | ForestPanel():
+        case GraphPanel() | ForestPanel() | RankPanel():
             return []
 
 
@@ -200,6 +203,8 @@ def _draw_panel(axes: Axes, panel: Panel, colours: Mapping[str, str], length: in
             empty = searches.draw_search(axes, panel)
         case ForestPanel():
             empty = forests.draw_forest(axes, panel)
+        case RankPanel():
+            empty = ranks.draw_ranks(axes, panel)
     if empty:
         axes.text(0.5, 0.5, "no values yet", ha="center", va="center", transform=axes.transAxes, color="#555555")
         axes.set_xticks([])

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from harness.stores.store import Store
 
+    from ..across import Across
     from ..report import Section
 
 SUFFIX = "html"
@@ -52,7 +53,13 @@ ALONE = (LinePanel, PointPanel, BarPanel, SearchPanel)
 """Panels that are drawn one by one, so that they wrap in a narrow window."""
 
 
-def page(sections: Sequence[Section], store: Store, files: bool = False, figures: bool = True) -> str:
+def page(
+    sections: Sequence[Section],
+    store: Store,
+    files: bool = False,
+    figures: bool = True,
+    across: Across | None = None,
+) -> str:
     """The whole page, the user's studies first, then in the order of the paper.
 
     `files` says that every figure of a study's own is also stored next to it; `figures` adds those that all have.
@@ -64,6 +71,10 @@ def page(sections: Sequence[Section], store: Store, files: bool = False, figures
         _section(section, table, places, files, every_study(section.findings, store) if figures else [])
         for section, table in zip(ordered, tables, strict=True)
     ]
+    ranked = None
+    if across:
+        drawn = [_figure(across.figure, places, files)] if across.figure else []
+        ranked = {"title": across.grids[0].title, "figures": drawn, "grids": [_grid(grid) for grid in across.grids]}
     runs = {one.run.id: one.run for section in ordered for one in section.findings.found if one.run}
     mentioned = {run_id for place in places for *_, run_id in place["measured"]}
     described = describe((run for run in runs.values() if run.id in mentioned), store)
@@ -75,6 +86,7 @@ def page(sections: Sequence[Section], store: Store, files: bool = False, figures
         .render(
             parts=[(name, list(own)) for name, own in groupby(shown, lambda one: one["part"])],
             preset=", ".join(presets),
+            across=ranked,
             facts=facts(ordered, store.name, described),
             tallies=tallies([one for section in ordered for one in section.judgements]),
             notable=found[:NOTABLE],

@@ -15,6 +15,7 @@ from .latex_sheet import COLUMN, PAGE
 from .latex_widths import running
 
 if TYPE_CHECKING:
+    from ..across import Across
     from ..report import Section
 
 INCH = 72.27
@@ -52,15 +53,17 @@ def fitting(sections: Sequence[Section]) -> list[Section]:
     ]
 
 
-def files(sections: Sequence[Section]) -> Iterator[tuple[str, str]]:
+def files(sections: Sequence[Section], across: Across | None = None) -> Iterator[tuple[str, str]]:
     """Names and contents of the files beside those of tables and grids."""
     for section in sections:
         if section.figures:
             yield f"{section.table.study}-figures.tex", render_figures(section.figures)
+    if across and across.figure:
+        yield f"{across.figure.study}-figures.tex", render_figures([across.figure])
     name = "main"
     while any(name == section.table.study for section in sections):
         name += "-document"
-    yield f"{name}.tex", document(sections)
+    yield f"{name}.tex", document(sections, across)
 
 
 def render_figures(figures: Sequence[FigureValue]) -> str:
@@ -68,7 +71,7 @@ def render_figures(figures: Sequence[FigureValue]) -> str:
     return HEAD + _letters([figure.file for figure in figures]) + "\n".join(_figure(figure) for figure in figures)
 
 
-def document(sections: Sequence[Section]) -> str:
+def document(sections: Sequence[Section], across: Across | None = None) -> str:
     """A document with a section for each study, in the order of the paper. Everything stands where it is input."""
     presets = ", ".join(dict.fromkeys(section.table.preset for section in sections))
     many = len(sections) > 1
@@ -82,6 +85,10 @@ def document(sections: Sequence[Section]) -> str:
     ]
     for section in sorted(sections, key=lambda section: place(section.findings.study)):
         lines += _section(section)
+    if across:
+        lines.append(f"\n\\section{{{running(across.grids[0].title)}}}")
+        lines += [f"\\input{{{_file_name(f'{across.figure.study}-figures')}}}"] if across.figure else []
+        lines += [f"\\input{{{_file_name(grid.name)}}}" for grid in across.grids]
     return "\n".join([*lines, "\\end{document}", ""])
 
 

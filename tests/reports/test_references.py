@@ -20,7 +20,7 @@ from harness import results
 from harness.cli import main
 from harness.components.discovery import component
 from harness.components.preset import Preset, get_preset
-from harness.components.registries import BENCHMARKS
+from harness.components.registries import BENCHMARKS, METRICS
 from harness.environment import PROJECT
 from harness.errors import DataError, InvalidConfiguration, UnknownName
 from harness.files import write
@@ -38,6 +38,7 @@ from tests.stored_runs import store_run
 
 EVERY = reference_names()
 UNASKED = reference_names(on_request=False)
+WITH_ACCURACIES = {"untrained", "ceiling"}
 VOID = {"zen", "az-expressivity", "az-progressivity", "az-trainability", "az-nas"}
 """Those that have no meaning for the toy's networks: these have no batch normalisation, and no blocks."""
 
@@ -105,6 +106,18 @@ def test_they_are_judged_as_runs_are(toy_project: Path, tmp_path: Path) -> None:
     # A cost is not measured of them, and not missed.
     assert (passes.mean, passes.count) == ("", "")
     assert not any(value.best for row in rows for value in row.values)
+
+
+def test_a_metric_of_accuracies_is_shown_for_those_that_predict_accuracies(toy_project: Path, tmp_path: Path) -> None:
+    METRICS.register("mean-guess")(lambda predicted, truth, complexity: float(predicted.mean()))
+    try:
+        preset = replace(TOY, settings={**TOY.settings, "rank.metrics": ["mean-guess"]})
+        study = replace(STUDY, columns=[Column("Guess", "mean-guess")])
+        make(tmp_path, preset, study)
+        shown = [row.name for row in references(tmp_path, preset, study) if row.values[0].measurements]
+        assert set(shown) == WITH_ACCURACIES
+    finally:
+        del METRICS.entries["mean-guess"]
 
 
 def test_a_report_reads_them_and_makes_none(toy_project: Path, tmp_path: Path) -> None:

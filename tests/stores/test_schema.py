@@ -110,7 +110,7 @@ def test_a_key_that_is_added_to_the_schema_is_a_typed_column(
     assert "regret" not in results.runs(store=tmp_path)
     for module in (frames, columns):
         monkeypatch.setattr(module, "Result", Wider)
-    frame = results.runs(store=tmp_path)
+    frame = results.runs(store=tmp_path, panel=True)
     assert frame.dtypes[["regret", "finds"]].astype(str).tolist() == ["float64", "Int64"]
     assert pandas.isna(frame["regret"][0]) and pandas.isna(frame["finds"][0])
     assert results.columns().set_index("column").meaning["finds"] == "the number of architectures that the search found"

@@ -148,10 +148,19 @@ def summary_of(
         "recomputed": [key for key, ranking in further.items() if ranking.get("recomputed")],
         "start_time": run.get("start_time"),
         "stop_time": run.get("stop_time"),
+        "commit": _commit(run),
         # Older versions recorded any length.
         "fail_trace": run.get("fail_trace") and shortened_trace(run["fail_trace"]),
         "invalid": invalid,
     }
+
+
+def _commit(run: Mapping[str, Any]) -> str | None:
+    """The commit of the harness that made a run, as `git describe --always --dirty` marks it."""
+    for repository in (run.get("experiment") or {}).get("repositories") or ():
+        if isinstance(commit := repository.get("commit"), str):
+            return f"{commit}-dirty" if repository.get("dirty") else commit
+    return None
 
 
 def read_verified(path: Path, name: str) -> bytes:
