@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 _OPENED: dict[str, stores.Store] = {}
 """The stores that data frames came from, by name."""
 
-_JUDGING = ("images", "batch_size", "calibration", "truth", "selection", "selection_on", "bins", "truth_split")
+_JUDGING = (
+    *("images", "batch_size", "calibration", "precision"),
+    *("truth", "selection", "selection_on", "bins", "truth_split"),
+)
 """The settings of a ranking that decide which predictions it makes, and over which τ is taken."""
 _OPTIONAL = ("images", "truth", "selection_on", "benchmark")
 """Those of them for which null has a meaning."""
@@ -147,7 +150,7 @@ def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
         space = SPACES.get(config["space"])()
         rank = {**config["rank"], **asked}
         benchmark = asked.get("benchmark", config["benchmark"])
-        on = (benchmark, config["space"], config["dataset"], *(rank.get(key) for key in _JUDGING[3:]))
+        on = (benchmark, config["space"], config["dataset"], *(rank.get(key) for key in _JUDGING[4:]))
         if on not in judged:
             judged[on] = _truth_and_selection(*on)
         truth, selected = judged[on] or (None, None)

@@ -59,6 +59,11 @@ def wait(device: torch.device | str) -> None:
         module(device).synchronize(device)
 
 
+def free_bytes(device: torch.device | str) -> int:
+    """The memory of the device that no process uses."""
+    return int(module(device).mem_get_info(device)[0])
+
+
 def name(device: torch.device | str) -> str:
     """The model of the device, as its driver names it; "cpu" for a CPU."""
     return str(module(device).get_device_name(device)) if accelerated(device) else "cpu"

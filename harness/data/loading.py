@@ -12,11 +12,15 @@ from torch import Tensor
 from harness.components.augmentation import Augmentation, BatchAugmentation, BatchTransform, Order, Transform
 from harness.components.dataset import DataSet, Split, Stream
 from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share, part_of
+from harness.data.devices import accelerated, free_bytes
 from harness.data.loader import DeviceLoader, Normalise, copied, in_order
 from harness.data.randomness import seeded
 from harness.data.streaming import LeftOut, Samples, StreamLoader, batches, fitting, workers
 from harness.errors import DataError, InvalidConfiguration
 from harness.seeds import derive
+
+FREE_SHARE = 0.5
+"""The share of a GPU's free memory that images of evaluations may take: passes need the rest."""
 
 
 def loader_for(
@@ -119,8 +123,8 @@ class AugmentedLoader:
 class EvaluationBatches(Sequence["tuple[Tensor, Tensor]"]):
     """A split's batches (images, labels) in its own order, without augmentation, as often as they are needed.
 
-    Images that were in memory are held normalised on the device. Streamed ones are read once and held as bytes in
-    memory; each use normalises them again.
+    Images that were in memory are held normalised on the device. Streamed ones are read once and held as bytes: on the
+    GPU where they take at most half of its free memory, else in memory. Each use normalises them again.
     """
 
     def __init__(self, dataset: DataSet, images: Split, batch_size: int, device: torch.device | str = "cpu") -> None:
@@ -129,6 +133,10 @@ class EvaluationBatches(Sequence["tuple[Tensor, Tensor]"]):
         read = evaluation_batches if self._normalise is None else _streamed
         self._held = list(read(dataset, images, batch_size, device))
         self.labels = [copied(labels, device) for _, labels in self._held]
+        if self._normalise is not None and accelerated(device):
+            size = sum(pixels.numel() for pixels, _ in self._held)
+            if size <= free_bytes(device) * FREE_SHARE:
+                self._held = [(copied(pixels, device), labels) for pixels, labels in self._held]
 
     def __len__(self) -> int:
         return len(self._held)

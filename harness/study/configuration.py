@@ -147,6 +147,8 @@ class Ranking:
     """What architectures are ranked by on the validation images: accuracy, or loss as in Eq. 2. Both are stored."""
     truth_split: str = added("test")
     """The images that the judging accuracies are of, in selections too: test, or valid to choose options by."""
+    precision: str = added("float32")
+    """The number format of evaluations, as for training. float32 rounds to TF32 where the training does."""
 
     def truth_of(self, dataset: str) -> str:
         """The data set whose truth judges a supernet that was trained on `dataset`."""
@@ -185,6 +187,7 @@ class Ranking:
             self.truth_split in ("test", "valid"), f"rank.truth_split is {self.truth_split!r}; allowed: test, valid"
         )
         require(self.bins >= 2, f"rank.bins must be at least 2, not {self.bins}")
+        require_precision(self.precision, "rank.precision")
         require(self.calibration >= 0, f"rank.calibration must not be negative, not {self.calibration}")
         for name in self.metrics:
             METRICS.get(name)

@@ -12,19 +12,21 @@ this module registers the device with torch for the rest of the process: only pr
 from __future__ import annotations
 
 import contextlib
-import traceback
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_flatten, tree_map_only
 
 from harness.environment import PROJECT
 
 NAME = "emulated"
 MODEL = "emulated GPU"
+MEMORY = 16 << 30
+"""Bytes that it says are free."""
 OURS = tuple(f"{PROJECT / folder}/" for folder in ("harness", "methods", "spaces"))
 VIEWS = frozenset(
     [
@@ -61,6 +63,8 @@ generator = torch.Generator()
 """The random numbers of the device."""
 operations: Counter[str] = Counter()
 """Operations on the device, by name."""
+copies: Counter[str] = Counter()
+"""Copies from the CPU to the device, by line."""
 waits: Counter[str] = Counter()
 """Waits of the CPU for the device, by operation and line."""
 unordered: Counter[str] = Counter()
@@ -114,15 +118,19 @@ class EmulatedTensor(torch.Tensor):
 
 def place() -> str:
     """The innermost line of the project that is running."""
-    for frame in reversed(traceback.extract_stack()):
-        if frame.filename.startswith(OURS) and frame.filename != __file__:
-            return f"{frame.filename.removeprefix(f'{PROJECT}/')}:{frame.lineno}"
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(OURS) and file != __file__:
+            return f"{file.removeprefix(f'{PROJECT}/')}:{frame.f_lineno}"
+        frame = frame.f_back
     return "elsewhere"
 
 
 def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run one operation: on the values, if a tensor is on the device or its result is to be."""
-    name, tensors = func.overloadpacket.__name__, [t for t in tree_flatten((args, kwargs))[0] if torch.is_tensor(t)]
+    name, tensors = func.overloadpacket.__name__, list[torch.Tensor]()
+    _changed((args, kwargs), tensors.append)
     there = [one for one in tensors if isinstance(one, EmulatedTensor)]
     here = [one for one in tensors if not isinstance(one, EmulatedTensor)]
     target = None if kwargs.get("device") is None else torch.device(kwargs["device"]).type
@@ -141,19 +149,32 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     moves, indexes = name in MOVES, name in INDEXED and on_device
     if there and not moves and not indexes and any(one.dim() for one in here):
         raise WrongDevice(f"{func}: tensors on two devices, at {place()}")
+    if moves and here:
+        copies[place()] += 1
     _count(name, args, waits_for=bool(moves and there and (target == "cpu" or not on_device)), indexes=indexes)
     own = {key: value for key, value in kwargs.items() if not (name == "_to_copy" and key == "non_blocking")}
     if target == NAME:
         own["device"] = "cpu"
     if any(argument.name == "generator" for argument in func._schema.arguments):
         own["generator"] = generator
-    raw, own = tree_map_only(EmulatedTensor, lambda one: one.raw, (args, own))
+    raw, own = _changed((args, own), lambda one: one.raw if isinstance(one, EmulatedTensor) else one)
     result = func(*raw, **own)
     if moves and (target == "cpu" or (name == "copy_" and not on_device)):
         return args[0] if name == "copy_" else result
     result = result.clone() if name == "_to_copy" and result is raw[0] else result
     correct: Any = return_and_correct_aliasing
-    return correct(func, args, kwargs, tree_map_only(torch.Tensor, EmulatedTensor, result))
+    return correct(func, args, kwargs, _changed(result, EmulatedTensor))
+
+
+def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The arguments or results of an operation with their tensors changed. Torch's own walk takes longer."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, tuple | list):
+        return type(value)([_changed(one, change) for one in value])
+    if isinstance(value, dict):
+        return {key: _changed(one, change) for key, one in value.items()}
+    return value
 
 
 def _count(name: str, args: Any, waits_for: bool, indexes: bool) -> None:
@@ -161,11 +182,16 @@ def _count(name: str, args: Any, waits_for: bool, indexes: bool) -> None:
     if name in WAITS or masks or waits_for:
         waits[f"{name} {place()}"] += 1
     if name not in VIEWS:
-        operations[name] += 1
+        operations[f"{name} with bias" if _has_bias(name, args) else name] += 1
     # (values, indices, new values, whether these are added)
     assigns = name.startswith(("index_put", "_index_put")) and not any(args[3:4]) and not masks
     if name in UNORDERED or assigns:
         unordered[f"{name} {place()}"] += 1
+
+
+def _has_bias(name: str, args: Any) -> bool:
+    """Whether it is a convolution with a bias, or the gradient of one: CUDA has a kernel of its own for the bias."""
+    return (name == "convolution" and args[2] is not None) or (name == "convolution_backward" and args[-1][2])
 
 
 def _lowered(operation: Any) -> Any:
@@ -174,12 +200,12 @@ def _lowered(operation: Any) -> Any:
     def run_lowered(*args: Any, **kwargs: Any) -> Any:
         kind = torch.get_autocast_dtype(NAME)
 
-        def cast(one: EmulatedTensor) -> torch.Tensor:
-            return one.to(kind) if one.dtype == torch.float32 else one
+        def cast(one: torch.Tensor) -> torch.Tensor:
+            return one.to(kind) if isinstance(one, EmulatedTensor) and one.dtype == torch.float32 else one
 
         keys: Any = torch._C.DispatchKey
         with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(keys.AutocastPrivateUse1)):
-            args, kwargs = tree_map_only(EmulatedTensor, cast, (args, kwargs))
+            args, kwargs = _changed((args, kwargs), cast)
             return operation(*args, **kwargs)
 
     return run_lowered
@@ -207,7 +233,7 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 @contextlib.contextmanager
 def emulated() -> Iterator[None]:
     """Context in which the device can be used. Counts begin at zero."""
-    for counts in (operations, waits, unordered):
+    for counts in (operations, copies, waits, unordered):
         counts.clear()
     lift: Any = torch._C._set_only_lift_cpu_tensors
     lift(True)  # torch.tensor(…, device=…) is then a copy, which is counted
@@ -225,7 +251,11 @@ class _Module:
 
     def __getattr__(self, name: str) -> Any:
         known: dict[str, Any] = {"is_available": True, "_is_in_bad_fork": False, "current_device": 0, "device_count": 1}
-        known |= {"get_device_name": MODEL, "get_amp_supported_dtype": [torch.float16, torch.bfloat16]}
+        known |= {
+            "get_device_name": MODEL,
+            "mem_get_info": (MEMORY, MEMORY),
+            "get_amp_supported_dtype": [torch.float16, torch.bfloat16],
+        }
         if name not in known:
             raise AttributeError(name)
         return lambda *given: known[name]

@@ -12,6 +12,7 @@ after 2,000 good steps; a step whose gradients are not finite is skipped and hal
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -39,6 +40,21 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
     """Context in which convolutions and matrix products are computed in that precision."""
     kind = TYPES[precision]
     return contextlib.nullcontext() if kind is None else torch.autocast(device.type, kind)
+
+
+@contextlib.contextmanager
+def evaluating(precision: str, device: torch.device) -> Iterator[None]:
+    """Context of evaluations in that precision (`rank.precision`), whatever the training's is."""
+    kinds: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [kind.allow_tf32 for kind in kinds]
+    try:
+        for kind in kinds if precision == "tf32" else ():
+            kind.allow_tf32 = True
+        with autocast(precision, device):
+            yield
+    finally:
+        for kind, allowed in zip(kinds, before, strict=True):
+            kind.allow_tf32 = allowed
 
 
 def make_scaler(precision: str = "float32", device: torch.device | str = "cpu") -> torch.amp.GradScaler:

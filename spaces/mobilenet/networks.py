@@ -194,10 +194,11 @@ class Supernet(Network):
         try:
             for norm in norms:
                 norm.reset_running_stats()
-                norm.momentum = None  # equal weights
                 norm.train()
             with torch.no_grad():
-                for images in batches:
+                for number, images in enumerate(batches, 1):
+                    for norm in norms:
+                        norm.momentum = 1 / number  # equal weights; None would wait for the device in every layer
                     self.run(images, architecture)
             for norm in norms:
                 norm.eval()

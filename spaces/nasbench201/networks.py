@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.components.space import Architecture, NetworkSettings
+from harness.data.devices import accelerated
 from harness.training.parts import groups_here
 
 from . import mixture
@@ -50,7 +51,24 @@ class Convolution(nn.Module):
         self.norm = nn.BatchNorm2d(channels_out * copies, affine=affine, track_running_stats=tracked)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(self.convolution(x))  # type: ignore[no-any-return]
+        if self.convolution.bias is not None and not self.norm.track_running_stats and leaves_out_biases(x):
+            y = functional.conv2d(
+                x,
+                self.convolution.weight,
+                None,
+                self.convolution.stride,
+                self.convolution.padding,
+                groups=self.convolution.groups,
+            )
+        else:
+            y = self.convolution(x)
+        return self.norm(y)  # type: ignore[no-any-return]
+
+
+def leaves_out_biases(x: Tensor) -> bool:
+    """Whether biases that normalisation by the batch's mean subtracts again are left out: in evaluations on a GPU,
+    which would add each by a kernel of its own. `engine` leaves them out on a CPU."""
+    return accelerated(x.device) and not torch.is_grad_enabled()
 
 
 class Reduction(nn.Module):

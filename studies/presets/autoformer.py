@@ -147,6 +147,7 @@ PAPER = register(
             "optimiser.inactive": "untouched",
             "schedule.complexity": "parameters",
             "rank.batch_size": 128,
+            "rank.precision": "float16",  # as the training; scores of searches, too
             "search.population": 50,
             "search.generations": 20,
             "search.parents": 10,

@@ -27,8 +27,15 @@ SMALL = {
 }
 """Few and small images, so that counting takes seconds: counts do not depend on them."""
 
-KERNELS = {"convolution_backward": 2, "native_batch_norm_backward": 2, "native_batch_norm": 2, "nll_loss_backward": 2}
-"""CUDA kernels of operations that need several, without biases and without the splitting of long foreach lists."""
+KERNELS = {
+    "convolution with bias": 2,
+    "convolution_backward": 2,
+    "convolution_backward with bias": 3,
+    "native_batch_norm_backward": 2,
+    "native_batch_norm": 2,
+    "nll_loss_backward": 2,
+}
+"""CUDA kernels of operations that need several, without the splitting of long foreach lists."""
 
 
 @dataclass(frozen=True)

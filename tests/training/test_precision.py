@@ -14,7 +14,7 @@ from harness.data.loader import DeviceLoader
 from harness.errors import InvalidConfiguration
 from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
-from harness.training.precision import arithmetic, fix_arithmetic, make_scaler
+from harness.training.precision import arithmetic, evaluating, fix_arithmetic, make_scaler
 from harness.training.separation import SeparatedMomentum
 from harness.training.stages.train import build_supernets, prepare
 
@@ -44,6 +44,17 @@ def test_half_precision_is_another_trial_that_can_be_read_back() -> None:
 def test_other_precisions_are_refused() -> None:
     with pytest.raises(InvalidConfiguration, match="float32, tf32, bfloat16, float16"):
         configuration(precision="float8")
+    with pytest.raises(InvalidConfiguration, match=r"rank\.precision is 'float8'"):
+        RunConfig.from_json({"rank": {"precision": "float8"}})
+
+
+def test_evaluations_in_tf32_leave_the_products_of_training_as_they_were() -> None:
+    fix_arithmetic()
+    with evaluating("tf32", torch.device("cpu")):
+        assert arithmetic().startswith("products tf32, convolutions tf32")
+    assert arithmetic().startswith("products ieee, convolutions ieee")
+    with evaluating("bfloat16", torch.device("cpu")):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

@@ -111,6 +111,20 @@ def test_a_ranking_by_loss_needs_no_weights_where_losses_are_stored(store: Path)
     assert len(files) == 2 and all(json.loads(file.read_text())["losses"] for file in files)
 
 
+def test_another_precision_is_another_ranking_of_the_same_trial(store: Path) -> None:
+    half, run = trial(precision="bfloat16"), only_run(store)
+    assert half.key == trial().key and half.ranking_key != trial().ranking_key
+    assert trial(precision="float32").ranking_key == trial().ranking_key
+    assert do(half, store, "rank")["status"] == "done"
+    here, full = DirectoryStore(store), only_run(store)
+    assert len(full.rankings) == 2
+    found = here.losses(full, half.config.json()["rank"])
+    assert here.losses(full) == here.losses(run) != found
+    assert list(found.values()) == pytest.approx(list(here.losses(full).values()), rel=0.05)
+    leave_out_weights(store / run.id)
+    assert do(trial(precision="bfloat16", by="loss"), store, "rank")["status"] == "done"  # by the stored predictions
+
+
 def test_an_older_run_without_losses_is_evaluated_again_to_be_ranked_by_loss(toy_project: Path, tmp_path: Path) -> None:
     one = trial()
     assert do(one, tmp_path, "train")["status"] == "done"

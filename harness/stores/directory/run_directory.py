@@ -256,8 +256,7 @@ def predictions_document(
     }
     if losses:
         document["losses"] = _by_number(losses)
-    if config["rank"].get("calibration"):
-        document["calibration"] = config["rank"]["calibration"]
+    document |= {name: config["rank"][name] for name in ("calibration", "precision") if config["rank"].get(name)}
     if rough:
         document["rough"] = {str(images): _by_number(scores) for images, scores in sorted(rough.items())}
     if searched is not None:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from harness.study.configuration import Ranking
 from harness.study.judging import Prediction, Predictions
 from harness.training.calibration import calibrated
 from harness.training.cost import Meter
+from harness.training.precision import evaluating
 from harness.training.profiling import during
 from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.train import Supernets
@@ -111,6 +112,7 @@ def predict(
         groups.setdefault(key, []).append(architecture)
     predictions = {key: known[one] for key, members in groups.items() for one in members if one in known}
     measured: dict[tuple[int, Architecture], torch.Tensor] = {}
+    precision = partial(evaluating, ranking.precision, meter.device)
     logits: dict[int, Logits] = {}  # of one supernet at a time, because shared work takes memory
 
     def found() -> Predictions:
@@ -130,9 +132,11 @@ def predict(
         number, representative = key
         batches = images.batches
         if number not in logits:
-            # Calibration changes the network for each architecture: nothing can be shared.
-            logits = {number: evaluation(supernets.networks[number], batches.images, shared=not ranking.calibration)}
-        with calibrated(supernets.networks[number], representative, images.calibrating):
+            with precision():
+                # Calibration changes the network for each architecture: nothing can be shared.
+                shared = not ranking.calibration
+                logits = {number: evaluation(supernets.networks[number], batches.images, shared)}
+        with precision(), calibrated(supernets.networks[number], representative, images.calibrating):
             answers = [logits[number](place, representative) for place in range(len(batches))]
         return torch.stack([counted(*pair) for pair in zip(answers, batches.labels, strict=True)]).double().sum(0)
 
@@ -189,12 +193,13 @@ def validation_loss(
     count = sum(map(len, images.batches.labels))
     for number, network in enumerate(supernets.networks):
         network.eval()
-        logits = evaluation(network, images.batches.images, shared=not ranking.calibration)
-        for architecture in (one for one in architectures if supernets.part_of(one) == number):
-            with calibrated(network, architecture, images.calibrating):
-                for place, labels in enumerate(images.batches.labels):
-                    answers = logits(place, architecture).float()
-                    total += float(torch.nn.functional.cross_entropy(answers, labels, reduction="sum"))
+        with evaluating(ranking.precision, meter.device):
+            logits = evaluation(network, images.batches.images, shared=not ranking.calibration)
+            for architecture in (one for one in architectures if supernets.part_of(one) == number):
+                with calibrated(network, architecture, images.calibrating):
+                    for place, labels in enumerate(images.batches.labels):
+                        answers = logits(place, architecture).float()
+                        total += float(torch.nn.functional.cross_entropy(answers, labels, reduction="sum"))
     meter.stage("rank")
     return total / (count * len(architectures))
 

@@ -23,6 +23,7 @@ from harness.study.configuration import RunConfig
 from harness.study.judging import Prediction, Predictions
 from harness.training.calibration import calibrated
 from harness.training.cost import Meter
+from harness.training.precision import evaluating
 from harness.training.ranks import ALONE, Ranks
 from harness.training.stages.rank import Found as SoFar
 from harness.training.stages.rank import RankingImages, predict
@@ -164,7 +165,8 @@ def inherited(scorer: Scorer, architecture: Architecture) -> dict[str, float | i
     space, device = supernets.space, scorer.meter.device
     network, one = supernets.networks[supernets.part_of(architecture)], space.function_class(architecture)
     correct = total = 0
-    with torch.no_grad(), calibrated(network, one, RankingImages(dataset, ranking, device).calibrating):
+    calibrating = RankingImages(dataset, ranking, device).calibrating
+    with torch.no_grad(), evaluating(ranking.precision, device), calibrated(network, one, calibrating):
         for images, labels in evaluation_batches(dataset, dataset.test, ranking.batch_size, device):
             correct += int((network(images, one).argmax(1) == labels).sum())
             total += len(labels)
