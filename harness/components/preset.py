@@ -68,16 +68,18 @@ class Times:
 
 @dataclass(frozen=True)
 class Hours:
-    """What one supernet training took elsewhere, as published: `plan` estimates by it what nothing stored tells."""
+    """What one supernet training took elsewhere, or should take: `plan` estimates by it what nothing stored tells."""
 
     hours: float
     """Device-hours of the training."""
     passes: float
     """How often the training images were passed: epochs × paths per step × supernets."""
     source: str
-    """Where it is published, on which device, and what it leaves out."""
+    """Where it is published or how it is modelled, on which device, and what it leaves out."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings of the trials that it holds for, as dotted configuration keys. `dataset` is always one of them."""
+    ranking: float = 0.0
+    """Device-hours of the ranking after the training, where a table judges it; the same for every training."""
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,9 @@ class Estimator:
             return None
         best: Hours = stated[0]
         source = best.source if exactly else BY_PASSES.format(best.source)
-        return Estimated(best.hours * HOUR * self._passes(config) / best.passes, source)
+        ranked = config.benchmark is not None and config.retrain is None
+        hours = best.hours * self._passes(config) / best.passes + (best.ranking if ranked else 0.0)
+        return Estimated(hours * HOUR, source)
 
     def _passes(self, config: RunConfig) -> float:
         """How often the trial's training passes the training images of its data set."""

@@ -139,10 +139,11 @@ def test_plan_says_what_studies_cost_on_devices_what_sharing_saves_and_by_what_i
     assert main(["plan", *asked, "--devices", "4", "--price", "2/h"]) == 0
     lines = capsys.readouterr().out.splitlines()
     rows = {line.split()[0]: line.split() for line in lines if line.endswith("]")}
-    # Table 2: 2 × (2.67 + 2.69 + …) h on three data sets, the second of twice, the third of 1.517 times the hours.
-    assert rows["nb201_main"] == ["nb201_main", "18", "216", "h", "431.83", "[2]", "[3]", "[4]"]
+    # 2 × (0.3 + 1.1 + 1.7) h of training on three data sets, the second of twice, the third of 1.517 times the hours,
+    # and 6 × (3.2 + 0.64 + 0.096) h of ranking.
+    assert rows["nb201_main"] == ["nb201_main", "18", "51", "h", "37", "min", "103.24", "[2]", "[3]", "[4]"]
     assert rows["darts_space"] == ["darts_space", "4", "unknown", "unknown", "4", "[6]"]
-    assert any(re.fullmatch(r"\[2\] 12 trials: Table 2 of the paper, .*RTX 2080 Ti", line) for line in lines)
+    assert any(re.fullmatch(r"\[2\] 12 trials: modelled, .*RTX 2080 Ti", line) for line in lines)
     sharing, path, time, money = lines[-4:]
     assert sharing.startswith("sharing: 118 trials and ") and " by itself, 100 distinct trials and " in sharing
     assert re.fullmatch(r"critical path: 1,24\d h, mobilenet_main/FSNAS-S .+ → mobilenet_main/FSNAS-S .+", path)

@@ -78,6 +78,14 @@ def test_stated_hours_fit_by_settings_and_grow_with_passes(tiny: Preset) -> None
     assert estimator.of(spos) == Estimated(6.0 * HOUR, "a table, faster")
 
 
+def test_the_ranking_is_added_once_where_a_table_judges(tiny: Preset) -> None:
+    stated = [replace(one, ranking=0.5) for one in STATED]
+    (spos, *_) = work_of(METHODS, tiny, train__epochs=10)
+    assert Estimator([], {"methods": replace(tiny, hours=stated)}).of(spos) == Estimated(4.5 * HOUR, "a table")
+    (spos, *_) = work_of(METHODS, tiny, benchmark=None)
+    assert Estimator([], {"methods": replace(tiny, hours=stated)}).of(spos) == Estimated(2.0 * HOUR, "a table")
+
+
 def test_a_calibration_precedes_what_is_stated(tiny: Preset) -> None:
     spos, fairnas = work_of(METHODS, tiny)
     found = Estimator([], {"methods": replace(tiny, hours=STATED)}, {spos.trial.key: 7.0})
