@@ -50,8 +50,6 @@ class Cream(Method):
     ranks_reason: ClassVar[str | None] = (
         "its board answers images of several batches together, and batch normalisation takes the statistics of these"
     )
-    version: ClassVar[int] = 2
-    """1 trained the meta network by Adam, without clipping."""
 
     board: int = 10
     """How many paths are prioritised."""
@@ -66,10 +64,11 @@ class Cream(Method):
     """Steps between two updates of the meta network."""
     meta_rate: float = 1e-4
     """The learning rate of the meta network."""
-    meta_optimiser: str = added("sgd")
-    """Its optimiser: SGD with Nesterov's momentum of 0.9, as in the released code (the paper names none), or Adam."""
-    meta_clip: float = added(1.0)
-    """The greatest norm of its gradient, as in the released code."""
+    meta_optimiser: str = added("adam")
+    """Its optimiser: Adam, or SGD with Nesterov's momentum of 0.9, as in the released code (the paper names none) and
+    in presets."""
+    meta_clip: float | None = added(None)
+    """The greatest norm of its gradient: 1 in the released code and in presets; null for any."""
     meta_learning: str = added("validation")
     """What the meta network learns from: the validation images after a simulated step of the student, as the paper
     writes it, or what the released code does."""
@@ -87,7 +86,8 @@ class Cream(Method):
         if not 0 <= self.warm_up < 1:
             raise InvalidConfiguration(f"method.warm_up must be from 0 to below 1, not {self.warm_up}")
         for name in ("meta_rate", "meta_clip"):
-            require(getattr(self, name) > 0, f"method.{name} must be above 0, not {getattr(self, name)}")
+            value = getattr(self, name)
+            require(value is None or value > 0, f"method.{name} must be above 0, not {value}")
         for name, allowed in CHOICES.items():
             value = getattr(self, name)
             require(value in allowed, f"method.{name} is {value!r}; allowed: {', '.join(allowed)}")

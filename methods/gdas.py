@@ -2,7 +2,8 @@
 
 For each decision p = softmax((log-softmax(α) + g)/τ) with g = −ln Exp(1); its largest entry is the choice. The sample
 is hard and its gradient that of p: h = one-hot − p.detach() + p, where τ falls linearly from 10 to 0.1. A step trains
-the weights of a drawn path by a training batch, then learns α through h by a validation batch and a newly drawn path.
+the weights of a drawn path by a training batch, and learns α through h by a validation batch and a newly drawn path:
+after the weights in presets, as published; before them by default, as stored runs have it.
 
 In the forward pass h is one-hot, so the chosen operations alone give the exact result. For the gradient,
 ∂L/∂h_o = ⟨∂L/∂output, f_o(x)⟩ would need the output of every operation o. `operations` says what replaces it:
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from harness.training.supernet import SupernetTraining
 
 OPERATIONS = ("chosen", "released", "all")
-FALLS = ("epoch", "step")
+FALLS = ("step", "epoch")
+UNNEEDED = ("left", "decay")
 
 
 @METHODS.register("gdas")
@@ -43,17 +45,17 @@ class GDAS(Differentiable):
     """Differentiable: single paths drawn by Gumbel noise, with the gradient of the softmax."""
 
     ranks_reason: ClassVar[str | None] = None
-    version: ClassVar[int] = 2
-    """1 updated architecture parameters first and only those that the path needs, and lowered τ every step."""
 
-    first_update: str = added("weights")
     temperature: float = 10.0
     """τ at the beginning."""
     final_temperature: float = 0.1
     """τ at the end."""
-    temperature_falls: str = added("epoch")
-    """When τ falls: from epoch to epoch, as in the released code (the paper says only that it falls linearly), or from
-    step to step."""
+    temperature_falls: str = added("step")
+    """When τ falls: from step to step, or from epoch to epoch as in the released code and in presets. The paper says
+    only that it falls linearly."""
+    unneeded: str = added("left")
+    """What happens to architecture parameters of edges that a path does not need: they are `left` as they are, or
+    `decay` and follow their momentum, as in the released code and in presets."""
     operations: str = "chosen"
     """Whose outputs the gradient of the architecture parameters takes: those of the chosen operations, these and ones
     for all others (released), or those of all."""
@@ -62,7 +64,11 @@ class GDAS(Differentiable):
         super().__post_init__()
         for name in ("temperature", "final_temperature"):
             require(getattr(self, name) > 0, f"method.{name} must be above 0, not {getattr(self, name)}")
-        for name, allowed in (("operations", OPERATIONS), ("temperature_falls", FALLS)):
+        for name, allowed in (
+            ("operations", OPERATIONS),
+            ("temperature_falls", FALLS),
+            ("unneeded", UNNEEDED),
+        ):
             value = getattr(self, name)
             require(value in allowed, f"method.{name} is {value!r}; allowed: {', '.join(allowed)}")
 
@@ -90,8 +96,9 @@ class GDAS(Differentiable):
             loss = training.gated_loss(valid, path, gates, others if self.operations == "released" else None)
         alphas = alphas_of(training)
         training.backward(loss, inputs=alphas, batch=valid)
-        for alpha in alphas:  # that of an edge which the path does not need: decay and momentum go on, as released
-            alpha.grad = alpha.new_zeros(len(alpha)) if alpha.grad is None else alpha.grad
+        if self.unneeded == "decay":
+            for alpha in alphas:
+                alpha.grad = alpha.new_zeros(len(alpha)) if alpha.grad is None else alpha.grad
         training.update_own("optimiser")
 
     def train_weights(self, training: SupernetTraining, batch: Batch, step: int) -> Tensor:

@@ -1,12 +1,14 @@
 """PA&DA (Lu et al., 2023): paths and images with large gradients more often, to lower the gradients' variance.
 
-τ is the share of training that was done when the epoch before began (`tau=present`: when this one begins, one epoch
-ahead of the public code; the paper says only that τ rises linearly from 0 to 1). An epoch draws
+Presets follow the public code, as this text does; the other forms are the defaults, those of runs stored before. τ is
+the share of training that was done when the epoch before began (`tau=present`: when this one begins, one epoch ahead
+of the public code; the paper says only that τ rises linearly from 0 to 1). An epoch draws
 
 - a choice with P = τ·ĝ/Σĝ + (1 − τ)/n. ĝ is the choice's gradient norm, with one vector of norms for all decisions
   that have the same number of choices. It begins each epoch at 0, and after each step that trains the choice it
   becomes (ĝ + new)/2; new is the sum of the norms of the gradients of the choice's parameters, divided by the
-  number of decisions that took it. A choice without parameters keeps 0: towards the end it is hardly drawn at all.
+  number of decisions that took it (a choice without any gradient keeps ĝ; with `unreached=halve` new is 0). A choice
+  without parameters keeps 0: towards the end it is hardly drawn at all.
 - an image with P = τ·e/Σe + (1 − τ)/N, with replacement. e is the norm of softmax − label in the epoch before, as in
   the public code: 0 if the image was not drawn there, and (e + new)/2 for each repeated draw. With `image_norms=last`
   it is the norm when the image was last seen, in whichever epoch.
@@ -42,6 +44,7 @@ FARTHEST = math.sqrt(2)
 """The greatest norm of softmax − label: that of an image that was never seen."""
 TAUS = ("before", "present")
 NORMS = ("epoch", "last")
+UNREACHED = ("keep", "halve")
 
 
 def share_of(training: SupernetTraining, epoch: int, tau: str) -> float:
@@ -61,8 +64,13 @@ class PathImportance(Sampler):
     tau: str = added("before")
     """The epoch whose beginning gives τ: the one before, as in the public code, or the present one."""
 
+    unreached: str = added("keep")
+    """What a drawn choice without any gradient does to its norm: `keep` it, as in the public code, or `halve` it."""
+
     def __post_init__(self) -> None:
-        require(self.tau in TAUS, f"tau is {self.tau!r}; allowed: {', '.join(TAUS)}")
+        for name, allowed in (("tau", TAUS), ("unreached", UNREACHED)):
+            value = getattr(self, name)
+            require(value in allowed, f"sampler.{name} is {value!r}; allowed: {', '.join(allowed)}")
 
     def bind(self, space: Space, fixed: Fixed) -> PathSource:
         if type(space).operation_parameters is Space.operation_parameters:
@@ -70,14 +78,14 @@ class PathImportance(Sampler):
                 f"PA&DA measures the gradients of single operations, and {space.name} does not say which parameters "
                 "belong to one: its class needs operation_parameters(network), or its choices share their parameters"
             )
-        return ByGradient(space, fixed, self.tau)
+        return ByGradient(space, fixed, self.tau, self.unreached)
 
 
 class ByGradient(PathSource):
     """Gradient norms of this epoch and probabilities from those of the last one, by the number of choices."""
 
-    def __init__(self, space: Space, fixed: Fixed, tau: str) -> None:
-        self.space, self.fixed, self.tau = space, fixed, tau
+    def __init__(self, space: Space, fixed: Fixed, tau: str, unreached: str) -> None:
+        self.space, self.fixed, self.tau, self.unreached = space, fixed, tau, unreached
         self.norms: dict[str, list[float]] = {}
         self.probabilities: dict[str, list[float]] = {}
         self.measured: list[int] = []
@@ -96,7 +104,7 @@ class ByGradient(PathSource):
         self.measured = sorted({decision for decision, _ in owned})
         self.norms = self.norms or {str(n): [0.0] * n for n in {self.space.choices[d] for d in self.measured}}
         for (kind, choice), norm in new_norms(self.space, owned, paths).items():
-            if norm:  # no gradient at all: no edge that took the choice reaches the output
+            if norm or self.unreached == "halve":  # no gradient at all: no edge that took the choice reaches the output
                 self.norms[str(kind)][choice] = (self.norms[str(kind)][choice] + norm) / 2
         done = training.step + 1
         if done % training.steps_per_epoch == 0:
@@ -146,21 +154,23 @@ class PADA(SPOS):
     """One path per step; paths and images by importance, from the norms of gradients."""
 
     ranks_reason: ClassVar[str | None] = None
-    version: ClassVar[int] = 2
-    """1 kept the norm of every image, and had τ one epoch ahead."""
 
-    tau: str = added("before")
-    """The epoch whose beginning gives τ: the one before, as in the public code, or the present one."""
-    image_norms: str = added("epoch")
-    """Which norms of images count: those of the epoch before, as in the public code, or the last one of each image."""
+    tau: str = added("present")
+    """The epoch whose beginning gives τ: the present one, or the one before, as in the public code and in presets."""
+    image_norms: str = added("last")
+    """Which norms of images count: the last one of each image, or those of the epoch before, as in the public code and
+    in presets."""
+    unreached: str = added("halve")
+    """What a drawn choice without any gradient does to its norm: `halve` it, or `keep` it, as in the public code and in
+    presets."""
 
     def __post_init__(self) -> None:
-        for name, allowed in (("tau", TAUS), ("image_norms", NORMS)):
+        for name, allowed in (("tau", TAUS), ("image_norms", NORMS), ("unreached", UNREACHED)):
             value = getattr(self, name)
             require(value in allowed, f"method.{name} is {value!r}; allowed: {', '.join(allowed)}")
 
     def own_sampler(self) -> Sampler:
-        return PathImportance(self.tau)
+        return PathImportance(self.tau, self.unreached)
 
     def train_step(self, training: SupernetTraining, batch: Batch, step: int) -> torch.Tensor:
         import torch

@@ -39,8 +39,6 @@ class SUMNAS(FairNAS):
     """Fair paths, a few inner steps of each, one outer step along their mean displacement."""
 
     ranks_reason: ClassVar[str | None] = None
-    version: ClassVar[int] = 2
-    """1 began the inner momentum at zero for each path."""
 
     inner_steps: int = 2
     """SGD steps of each path, all on the batch of the step."""
@@ -48,8 +46,8 @@ class SUMNAS(FairNAS):
     """The learning rate of these steps; constant."""
     inner_momentum: float = 0.9
     """Their momentum."""
-    inner_momentum_kept: bool = added(True)
-    """Whether one momentum serves all paths and steps; otherwise it begins at zero for each path."""
+    inner_momentum_kept: bool = added(False)
+    """Whether one momentum serves all paths and steps, as presets say; otherwise it begins at zero for each path."""
     inner_clip: float = 5.0
     """The greatest norm of their gradients."""
     paths_renewed: str = "step"

@@ -11,12 +11,25 @@ from typing import Any
 
 from harness.components.preset import Difference
 
-EVERYWHERE: dict[str, dict[str, Any]] = {
+FORMS: dict[str, dict[str, Any]] = {
+    "gdas": {
+        "method.first_update": "weights",
+        "method.temperature_falls": "epoch",
+        "method.unneeded": "decay",
+    },
+    "cream": {"method.meta_optimiser": "sgd", "method.meta_clip": 1.0},
+    "sumnas": {"method.inner_momentum_kept": True},
+    "pa-da": {"method.tau": "before", "method.image_norms": "epoch", "method.unreached": "keep"},
+}
+"""What is published of a method where its default is another form: that of runs which were stored before."""
+
+EVERYWHERE: dict[str, dict[str, Any]] = FORMS | {
     "sandwich": {"optimiser.clip": None, "optimiser.clip_value": 1.0, "train.label_smoothing": 0.1},
     "deps": {"train.label_smoothing": 0.1},
     # The outer optimiser, which moves to the mean of what the paths' own steps have reached. No momentum is published
     # for it, and the inner steps are the ones that clip.
     "sumnas": {
+        **FORMS["sumnas"],
         "optimiser.learning_rate": 1.0,
         "optimiser.momentum": 0.0,
         "optimiser.weight_decay": 4e-5,
@@ -27,7 +40,7 @@ EVERYWHERE: dict[str, dict[str, Any]] = {
 
 _FASTER = {"method.architecture_rate": 0.1}
 
-SHORT: dict[str, dict[str, Any]] = {"darts": _FASTER, "gdas": _FASTER, "gm-nas": {"method.batches": 2}}
+SHORT: dict[str, dict[str, Any]] = {"darts": _FASTER, "gdas": FORMS["gdas"] | _FASTER, "gm-nas": {"method.batches": 2}}
 """Settings of trainings of a few hundred steps, where 20,000 and 100,000 are published for DARTS and GDAS: architecture
 parameters can go as far as in those, and the choice of a split does not cost more than the training."""
 
@@ -39,6 +52,7 @@ ALL_IMAGES: dict[str, dict[str, Any]] = {
 COMPARED: dict[str, dict[str, Any]] = {
     "sumnas": EVERYWHERE["sumnas"] | {"train.epochs": 250, "train.batch_size": 256},
     "pa-da": {
+        **FORMS["pa-da"],
         "train.epochs": 250,
         "train.batch_size": 256,
         "optimiser.learning_rate": 0.05,
@@ -47,7 +61,7 @@ COMPARED: dict[str, dict[str, Any]] = {
     },
     # The rate falls from 0.025 to 0.001.
     "darts": {"train.epochs": 50, "schedule.final": 0.04},
-    "gdas": {"train.epochs": 250, "schedule.final": 0.04},
+    "gdas": FORMS["gdas"] | {"train.epochs": 250, "schedule.final": 0.04},
     # Splits after 20 and 40 epochs, then 50 more.
     "gm-nas": {
         "train.epochs": 90,
@@ -58,7 +72,7 @@ COMPARED: dict[str, dict[str, Any]] = {
     # Nothing is published for NAS-Bench-201: the settings of SPOS.
     "greedynas": {"train.epochs": 250},
     "shiftnas-reading": {"train.epochs": 250},
-    "cream": {"train.epochs": 250},
+    "cream": FORMS["cream"] | {"train.epochs": 250},
     "sandwich": EVERYWHERE["sandwich"] | {"train.epochs": 250},
     "deps": EVERYWHERE["deps"] | {"train.epochs": 250},
     # The benchmark's settings for random sampling, whose rate ends at 0.001.

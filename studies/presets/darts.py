@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from harness.components.preset import Preset, register
 
-from ._compared import SHORT
+from ._compared import FORMS, SHORT
 
 SPACE = "darts"
 
@@ -57,7 +57,7 @@ TINY = register(
             "retrain.drop_path": 0.2,
             "retrain.augment": [{"name": "cutout", "length": 4}],
         },
-        by_method=SHORT,
+        by_method=FORMS | SHORT,
         equal_passes=True,
     )
 )
@@ -87,7 +87,7 @@ DEMO = register(
             "retrain.network.auxiliary": False,
             "retrain.auxiliary": 0.0,
         },
-        by_method=SHORT,
+        by_method=FORMS | SHORT,
         equal_passes=True,
     )
 )

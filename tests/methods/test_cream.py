@@ -20,6 +20,9 @@ from harness.errors import InvalidConfiguration
 from harness.training.supernet import SupernetTraining
 from tests.methods.plain_steps import RATE, batch_of, one_step, plain_training, stepped
 
+NESTEROV: dict[str, Any] = {"meta_optimiser": "sgd", "meta_clip": 1.0}
+RELEASED: dict[str, Any] = NESTEROV | {"meta_learning": "released"}
+
 
 def considered(training: SupernetTraining, method: Any, batch: Batch, path: Architecture, correct: int) -> None:
     """As if the path had answered so many of 16 images correctly."""
@@ -146,15 +149,17 @@ def test_before_the_board_has_paths_it_is_spos_and_the_meta_network_learns_later
 
 
 def test_the_meta_networks_optimiser_is_the_released_ones(toy_project: Path) -> None:
-    """Nesterov's momentum, no decay, gradients clipped; Adam on request."""
-    method, training = plain_training("cream", meta_every=1, meta_rate=1e4, meta_clip=1e-6, warm_up=0.9)
+    """Nesterov's momentum, no decay, gradients clipped; or Adam, without."""
+    method, training = plain_training(
+        "cream", **NESTEROV | {"meta_clip": 1e-6}, meta_every=1, meta_rate=1e4, warm_up=0.9
+    )
     with_board(training, method)
     meta: Any = training.modules["meta"]
     before = torch.cat([one.detach().flatten().clone() for one in meta.parameters()])
     one_step(method, training, 1)
     moved = torch.cat([one.detach().flatten() for one in meta.parameters()]) - before
     assert float(moved.norm()) == pytest.approx(1e4 * 1.9 * 1e-6, rel=0.05)  # the gradient's own norm is 5e-5
-    method, training = plain_training("cream", meta_every=1, meta_rate=0.01, meta_optimiser="adam", warm_up=0.9)
+    method, training = plain_training("cream", meta_every=1, meta_rate=0.01, warm_up=0.9)
     with_board(training, method)
     meta = training.modules["meta"]
     before = meta.weight.detach().clone()
@@ -198,7 +203,7 @@ def released(training: SupernetTraining, method: Any, weights: dict[str, torch.T
 
 
 def test_as_released_rho_is_differentiated_in_every_step(toy_project: Path) -> None:
-    method, training = plain_training("cream", meta_learning="released", meta_every=100, warm_up=0.9, meta_rate=500.0)
+    method, training = plain_training("cream", **RELEASED, meta_every=100, warm_up=0.9, meta_rate=500.0)
     with_board(training, method)
     meta: Any = training.modules["meta"]
     batch, names = batch_of(1), [name for name, _ in training.network.named_parameters()]
@@ -225,7 +230,7 @@ def test_as_released_rho_is_differentiated_in_every_step(toy_project: Path) -> N
 def test_as_released_the_student_steps_on_four_images_and_the_next_four_teach_the_meta_network(
     toy_project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    method, training = plain_training("cream", meta_learning="released", meta_every=1, meta_rate=0.5, meta_clip=1e9)
+    method, training = plain_training("cream", **RELEASED | {"meta_clip": 1e9}, meta_every=1, meta_rate=0.5)
     with_board(training, method)
     meta: Any = training.modules["meta"]
     batch, path = batch_of(1), (2, 0, 1)

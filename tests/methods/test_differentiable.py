@@ -148,11 +148,11 @@ def test_samples_follow_the_learned_distribution(few_digits: DataSet) -> None:
 
 def test_the_temperature_falls_linearly_from_10_to_a_tenth_by_epochs_or_steps(few_digits: DataSet) -> None:
     found = {}
-    for falls in ({}, {"temperature_falls": "step"}):
-        method, training, _, _ = training_of(few_digits, name="gdas", **falls)
-        found[len(falls)] = [method.temperature_at(training, step) for step in range(training.total_steps)]
-    assert found[0] == pytest.approx([10, 10, 6.7, 6.7, 3.4, 3.4, 0.1, 0.1])  # 4 epochs of 2 steps
-    assert found[1] == pytest.approx([10 - 9.9 * step / 7 for step in range(8)])
+    for falls in ("epoch", "step"):
+        method, training, _, _ = training_of(few_digits, name="gdas", temperature_falls=falls)
+        found[falls] = [method.temperature_at(training, step) for step in range(training.total_steps)]
+    assert found["epoch"] == pytest.approx([10, 10, 6.7, 6.7, 3.4, 3.4, 0.1, 0.1])  # 4 epochs of 2 steps
+    assert found["step"] == pytest.approx([10 - 9.9 * step / 7 for step in range(8)])
 
 
 def test_gdas_takes_the_chosen_operations_gradient_or_that_of_all(few_digits: DataSet) -> None:
@@ -251,21 +251,19 @@ def test_the_second_update_of_a_step_sees_the_first_one(
     assert done.passes == method.paths_per_step(SPACE)
 
 
-def test_parameters_of_edges_that_a_path_does_not_need_keep_their_momentum(
-    few_digits: DataSet, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("unneeded", ["decay", "left"])
+def test_parameters_of_edges_that_a_path_does_not_need_keep_their_momentum_or_stay(
+    unneeded: str, few_digits: DataSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    method, training, batch, _ = training_of(few_digits, name="gdas")
+    method, training, batch, _ = training_of(few_digits, name="gdas", unneeded=unneeded)
     noise = itertools.cycle([[9.0 * (choice == own) for choice in range(5)] for own in (1, 1, 1, 3, 0, 0)])
     monkeypatch.setattr(training.validation, "batch", lambda step: batch)
     make_step(method, training, batch, 2)
     monkeypatch.setattr(gdas, "gumbel", lambda training, count: next(noise))
     before = [alpha.detach().clone() for alpha in shared.alphas_of(training)]
     make_step(method, training, batch, 3)  # only edge 3 leads from input to output
-    assert not any(map(torch.equal, before, shared.alphas_of(training)))
-
-
-def test_published_orders_are_the_defaults() -> None:
-    assert (darts.DARTS().first_update, gdas.GDAS().first_update) == ("architecture", "weights")
+    stayed = list(map(torch.equal, before, shared.alphas_of(training)))
+    assert stayed == ([False] * 6 if unneeded == "decay" else [True, True, True, False, True, True])
 
 
 @pytest.mark.parametrize("operations", ["chosen", "released", "all"])
@@ -358,7 +356,7 @@ def test_calr_ms_and_samplers_are_refused_with_the_reason(
         ({"name": "darts", "architecture_rate": 0}, "method.architecture_rate must be above 0"),
         ({"name": "gdas", "final_temperature": 0}, "method.final_temperature must be above 0"),
         ({"name": "gdas", "operations": "some"}, "method.operations is 'some'; allowed: chosen, released, all"),
-        ({"name": "gdas", "temperature_falls": "never"}, "method.temperature_falls is 'never'; allowed: epoch, step"),
+        ({"name": "gdas", "temperature_falls": "never"}, "method.temperature_falls is 'never'; allowed: step, epoch"),
         ({"name": "darts", "first_update": "both"}, "method.first_update is 'both'; allowed: architecture, weights"),
     ],
 )

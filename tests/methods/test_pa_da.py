@@ -79,7 +79,7 @@ def drawn_by(method: Any, training: Any, epoch: int, chances: list[float]) -> No
 @pytest.mark.parametrize(("tau", "share"), [("before", 0.5), ("present", 0.75)])
 def test_images_are_drawn_by_the_errors_of_the_epoch_before(tau: str, share: float) -> None:
     """One that was not drawn has none; each repeated draw is averaged with what is known."""
-    method = pa_da.PADA(tau=tau)
+    method = pa_da.PADA(tau=tau, image_norms="epoch")
     training = training_of(method)
     training.memory["drawn"] = [
         (torch.tensor([3, 5, 3]), torch.tensor([0.4, 1.0, 0.8])),
@@ -123,11 +123,12 @@ def test_soft_labels_have_an_error_too() -> None:
     torch.testing.assert_close(method.errors(training), method.errors(again))
 
 
-def test_a_choice_without_any_gradient_keeps_its_norm() -> None:
-    training = training_of(pa_da.PADA())
+@pytest.mark.parametrize(("unreached", "share"), [("keep", 1), ("halve", 0.5)])
+def test_a_choice_without_any_gradient_keeps_its_norm_or_halves_it(unreached: str, share: float) -> None:
+    training = training_of(pa_da.PADA(unreached=unreached))
     training.source.norms = {"3": [0.0, 0.6, 0.8], "2": [0.0, 0.4]}
     training.source.learn(training, [(1, 1, 2)], torch.zeros(1))  # no backward pass has been made
-    assert training.source.norms == {"3": [0.0, 0.6, 0.8], "2": [0.0, 0.4]}
+    assert training.source.norms == {"3": [0.0, 0.6 * share, 0.8 * share], "2": [0.0, 0.4 * share]}
 
 
 @pytest.mark.parametrize(
