@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from .values import Table
 if TYPE_CHECKING:
     from harness.stores.store import Store
 
+    from .across import Across
     from .compared import Compared
     from .verdicts import Judgement
 
@@ -85,6 +86,34 @@ class Section:
         """What the table and the figures should show but cannot."""
         drawn = [f"figure {one.name}: {text}" for one in self.figures for text in one.missing]
         return [*self.table.missing, *drawn]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a renderer shows (`harness.components.renderer`)."""
+
+    sections: Sequence[Section]
+    store: Store
+    figures: bool
+    across: Across | None = None
+
+    @property
+    def across_studies(self) -> tuple[Grid, ...]:
+        """With `--across`: the comparison of rows over data sets and spaces."""
+        return tuple(self.across.grids) if self.across else ()
+
+    def with_sections(self, sections: Sequence[Section]) -> Report:
+        return replace(self, sections=sections)
+
+    def drawings(self) -> Iterator[tuple[str, bytes]]:
+        """Names and contents of the files of all figures: SVG, PDF, and their values as CSV."""
+        from .render import csv, drawing
+
+        shared = [self.across.figure] if self.across and self.across.figure else []
+        for figure in (*(figure for section in self.sections for figure in section.figures), *shared):
+            for kind in drawing.FORMATS:
+                yield f"{figure.file}.{kind}", drawing.draw(figure, kind)
+            yield f"{figure.file}.csv", csv.render_figure(figure).encode()
 
 
 def section(study: Study, store: Store, asked: Asked) -> Section:

@@ -85,6 +85,11 @@ def test_a_method_has_ten_lines_and_a_study_fifteen() -> None:
     assert sum(map(bool, method)) <= 10 and sum(map(bool, study)) <= 15
 
 
+def test_a_format_has_twenty_five_lines() -> None:
+    code = example_files()["methods/wiki.py"]
+    assert sum(map(bool, code.splitlines()[1:])) <= 25
+
+
 def test_the_examples_run_and_stand_in_tables_and_data_frames(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +106,10 @@ def test_the_examples_run_and_stand_in_tables_and_data_frames(
         table = capsys.readouterr().out
         for row in rows:
             assert re.search(rf"^\| {row} +\| +\**-?\d\.\d{{3}}", table, re.MULTILINE), table
+    assert main(["report", "chain_methods", *asked, "--compare", "--format", "wiki"]) == 0
+    assert re.search(r'^{\| class="wikitable"\n\|\+ .*\n! .*\n\|-\n\| SPOS \|\| -?\d\.\d{3}', capsys.readouterr().out)
+    assert main(["report", "chain_methods", *asked, "--compare", "--format", "wiki", "--out", "wiki"]) == 0
+    assert {"chain_methods.wiki", "chain_methods-compared.wiki"} <= {file.name for file in Path("wiki").iterdir()}
     assert main(["report", "tower_search", *asked]) == 0
     table = capsys.readouterr().out
     assert re.search(r"^\| second +\| +\**\d+\.\d\d", table, re.MULTILINE), table
@@ -354,7 +363,7 @@ def test_every_column_of_result_and_cost_is_listed_with_its_meaning() -> None:
         for name, meaning in column_meanings(kind).items()
         if not name.startswith(PANEL)
     ]
-    assert [line for line in listed if line[0] not in ("study", "store", "preset", "where", "all")] == expected
+    assert [line for line in listed if line[0] not in ("study", "store", "preset", "where", "all", "panel")] == expected
 
 
 def test_every_measure_of_the_panel_is_listed_with_its_meaning() -> None:

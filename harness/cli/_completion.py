@@ -61,6 +61,14 @@ def presets(context: click.Context, typed: str) -> Iterable[CompletionItem]:
 
 
 @_silent
+def formats(context: click.Context, typed: str) -> Iterable[CompletionItem]:
+    """The formats of reports."""
+    from harness.components.registries import RENDERERS
+
+    return [CompletionItem(name, help=entry.summary) for name, entry in RENDERERS.items()]
+
+
+@_silent
 def runs(context: click.Context, typed: str) -> Iterable[CompletionItem]:
     """The runs in the directory."""
     from harness.stores.directory.store import DirectoryStore

@@ -20,8 +20,8 @@ def command(kind: tuple[str, ...]) -> None:
     """List the known methods, spaces, studies and other components.
 
     KIND shows only one kind: methods, spaces, datasets, benchmarks, importers, schedules, cluster-rules, samplers,
-    orders, augmentations, searches, metrics, observations, optimisers, presets or studies. Each line is a name, a
-    summary, and for your own components the file. `harness explain NAME` tells more.
+    orders, augmentations, searches, metrics, observations, optimisers, formats, presets or studies. Each line is a
+    name, a summary, and for your own components the file. `harness explain NAME` tells more.
     """
     from harness.components.registries import REGISTRIES
 

@@ -16,24 +16,23 @@ from harness.errors import UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
+    from harness.components.renderer import Renderer
     from harness.stores.store import Store
     from harness.study.study import Study
-
-FORMATS = {
-    "markdown": "reports.render.markdown",
-    "latex": "reports.render.latex",
-    "csv": "reports.render.csv",
-    "parquet": "reports.render.parquet",
-    "html": "reports.render.html",
-}
-
 
 @click.command("report", cls=WithUpdates, example="harness report mine --format html --references --out page")
 @click.argument("studies", nargs=-1, metavar="[STUDY]...", shell_complete=completion.studies)
 @preset_option
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds required.  [default: the preset's]")
 @click.option("--where", metavar="EXPR", help='Only runs that match EXPR, such as "train.epochs > 10".')
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="markdown", show_default=True)
+@click.option(
+    *("--format", "form"),
+    default="markdown",
+    show_default=True,
+    metavar="FORMAT",
+    shell_complete=completion.formats,
+    help="markdown, latex, csv, parquet, html, or a format of your own.",
+)
 @click.option("--references", is_flag=True, help="Add rows of predictors that train no supernet; `run` makes them.")
 @click.option("--compare", is_flag=True, help="Add verdicts on the rows, and on the paper's numbers and statements.")
 @click.option("--verdicts", is_flag=True, help="Say below each table what was found: verdicts, premises, power.")
@@ -70,21 +69,21 @@ def command(
     """
     from harness.components.discovery import component
     from harness.components.preset import get_preset
+    from harness.components.registries import RENDERERS
     from harness.study.overrides import parse_updates
 
     if margins and not (compare or verdicts):
         raise UserError("--margin is about comparisons: give --compare or --verdicts, too")
-    if out is None and form == "parquet":
-        raise UserError("a Parquet file cannot be printed: give --out DIR")
-    if out is None and form == "csv" and (compare or across):
-        raise UserError("tables and their comparison have different columns and need two files: give --out DIR")
-    report, renderer = component("reports.report"), component(FORMATS[form])
+    renderer: Renderer = RENDERERS.get(form)()
+    if out is None:
+        renderer.check_printable(compare or across)
+    report = component("reports.report")
     opened = store.open()
     overrides = parse_updates(updates)
     chosen = _chosen(studies, preset, opened, overrides)
     check_margins(margins, chosen)
-    drawn = figures and (out is not None or form == "html")
-    shown = references or (None if form == "html" else False)
+    drawn = figures and (out is not None or renderer.draws)
+    shown = references or (None if renderer.finds_references else False)
     sections = [
         report.section(
             study,
@@ -100,15 +99,16 @@ def command(
     for section in sections:
         if section.table.lacking:
             click.echo(section.table.lacking, err=True)
-        if out is not None or form not in ("markdown", "latex"):  # these show them under the tables, on the screen
+        if out is not None or not renderer.warns:
             for warning in section.table.warnings:
                 click.echo(f"{section.table.study}: {warning}", err=True)
     if strict:
         report.require_complete(sections, opened.name)
+    made = report.Report(tuple(sections), opened, drawn, ranked)
     if out is None:
-        click.echo(_printed(renderer, sections, opened, form, drawn, ranked), nl=False)
+        click.echo(renderer.printed(made), nl=False)
         return
-    for name, content in _files(renderer, sections, opened, form, drawn, ranked):
+    for name, content in renderer.files(made):
         _write(out / name, content)
 
 
@@ -140,62 +140,6 @@ def _told(studies: Sequence[Study]) -> Iterator[Study]:
         if len(studies) > 1:
             click.echo(f"{number} of {len(studies)}: {study.name}", err=True)
         yield study
-
-
-def _printed(renderer: Any, sections: Sequence[Any], store: Store, form: str, drawn: bool, ranked: Any) -> str:
-    if form == "html":
-        return str(renderer.page(sections, store, figures=drawn, across=ranked))
-    listed = [grid for section in sections for grid in section.references if form != "csv"]
-    grids = [*listed, *(grid for section in sections for grid in section.grids), *(ranked.grids if ranked else ())]
-    text = renderer.render([section.table for section in sections])
-    return f"{text}\n{renderer.render_grids(grids)}" if grids else str(text)
-
-
-def _files(
-    renderer: Any, sections: Sequence[Any], store: Store, form: str, drawn: bool, ranked: Any
-) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the files to write; each content is made when its turn comes."""
-    from harness.components.discovery import component
-
-    if form == "latex":
-        document = component("reports.render.latex_document")
-        sections = document.fitting(sections)
-    if form == "html":
-        yield "index.html", renderer.page(sections, store, files=True, figures=drawn, across=ranked).encode()
-    else:
-        texts = component(FORMATS["csv"]) if form == "parquet" else renderer
-        for section in sections:
-            content = renderer.encode([section.table]) if form == "parquet" else renderer.render([section.table])
-            yield f"{section.table.study}.{renderer.SUFFIX}", content if form == "parquet" else content.encode()
-            tidy = form in ("csv", "parquet")  # their comparisons are numbers; other formats have grids of text
-            compared = () if tidy else section.grids
-            grids = {"references": section.references, "target": section.anytime, "compared": compared}
-            for name, own in grids.items():
-                if own:
-                    yield f"{section.table.study}-{name}.{texts.SUFFIX}", texts.render_grids(own).encode()
-            if tidy:
-                yield from _compared(section)
-        for grid in ranked.grids if ranked else ():
-            yield f"{grid.name}.{texts.SUFFIX}", texts.render_grids([grid]).encode()
-    if form == "latex":
-        yield from ((name, text.encode()) for name, text in document.files(sections, ranked))
-    drawing = component("reports.render.drawing")
-    figures = [figure for section in sections for figure in section.figures]
-    for figure in (*figures, *([ranked.figure] if ranked and ranked.figure else ())):
-        for kind in drawing.FORMATS:
-            yield f"{figure.file}.{kind}", drawing.draw(figure, kind)
-        yield f"{figure.file}.csv", component(FORMATS["csv"]).render_figure(figure).encode()
-
-
-def _compared(section: Any) -> Iterator[tuple[str, bytes]]:
-    """The comparisons of a study as tidy files: verdicts, and values next to the paper's."""
-    from harness.components.discovery import component
-
-    csv, name = component(FORMATS["csv"]), section.table.study
-    if section.judgements:
-        yield f"{name}-compared.csv", csv.render_judgements(section.judgements).encode()
-    if section.beside:
-        yield f"{name}-paper.csv", csv.render_beside(section.findings.study, section.table).encode()
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -33,7 +33,7 @@ ROOT = "harness_components"
 ENTRY_POINT_GROUP = "harness.components"
 
 _PRESETS = ("studies/presets", "presets")
-_LOADED_AT_DISCOVERY = ("methods", "spaces", "datasets", "benchmarks", *_PRESETS)
+_LOADED_AT_DISCOVERY = ("methods", "spaces", "datasets", "benchmarks", *_PRESETS, "reports/formats")
 _READ = ("methods", "spaces", "datasets", "benchmarks", "presets", "studies")
 """The user's folders."""
 _FOLDERS = (*_READ, "reports")

@@ -27,6 +27,7 @@ INTERFACES: Mapping[str, str] = {
     "harness.components.augmentation:Order": "ORDERS",
     "harness.components.space:Space": "SPACES",
     "harness.components.benchmark:Benchmark": "BENCHMARKS",
+    "harness.components.renderer:Renderer": "RENDERERS",
 }
 """Base classes of components, and the registry of each."""
 

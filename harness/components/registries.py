@@ -44,6 +44,7 @@ METRICS: Registry[Any] = Registry("metric", _discover, _why_missing, ("predicted
 OBSERVATIONS: Registry[Any] = Registry("observation", _discover, _why_missing, ("supernets", "progress", "dataset"))
 """Functions of the supernets and the progress of training that return numbers by name; see `observers/curves.py`."""
 OPTIMISERS: Registry[Any] = Registry("optimiser", _discover, _why_missing)
+RENDERERS: Registry[Any] = Registry("report format", _discover, _why_missing)
 PRESETS: Registry[Any] = Registry("preset", _discover, _why_missing, parts=True)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
@@ -62,6 +63,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "metrics": METRICS,
     "observations": OBSERVATIONS,
     "optimisers": OPTIMISERS,
+    "formats": RENDERERS,
     "presets": PRESETS,
 }
 """All registries, by the word that the command line uses."""

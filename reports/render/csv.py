@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ..verdicts import Judgement
 
-SUFFIX = "csv"
-
 Cell = str | int | float | None
 
 

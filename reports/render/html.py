@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from ..across import Across
     from ..report import Section
 
-SUFFIX = "html"
 FOLDER = Path(__file__).with_name("page")
 LONG = 32
 """Columns of a grid with more characters than this are broken into lines."""

@@ -15,8 +15,6 @@ from .latex_sheet import COLUMN, PAGE, Cell, Heading, Sheet, lay_out
 from .latex_text import escape
 from .latex_widths import BOLD, LARGER, SMALLER, running, width, wrapped
 
-SUFFIX = "tex"
-
 HEAD = r"""% Needs \usepackage{booktabs,multirow,amssymb,graphicx} and \usepackage[table]{xcolor}.
 % Made by `harness report`; do not edit. For other sizes, define these commands before.
 \providecommand{\harnesstable}{\footnotesize\setlength{\tabcolsep}{3pt}}

@@ -10,8 +10,6 @@ from tabulate import tabulate
 from ..grid import Grid
 from ..values import Table, TableRow, Value, label_text
 
-SUFFIX = "md"
-
 TURNING = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Characters that turn the direction of the text after them."""
 

@@ -10,8 +10,6 @@ from harness.errors import UserError
 from ..values import Table
 from .csv import records
 
-SUFFIX = "parquet"
-
 _KINDS = {"row": "int64", "seed": "int64", "value": "float64", "deviation": "float64", "passes": "int64"}
 
 

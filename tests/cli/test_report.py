@@ -148,7 +148,7 @@ def test_strict_reports_all_or_nothing(tmp_path: Path, capsys: pytest.CaptureFix
         (["report"], "no study has a run under preset demo"),
         (["report", "ablation_calr_ms", "--preset", "tiny", "--where", "@x"], "cannot read '@x'"),
         (["report", "ablation_calr_ms", "with", "train.epoch=3"], "did you mean 'epochs'"),
-        (["report", "ablation_calr_ms", "--format", "word"], "'word' is not one of"),
+        (["report", "ablation_calr_ms", "--format", "markdwn"], "did you mean 'markdown'"),
         (["query", "__import__('os')"], "Call is not allowed"),
         (["query", "--columns", "method.nam"], "did you mean 'method_name'"),
         (["show", "zzz"], "no run's id begins with 'zzz'"),
