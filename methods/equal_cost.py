@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from harness.components.proxy import Finder, Finding, NotApplicable, Proxy, Scene, Scores
+from harness.components.proxy import Finder, NotApplicable, Outcome, Proxy, Scene, Scores
 from harness.components.registries import PROXIES
 from harness.components.space import Architecture
 from harness.seeds import derive, make_rng
@@ -34,7 +34,7 @@ class RandomSearch(Finder):
     label: ClassVar[str] = "Random search, equal cost"
     order: ClassVar[int] = 30
 
-    def find(self, scene: Scene) -> Finding:
+    def find(self, scene: Scene) -> Outcome:
         epochs = scene.benchmark.training_epochs(scene.truth)
         if epochs is None:
             raise NotApplicable("the table does not say what one of its accuracies costs")
@@ -42,7 +42,7 @@ class RandomSearch(Finder):
         valid, test = (scene.benchmark.accuracies(scene.truth, split) for split in ("valid", "test"))
         rng = np.random.default_rng(derive(scene.seed, "random search"))
         drawn = [rng.choice(scene.space.size, count, replace=False) for _ in range(DRAWS)]
-        return Finding(None, fmean(float(test[one[valid[one].argmax()]]) for one in drawn), count)
+        return Outcome(None, fmean(float(test[one[valid[one].argmax()]]) for one in drawn), count)
 
 
 @PROXIES.register("trained-alone")
@@ -53,12 +53,12 @@ class TrainedAlone(Finder):
     order: ClassVar[int] = 31
     on_request: ClassVar[bool] = True
 
-    def find(self, scene: Scene) -> Finding:
+    def find(self, scene: Scene) -> Outcome:
         count = max(1, min(TRAINED, int(scene.budget), scene.space.size))
         drawn = scene.space.distinct(count, make_rng(scene.seed, "trained alone"))
         reached = {one: scene.trained(one, max(1, int(scene.budget / count))) for one in drawn}
         best = max(reached, key=lambda one: reached[one])
-        return Finding(best, scene.benchmark.accuracy(best, scene.truth), count)
+        return Outcome(best, scene.benchmark.accuracy(best, scene.truth), count)
 
 
 @PROXIES.register("table-best")
@@ -68,9 +68,9 @@ class TableBest(Finder):
     label: ClassVar[str] = "Best of the table"
     order: ClassVar[int] = 40
 
-    def find(self, scene: Scene) -> Finding:
+    def find(self, scene: Scene) -> Outcome:
         truth = scene.benchmark.accuracies(scene.truth)
-        return Finding(scene.space.architecture(int(truth.argmax())), float(truth.max()), scene.space.size)
+        return Outcome(scene.space.architecture(int(truth.argmax())), float(truth.max()), scene.space.size)
 
 
 @PROXIES.register("ceiling")

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.components.discovery import component
 from harness.components.registries import SPACES
 from harness.components.space import Architecture
 
@@ -219,3 +220,22 @@ def write_frame(path: Path, table: list[dict[str, Any]]) -> Path:
     with path.open("wb") as file:
         OldPickler(file, 5).dump(DataFrame(BlockManager(list(frame), blocks, len(table))))
     return path
+
+
+def string_key(architecture: Architecture) -> str:
+    """The benchmark's rule of equal architectures: nodes as sorted sums of strings; skip passes its source on, zero is
+    a term. It merges networks that differ, and keeps equal ones apart."""
+    cell = component("spaces.nasbench201.cell")
+    nodes = ["0"]
+    for node in range(1, cell.NODES):
+        terms = []
+        for edge, (target, source) in enumerate(cell.EDGES):
+            operation = architecture[edge]
+            if target != node:
+                continue
+            if operation == cell.NONE or nodes[source] == "#":
+                terms.append("#")
+            else:
+                terms.append(nodes[source] if operation == cell.SKIP else f"({nodes[source]})@{operation}")
+        nodes.append("+".join(sorted(terms)))
+    return nodes[-1]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli._failures import where_to_look
+from harness.errors import users_place
 
 if TYPE_CHECKING:
     from harness.stores.places import Places
+    from harness.stores.stored import StoredRun
     from harness.work.session import Session
     from harness.work.states import Work
 
@@ -42,7 +45,7 @@ def conclude(
         for work in works:
             trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
             reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
-            click.echo(f"{word}: {work.label}: {reason}{where_to_look(work.run, places)}", err=True)
+            click.echo(f"{word}: {work.label}: {reason}{_where_to_look(work.run, places)}", err=True)
     if any(work.trial.key not in attempted for work in failed):
         click.echo("trials that failed before are run again with --retry failed", err=True)
     if lost:
@@ -72,3 +75,12 @@ def tell_given_up(patience: float) -> None:
         "`harness store sync` copies the new runs to it later",
         err=True,
     )
+
+
+def _where_to_look(run: StoredRun | None, places: Places) -> str:
+    """The innermost line of the user's folder that the error passed through, and the command that shows the run."""
+    if run is None:
+        return ""
+    place = users_place(run.fail_trace or (), Path.cwd())
+    store = f" --store {shlex.quote(str(places.directory))}" if places.named else ""
+    return f"{f' ({place})' if place else ''}; see `harness show {run.id}{store}`"

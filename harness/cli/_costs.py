@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.components.preset import HOUR
+
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
     from harness.work.costing import Budget
     from harness.work.plan import Asked
     from harness.work.states import Work
-
-HOUR = 3600.0
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,12 @@ import click
 
 from harness.cli._margins import Margin, check_margins
 from harness.cli._until import MOST, Ending
+from harness.components.preset import HOUR
 from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
     from harness.work.plan import Asked, Plan
-
-HOUR = 3600.0
 
 
 @dataclass(frozen=True)

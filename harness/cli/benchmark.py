@@ -62,13 +62,13 @@ def build(
     from harness.components.preset import default_preset
     from harness.study.overrides import parse_updates
     from harness.training.stages.standalone import StandaloneRecipe
-    from harness.truth.build import Plan, assemble
+    from harness.truth.build import BuildPlan, assemble
     from harness.truth.build import build as build_pieces
 
     space = space or default_preset().space
     data = data or str(default_preset().settings["dataset"])
     settings = parse_updates(network)
-    plan = Plan.make(space, data, StandaloneRecipe(**recipe), seeds, seed, settings)  # type: ignore[arg-type]
+    plan = BuildPlan.make(space, data, StandaloneRecipe(**recipe), seeds, seed, settings)  # type: ignore[arg-type]
     out = out or Path(f"{data}.npz")
     work = work or out.with_suffix(".pieces")
     columns = (TextColumn("classes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())

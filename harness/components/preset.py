@@ -18,6 +18,9 @@ from harness.errors import InvalidConfiguration, UnknownName
 
 ByName = Mapping[str, Mapping[str, Any]]
 
+HOUR = 3600.0
+"""Seconds."""
+
 _DEFAULT = "default"
 _NAMING = {"Preset": 0, "with_differences": 1}
 """What makes a preset, and the position of the preset's name among its arguments."""

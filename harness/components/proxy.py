@@ -102,7 +102,7 @@ class Proxy(ABC):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Outcome:
     """What a search of equal cost has found."""
 
     architecture: Architecture | None
@@ -120,7 +120,7 @@ class Finder(Proxy):
         raise NotApplicable("it finds an architecture and ranks none")
 
     @abstractmethod
-    def find(self, scene: Scene) -> Finding:
+    def find(self, scene: Scene) -> Outcome:
         """What it finds. Raises `NotApplicable`."""
 
 

@@ -83,12 +83,6 @@ def shuffled(names: list[str]) -> list[int]:
     return sorted(range(len(names)), key=digests.__getitem__)
 
 
-def write_stored(divisions: list[Division]) -> None:
-    """Write `splits.npz`. Done once: a new division changes the identity of every trial that uses it."""
-    bits = {d.name: np.packbits(drawn(d.name, d.first + d.second, d.first)) for d in divisions}
-    np.savez(STORED, **bits)  # type: ignore[arg-type]  # numpy's stub mistakes the names for options
-
-
 def _numbers(entry: Any) -> Indices:
     kind, values = entry
     if kind != "int":

@@ -35,7 +35,7 @@ CLASSES_A_PIECE = 24
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """Everything that determines a table's numbers (on one kind of CPU)."""
 
     space: str
@@ -58,7 +58,7 @@ class Plan:
         seeds: int,
         seed: int,
         network: Mapping[str, Any] | None = None,
-    ) -> Plan:
+    ) -> BuildPlan:
         stacked = seeds == 1 or SPACES.get(space).stacks
         plan = cls(space, dataset, DATASETS.get(dataset)().checksum(), recipe, seeds, seed, stacked, network or {})
         plan.settings()  # raises for settings that the space does not have
@@ -73,7 +73,7 @@ class Plan:
         return as_network(self.space, {**own, **self.network}, "network")
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Plan:
+    def from_json(cls, document: dict[str, Any]) -> BuildPlan:
         return cls(**{**document, "recipe": StandaloneRecipe(**document["recipe"])})
 
     def json(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def class_numbers(space: Space) -> list[int]:
     return sorted({space.index(space.network_class(architecture)) for architecture in space})
 
 
-def pieces(plan: Plan, space: Space) -> dict[int, list[int]]:
+def pieces(plan: BuildPlan, space: Space) -> dict[int, list[int]]:
     """Class numbers by piece. Shuffled, so that an unfinished table is a fair sample of the space."""
     numbers = class_numbers(space)
     random.Random(derive(plan.seed, "pieces")).shuffle(numbers)
@@ -96,7 +96,7 @@ def pieces(plan: Plan, space: Space) -> dict[int, list[int]]:
     return {piece: numbers[start : start + CLASSES_A_PIECE] for piece, start in enumerate(starts)}
 
 
-def train_rows(plan: Plan, numbers: list[int], done: Callable[[], None] = lambda: None) -> list[list[Any]]:
+def train_rows(plan: BuildPlan, numbers: list[int], done: Callable[[], None] = lambda: None) -> list[list[Any]]:
     """Rows [class number, correct on valid per seed, correct on test per seed], trained now."""
     space = SPACES.get(plan.space)()
     dataset = DATASETS.get(plan.dataset)()
@@ -134,7 +134,7 @@ def piece_file(work: Path, piece: int) -> Path:
     return work / f"piece-{piece:05d}.json"
 
 
-def read_piece(work: Path, piece: int, plan: Plan, numbers: list[int]) -> list[list[Any]] | None:
+def read_piece(work: Path, piece: int, plan: BuildPlan, numbers: list[int]) -> list[list[Any]] | None:
     """The rows of a finished piece, or None if it is missing.
 
     Raises `DataError` when it is damaged, of another plan, or not about the classes `numbers`.
@@ -161,7 +161,7 @@ def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], wo
     import torch
 
     torch.set_num_threads(1)
-    plan, start = Plan.from_json(plan_document), time.process_time()
+    plan, start = BuildPlan.from_json(plan_document), time.process_time()
     rows = train_rows(plan, numbers)
     seconds = round(time.process_time() - start, 1)
     path = piece_file(Path(work), piece)
@@ -172,7 +172,7 @@ def make_piece(plan_document: dict[str, Any], piece: int, numbers: list[int], wo
     return piece, len(numbers)
 
 
-def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
+def build(plan: BuildPlan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
     """Make all missing pieces with `jobs` processes; yields (classes done, total classes) as they finish.
 
     One job runs in this process.
@@ -213,7 +213,7 @@ def build(plan: Plan, work: Path, jobs: int) -> Iterator[tuple[int, int]]:
 class Progress:
     """What an unfinished build has: a table of the classes that are done."""
 
-    plan: Plan
+    plan: BuildPlan
     table: Table
     total: int
     """Classes of the space."""
@@ -223,7 +223,7 @@ class Progress:
     """The first piece that is missing, if any is."""
 
 
-def progress(work: Path, plan: Plan | None = None) -> Progress:
+def progress(work: Path, plan: BuildPlan | None = None) -> Progress:
     """What the pieces in that folder hold; without a plan, by that of the first. Raises `DataError`."""
     plan = plan or _plan_in(work)
     space, dataset = SPACES.get(plan.space)(), DATASETS.get(plan.dataset)()
@@ -254,7 +254,7 @@ def progress(work: Path, plan: Plan | None = None) -> Progress:
     )
 
 
-def assemble(plan: Plan, work: Path) -> Table:
+def assemble(plan: BuildPlan, work: Path) -> Table:
     """The table, from all its pieces. Raises `DataError` if one is missing."""
     made = progress(work, plan)
     if made.missing:
@@ -262,11 +262,11 @@ def assemble(plan: Plan, work: Path) -> Table:
     return made.table
 
 
-def _plan_in(work: Path) -> Plan:
+def _plan_in(work: Path) -> BuildPlan:
     """The plan of the first piece in a folder."""
     for path in sorted(work.glob("piece-*.json")):
         try:
-            return Plan.from_json(json.loads(path.read_text())["plan"])
+            return BuildPlan.from_json(json.loads(path.read_text())["plan"])
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: not a piece of a table ({error}); delete it to rebuild it") from error
     raise DataError(f"{work}: holds no piece of a table; `harness benchmark build --work {work}` makes them")
@@ -277,7 +277,7 @@ def _distinct(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [json.loads(text) for text in sorted({json.dumps(one, sort_keys=True) for one in documents})]
 
 
-def command(plan: Plan) -> str:
+def command(plan: BuildPlan) -> str:
     """The command line that makes this table."""
     recipe = " ".join(f"--{key.replace('_', '-')} {value}" for key, value in asdict(plan.recipe).items())
     return (

@@ -13,7 +13,7 @@ import numpy as np
 from harness.components.registries import DATASETS
 from harness.environment import pool
 from harness.errors import DataError
-from harness.truth.build import Plan, environment, train_rows
+from harness.truth.build import BuildPlan, environment, train_rows
 from harness.truth.table import Table
 
 
@@ -29,9 +29,10 @@ class VerifiedRow:
     same_machine: bool
 
 
-def table_plan(table: Table) -> Plan:
+def table_plan(table: Table) -> BuildPlan:
     """The plan that a table was made by, from its provenance."""
-    return Plan.from_json({key: table.provenance[key] for key in Plan.__dataclass_fields__ if key in table.provenance})
+    known = BuildPlan.__dataclass_fields__
+    return BuildPlan.from_json({key: table.provenance[key] for key in known if key in table.provenance})
 
 
 def verify_rows(table: Table, sample: int, seed: int, jobs: int) -> Iterator[VerifiedRow]:
@@ -76,7 +77,7 @@ def _train_one(plan: dict[str, Any], number: int) -> tuple[int, list[int], list[
     import torch
 
     torch.set_num_threads(1)
-    ((number, valid, test),) = train_rows(Plan.from_json(plan), [number])
+    ((number, valid, test),) = train_rows(BuildPlan.from_json(plan), [number])
     return number, valid, test
 
 

@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
-from harness.components.preset import Hours, Preset
+from harness.components.preset import HOUR, Hours, Preset
 from harness.data.inspection import image_counts
 from harness.stores.stored import Status, StoredRun
 from harness.study.configuration import RunConfig
 from harness.work.effort import effort, kind_of
 from harness.work.states import Kind, Work
-
-HOUR = 3600.0
 
 SAME, OTHERS = "done trials of the same kind", "done trials of other kinds, by images"
 CALIBRATED = "a few seconds of training on this machine"

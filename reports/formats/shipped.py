@@ -118,9 +118,9 @@ class Parquet(Csv):
         raise UserError("a Parquet file cannot be printed: give --out DIR")
 
     def encoded(self, table: Table) -> bytes:
-        from ..render import parquet
+        from ..render import csv
 
-        return parquet.encode([table])
+        return csv.parquet([table])
 
 
 @RENDERERS.register("html")

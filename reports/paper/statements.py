@@ -34,14 +34,6 @@ KINDS = {
 FIGURES = ("1(a)", "2(a)", "2(b)", "2(c)", "2(d)", "5(a)", "5(b)", "A", "B")
 """The figures of the paper that show measurements, as the paper numbers them."""
 
-UNMEASURED = {
-    "Figure 3(b): γ = 1, a linearly decaying rate, belongs to subnets near the centre of complexity": (
-        "it follows from Eq. 4 to 6 and no run can change it: γ = 1 at 0.830 M parameters as the released code counts "
-        "them, the centre is 0.799 M. The figure of the study gamma_grid draws it"
-    ),
-}
-"""Statements of the paper that no study tests, and the reason of each."""
-
 SECTIONS = ("Limitations",)
 """The sections of the paper that assert something without showing a measurement of it."""
 

@@ -1,4 +1,4 @@
-"""Tables as tidy CSV: one line for each row, column and seed, with the run behind it, or why there is none.
+"""Tables as tidy CSV or Parquet: one line for each row, column and seed, with the run behind it, or why there is none.
 
 Values are in the unit that the column's heading names. Figures have their values in files of their own.
 """
@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from harness.documents import not_computed
+from harness.errors import UserError
 
 from ..figure_values import BarPanel, FigureValue, ForestPanel, LinePanel, PointPanel, RankPanel, SearchPanel
 from ..grid import Grid
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ..verdicts import Judgement
 
 Cell = str | int | float | None
+
+_KINDS = {"row": "int64", "seed": "int64", "value": "float64", "deviation": "float64", "passes": "int64"}
 
 
 def render(tables: Sequence[Table]) -> str:
@@ -146,6 +149,24 @@ def records(tables: Sequence[Table]) -> tuple[list[str], list[list[Cell]]]:
                     ]
                     rows.append([*start, *place, *behind])
     return ["study", "preset", "row", "source", "reference", *labels, *fixed], rows
+
+
+def parquet(tables: Sequence[Table]) -> bytes:
+    """All tables in one Parquet file: the same columns with types. Raises `UserError` without pyarrow."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UserError("Parquet needs pyarrow: pip install 'nas-harness[parquet]', or use --format csv") from error
+    header, rows = records(tables)
+    schema = pyarrow.schema([(name, pyarrow.type_for_alias(_KINDS.get(name, "string"))) for name in header])
+    columns = [
+        pyarrow.array([row[place] for row in rows], type=field.type, from_pandas=False)
+        for place, field in enumerate(schema)
+    ]
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_arrays(columns, schema=schema), file)
+    return file.getvalue()
 
 
 def _written(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -85,7 +85,7 @@ def _style(salt: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Layout:
     """How the panels of a figure are arranged."""
 
     columns: int
@@ -95,19 +95,19 @@ class Plan:
     """Inches: width and height."""
 
 
-def plan(figure: FigureValue) -> Plan:
+def plan(figure: FigureValue) -> Layout:
     """The arrangement of a figure's panels."""
     count = max(1, len(figure.panels))
     if trees := [panel for panel in figure.panels if isinstance(panel, ForestPanel)]:  # one below the other
         ratios = tuple(forests.height(panel) for panel in trees)
-        return Plan(1, ratios, (forests.WIDTH, sum(ratios) + 0.4))
+        return Layout(1, ratios, (forests.WIDTH, sum(ratios) + 0.4))
     if isinstance(one := next(iter(figure.panels), None), RankPanel):
-        return Plan(1, (1.0,), (ranks.WIDTH, ranks.height(one)))
+        return Layout(1, (1.0,), (ranks.WIDTH, ranks.height(one)))
     chains = sum(map(_is_chain, figure.panels))
     columns = 1 if chains else 2 if count == 4 else min(figure.beside, count)
     width, height = CHAIN if chains == count else (CHAIN[0], PANEL[1]) if chains else PANEL
     rows = -(-count // columns)
-    return Plan(columns, (1.0,) * rows, (width * columns, height * rows + 0.4))
+    return Layout(columns, (1.0,) * rows, (width * columns, height * rows + 0.4))
 
 
 def _compose(figure: FigureValue) -> Figure:

@@ -161,14 +161,6 @@ class StandaloneNetwork(Network):
         return self.run(x, self.sizes)
 
 
-@torch.no_grad()
-def inherit(network: nn.Module, supernet: nn.Module) -> None:
-    """Give a stand-alone network the supernet's weights: the leading part of each tensor."""
-    given = dict(supernet.named_parameters())
-    for name, own in network.named_parameters():
-        own.copy_(given[name][tuple(slice(size) for size in own.shape)])
-
-
 def parameter_groups(network: nn.Module) -> list[dict[str, Any]]:
     """Matrices with weight decay, those of relative positions too; the rest without: biases, norms, positions."""
     decayed = [one for name, one in network.named_parameters() if _decays(name, one)]

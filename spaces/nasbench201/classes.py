@@ -1,4 +1,4 @@
-"""Which NAS-Bench-201 architectures are equivalent: three symbolic keys, equal for equivalent architectures.
+"""Which NAS-Bench-201 architectures are equivalent: two symbolic keys, equal for equivalent architectures.
 
 Every node of a cell is a sum of terms. Skip is the identity, average pooling is linear, so a node can
 be written as a multiset of atoms, each pooled k times; an atom is the cell's input or a convolution of
@@ -9,9 +9,6 @@ another node's expression. Two architectures whose output nodes are equal multis
 `network_key`   5,044 classes: equal stand-alone networks. At initialisation all convolutions of one
                 kind are exchangeable, so their labels are renamed freely; one shared convolution used
                 twice stays one.
-`string_key`    6,466 classes: the benchmark's string rule, often quoted. It unrolls shared convolutions
-                (2·conv(x) of one convolution equals conv_a(x) + conv_b(x)), so it merges networks that
-                differ, and it keeps equal ones apart. Only for comparison with publications.
 """
 
 from __future__ import annotations
@@ -54,23 +51,6 @@ def network_key(architecture: Architecture) -> Key:
             best, best_text = key, text
     assert best is not None
     return best
-
-
-def string_key(architecture: Architecture) -> str:
-    """The benchmark's rule: nodes as sorted sums of strings; skip passes its source on, zero is a term."""
-    nodes = ["0"]
-    for node in range(1, NODES):
-        terms = []
-        for edge, (target, source) in enumerate(EDGES):
-            operation = architecture[edge]
-            if target != node:
-                continue
-            if operation == NONE or nodes[source] == "#":
-                terms.append("#")
-            else:
-                terms.append(nodes[source] if operation == SKIP else f"({nodes[source]})@{operation}")
-        nodes.append("+".join(sorted(terms)))
-    return nodes[-1]
 
 
 def _uses(architecture: Architecture, edge: int) -> bool:

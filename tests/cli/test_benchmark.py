@@ -18,7 +18,7 @@ from harness.study.expansion import expand
 from harness.training.stages.standalone import StandaloneRecipe
 from harness.training.trial import run_trial
 from harness.truth import build as building
-from harness.truth.build import Plan, command, make_piece, pieces
+from harness.truth.build import BuildPlan, command, make_piece, pieces
 from harness.truth.table import Table, TableBenchmark
 from tests.official_files import malicious, rows, write_csv
 from tests.toy import user_folder
@@ -166,7 +166,7 @@ def test_info_and_verify_of_an_unfinished_build(
     toy_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(building, "CLASSES_A_PIECE", 2)
-    plan = Plan.make("toy", "toy", StandaloneRecipe(width=2, depth=1, epochs=1, batch_size=20), seeds=2, seed=3)
+    plan = BuildPlan.make("toy", "toy", StandaloneRecipe(width=2, depth=1, epochs=1, batch_size=20), seeds=2, seed=3)
     assert "holds no piece of a table" in refused(capsys, "info", str(tmp_path))
     assert "holds no piece of a table" in refused(capsys, "verify", str(tmp_path))
     planned = pieces(plan, SPACES.get("toy")())
@@ -197,7 +197,7 @@ def test_build_assembles_finished_pieces_and_refuses_those_of_another_plan(
     toy_project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The pieces are made here; the command finds them all and needs no workers."""
-    plan = Plan.make("toy", "toy", StandaloneRecipe(width=2, depth=1, epochs=1, batch_size=20), seeds=2, seed=3)
+    plan = BuildPlan.make("toy", "toy", StandaloneRecipe(width=2, depth=1, epochs=1, batch_size=20), seeds=2, seed=3)
     out = tmp_path / "built.npz"
     work = out.with_suffix(".pieces")
     work.mkdir()

@@ -180,8 +180,8 @@ def test_parquet_holds_what_csv_holds(both: Preset, store: Path, tmp_path: Path)
     import pandas
 
     table = build(STUDY, both, store)
-    encoded = component("reports.render.parquet").encode([table])
-    assert encoded == component("reports.render.parquet").encode([table])
+    encoded = component("reports.render.csv").parquet([table])
+    assert encoded == component("reports.render.csv").parquet([table])
     (tmp_path / "table.parquet").write_bytes(encoded)
     (tmp_path / "table.csv").write_text(component("reports.render.csv").render([table]))
     typed, plain = pandas.read_parquet(tmp_path / "table.parquet"), pandas.read_csv(tmp_path / "table.csv")
@@ -192,4 +192,4 @@ def test_parquet_holds_what_csv_holds(both: Preset, store: Path, tmp_path: Path)
 def test_without_pyarrow_it_is_asked_for(both: Preset, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(UserError, match=r"nas-harness\[parquet\]"):
-        component("reports.render.parquet").encode([build(STUDY, both, store)])
+        component("reports.render.csv").parquet([build(STUDY, both, store)])

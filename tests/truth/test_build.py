@@ -18,7 +18,7 @@ from harness.components.registries import DATASETS, SPACES
 from harness.errors import DataError, HarnessError
 from harness.training.stages.standalone import StandaloneRecipe, train_standalone
 from harness.truth import build as building
-from harness.truth.build import Plan, assemble, build, class_numbers, make_piece, piece_file, pieces, read_piece
+from harness.truth.build import BuildPlan, assemble, build, class_numbers, make_piece, piece_file, pieces, read_piece
 from harness.truth.table import Table, TableBenchmark
 from harness.truth.verify import table_plan, verify_rows
 
@@ -33,12 +33,12 @@ def small_pieces(toy_project: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def plan(small_pieces: None) -> Plan:
-    return Plan.make("toy", "toy", RECIPE, seeds=3, seed=5)
+def plan(small_pieces: None) -> BuildPlan:
+    return BuildPlan.make("toy", "toy", RECIPE, seeds=3, seed=5)
 
 
 @pytest.fixture(scope="module")
-def made(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(plan: BuildPlan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all pieces, made in this process."""
     work = tmp_path_factory.mktemp("pieces")
     make_all(plan, work)
@@ -53,7 +53,7 @@ def work(made: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make_all(plan: Plan, work: Path) -> None:
+def make_all(plan: BuildPlan, work: Path) -> None:
     for piece, numbers in reversed(pieces(plan, SPACES.get("toy")()).items()):
         make_piece(plan.json(), piece, numbers, str(work))
 
@@ -62,7 +62,7 @@ def equal(first: Table, second: Table) -> bool:
     return first.provenance == second.provenance and first.checksum() == second.checksum()
 
 
-def test_pieces_cover_every_class_once(plan: Plan) -> None:
+def test_pieces_cover_every_class_once(plan: BuildPlan) -> None:
     space = SPACES.get("toy")()
     planned = pieces(plan, space)
     assert class_numbers(space) == [0, 4, 5, 6, 7, 8, 9, 10, 11]
@@ -71,7 +71,7 @@ def test_pieces_cover_every_class_once(plan: Plan) -> None:
     assert planned == pieces(plan, space) != pieces(replace(plan, seed=6), space)
 
 
-def test_the_table_holds_what_stand_alone_training_gives(plan: Plan, made: Path) -> None:
+def test_the_table_holds_what_stand_alone_training_gives(plan: BuildPlan, made: Path) -> None:
     space, dataset = SPACES.get("toy")(), DATASETS.get("toy")()
     table = assemble(plan, made)
     assert table.classes.tolist() == class_numbers(space) and table.seeds == 3
@@ -90,13 +90,13 @@ def test_the_table_holds_what_stand_alone_training_gives(plan: Plan, made: Path)
     assert TableBenchmark("built", space, table).accuracies("toy").shape == (12,)
 
 
-def test_a_finished_build_starts_no_worker(plan: Plan, work: Path) -> None:
+def test_a_finished_build_starts_no_worker(plan: BuildPlan, work: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in work.iterdir()}
     assert list(build(plan, work, jobs=2)) == [(9, 9)]
     assert {path.name: path.stat().st_mtime_ns for path in work.iterdir()} == before
 
 
-def test_what_a_broken_build_left_is_counted_and_the_rest_is_missing(plan: Plan, work: Path) -> None:
+def test_what_a_broken_build_left_is_counted_and_the_rest_is_missing(plan: BuildPlan, work: Path) -> None:
     piece_file(work, 1).unlink()
     piece_file(work, 4).unlink()
     (work / ".piece-00001.json.999").write_text('{"plan": ')  # a worker that was killed while it wrote
@@ -113,7 +113,7 @@ def test_what_a_broken_build_left_is_counted_and_the_rest_is_missing(plan: Plan,
     [{"seed": 6}, {"seeds": 2}, {"data_checksum": "0"}, {"recipe": replace(RECIPE, epochs=3)}],
     ids=lambda other: next(iter(other)),
 )
-def test_pieces_of_another_plan_are_refused(other: dict[str, Any], plan: Plan, work: Path) -> None:
+def test_pieces_of_another_plan_are_refused(other: dict[str, Any], plan: BuildPlan, work: Path) -> None:
     for attempt in (
         lambda: list(build(replace(plan, **other), work, 1)),
         lambda: assemble(replace(plan, **other), work),
@@ -128,7 +128,7 @@ def test_pieces_of_another_plan_are_refused(other: dict[str, Any], plan: Plan, w
     "damage",
     ["", "{", "[]", "7", "null", '{"rows": []}', b"\xff\xfe".decode("latin-1"), "CUT", "NO ROWS", "ROW CUT"],
 )
-def test_a_damaged_piece_is_refused_by_name(damage: str, plan: Plan, work: Path) -> None:
+def test_a_damaged_piece_is_refused_by_name(damage: str, plan: BuildPlan, work: Path) -> None:
     path = piece_file(work, 2)
     whole = path.read_text()
     document = json.loads(whole)
@@ -145,7 +145,7 @@ def test_a_damaged_piece_is_refused_by_name(damage: str, plan: Plan, work: Path)
         assert "delete it" in str(refusal.value)
 
 
-def test_a_piece_about_other_classes_is_refused(plan: Plan, work: Path) -> None:
+def test_a_piece_about_other_classes_is_refused(plan: BuildPlan, work: Path) -> None:
     """As after a change of the size of pieces: the table would have some classes twice and others never."""
     piece_file(work, 0).write_bytes(piece_file(work, 1).read_bytes())
     with pytest.raises(DataError, match="piece-00000.json: holds other classes than planned"):
@@ -155,7 +155,7 @@ def test_a_piece_about_other_classes_is_refused(plan: Plan, work: Path) -> None:
 
 
 @pytest.mark.long
-def test_an_interrupted_build_goes_on_and_ends_in_the_same_table(plan: Plan, made: Path, tmp_path: Path) -> None:
+def test_an_interrupted_build_goes_on_and_ends_in_the_same_table(plan: BuildPlan, made: Path, tmp_path: Path) -> None:
     """With real worker processes, which import torch and the toy space anew: seconds each."""
     first = cast("Generator[tuple[int, int], None, None]", build(plan, tmp_path, jobs=2))
     assert next(first) == (0, 9)
@@ -171,7 +171,7 @@ def test_an_interrupted_build_goes_on_and_ends_in_the_same_table(plan: Plan, mad
     assert all(row.exact for row in verify_rows(table, sample=3, seed=0, jobs=2))
 
 
-def test_verification_finds_exactly_the_falsified_row(plan: Plan, made: Path) -> None:
+def test_verification_finds_exactly_the_falsified_row(plan: BuildPlan, made: Path) -> None:
     table = assemble(plan, made)
     falsified = table.test.copy()
     falsified[4] = (falsified[4] + 30) % 60
@@ -185,14 +185,14 @@ def test_verification_finds_exactly_the_falsified_row(plan: Plan, made: Path) ->
         assert row.within or not row.exact
 
 
-def test_verification_on_other_images_is_refused(plan: Plan, made: Path) -> None:
+def test_verification_on_other_images_is_refused(plan: BuildPlan, made: Path) -> None:
     table = assemble(plan, made)
     old = replace(table, provenance={**table.provenance, "data_checksum": "0" * 64})
     with pytest.raises(DataError, match="made on other images: data set 'toy' had the checksum 0000"):
         next(iter(verify_rows(old, 1, 0, 1)))
 
 
-def test_a_class_that_diverges_is_named_with_what_to_do(plan: Plan, tmp_path: Path) -> None:
+def test_a_class_that_diverges_is_named_with_what_to_do(plan: BuildPlan, tmp_path: Path) -> None:
     wild = replace(plan, recipe=replace(RECIPE, learning_rate=1e30))
     with pytest.raises(HarnessError, match=r"class \d+ \(.*diverged.*--learning-rate"):
         make_all(wild, tmp_path)

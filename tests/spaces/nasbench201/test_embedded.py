@@ -11,7 +11,7 @@ from harness.cli import main
 from harness.components.discovery import component
 from harness.components.registries import BENCHMARKS, DATASETS
 from harness.training.stages.standalone import StandaloneRecipe
-from harness.truth.build import Plan, progress
+from harness.truth.build import BuildPlan, progress
 from harness.truth.reliability import Reliability, reliability
 from harness.truth.table import TableBenchmark
 
@@ -88,5 +88,5 @@ def test_its_stored_pieces_are_of_the_build_that_the_message_names() -> None:
     made = progress(Path(__file__).parents[3] / official.BUILD_POLAR.rpartition(" ")[2])
     assert official.BUILD_POLAR.startswith("harness benchmark build --data digits-polar --seeds 4 --epochs 4 ")
     recipe = StandaloneRecipe(width=4, depth=1, epochs=4, batch_size=64)
-    assert made.plan == Plan.make("nasbench201", "digits-polar", recipe, seeds=4, seed=0)
+    assert made.plan == BuildPlan.make("nasbench201", "digits-polar", recipe, seeds=4, seed=0)
     assert made.total == 5044 and made.table.valid.max() <= 1024 and made.table.test.max() <= 2000

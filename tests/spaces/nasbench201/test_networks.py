@@ -24,6 +24,7 @@ from harness.components.discovery import component
 from harness.components.registries import SPACES
 from harness.components.space import Architecture, NetworkSettings
 from harness.errors import InvalidConfiguration
+from tests.official_files import string_key
 
 cell = component("spaces.nasbench201.cell")
 classes = component("spaces.nasbench201.classes")
@@ -384,7 +385,7 @@ def test_different_network_classes_compute_otherwise_under_every_renaming(
 def test_one_shared_convolution_is_not_two_though_the_string_rule_says_so(
     once: Architecture, twice: Architecture, tied: dict[int, int]
 ) -> None:
-    assert classes.string_key(once) == classes.string_key(twice)
+    assert string_key(once) == string_key(twice)
     assert SPACE.network_class(once) != SPACE.network_class(twice)
     shared, free, x = standalone(once).eval(), standalone(twice).eval(), images()
     carry_over(shared, free, tied)
