@@ -74,14 +74,14 @@ class Evolution(Search):
         for generation in range(self.generations):
             # Of equal scores the earlier first: sorting keeps their order.
             best = [one.architecture for one in sorted(scored, key=lambda one: -one.score)[: self.parents]]
-            children = self._children(best, space, rng, limits, born)
+            children = self.children(best, space, rng, limits, born)
             if not children:
                 break  # all architectures within the limits have been scored
             values = score(children, generation=generation)
             scored += [Found(child, value) for child, value in zip(children, values, strict=True)]
         return sorted(scored, key=lambda one: -one.score)[: self.keep]
 
-    def _children(
+    def children(
         self, parents: list[Architecture], space: Space, rng: random.Random, limits: Limits, born: set[Architecture]
     ) -> list[Architecture]:
         """The next generation: architectures within the limits that are not `born` yet, in their canonical form."""

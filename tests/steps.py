@@ -219,6 +219,8 @@ rows |= {
     "cream": {"method.name": "cream", "method.board": 2, "method.meta_every": 2},
     "sandwich": {"method.name": "sandwich", "optimiser.clip_value": 1.0},
     "gm-nas": {"method.name": "gm-nas", "method.batches": 2},
+    "shifting": {"method.name": "supernet-shifting", "method.share": 0.7, "method.steps": 2, "method.batches": 1,
+                 "method.population": 3, "method.parents": 2, "method.mutations": 1, "method.crossovers": 1},
 }
 separated = {
     "sumnas": {"method.name": "sumnas", "method.paths_renewed": "epoch"},
@@ -240,7 +242,7 @@ study = Study("steps", "Steps", [Row({"Toy": name}, own) for name, own in rows.i
 ROWS = (
     *("sign", "adamw", "learnt", "distilling", "resampling", "dividing"),
     *("curious", "half", "warm", "measuring", "searching", "nsas", "cream", "sandwich", "mixing", "mixing twice"),
-    *("sumnas", "pa-da", "greedynas", "shiftnas", "gm-nas", "darts", "darts twice", "gdas"),
+    *("sumnas", "pa-da", "greedynas", "shiftnas", "gm-nas", "shifting", "darts", "darts twice", "gdas"),
 )
 FILES = {
     "spaces/toy.py": TOY,

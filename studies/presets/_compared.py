@@ -39,10 +39,24 @@ EVERYWHERE: dict[str, dict[str, Any]] = FORMS | {
 """Settings that belong to a method at every scale and in every space."""
 
 _FASTER = {"method.architecture_rate": 0.1}
+_FEW = {
+    "method.steps": 1,
+    "method.batches": 1,
+    "method.population": 10,
+    "method.parents": 3,
+    "method.mutations": 5,
+    "method.crossovers": 5,
+}
 
-SHORT: dict[str, dict[str, Any]] = {"darts": _FASTER, "gdas": FORMS["gdas"] | _FASTER, "gm-nas": {"method.batches": 2}}
+SHORT: dict[str, dict[str, Any]] = {
+    "darts": _FASTER,
+    "gdas": FORMS["gdas"] | _FASTER,
+    "gm-nas": {"method.batches": 2},
+    "supernet-shifting": _FEW,
+}
 """Settings of trainings of a few hundred steps, where 20,000 and 100,000 are published for DARTS and GDAS: architecture
-parameters can go as far as in those, and the choice of a split does not cost more than the training."""
+parameters can go as far as in those, the choice of a split does not cost more than the training, and an evolution has
+several generations."""
 
 ALL_IMAGES: dict[str, dict[str, Any]] = {
     f"cifar10/{method}": {"train.with_valid": True} for method in ("sumnas", "pa-da")
@@ -72,6 +86,7 @@ COMPARED: dict[str, dict[str, Any]] = {
     # Nothing is published for NAS-Bench-201: the settings of SPOS.
     "greedynas": {"train.epochs": 250},
     "shiftnas-reading": {"train.epochs": 250},
+    "supernet-shifting": {"train.epochs": 250},
     "cream": FORMS["cream"] | {"train.epochs": 250},
     "sandwich": EVERYWHERE["sandwich"] | {"train.epochs": 250},
     "deps": EVERYWHERE["deps"] | {"train.epochs": 250},
