@@ -30,7 +30,7 @@ OTHERS: dict[str, Settings] = {
     "autoformer": {"method.name": "autoformer", "space": "autoformer-reduced", "train.precision": "float16"},
 }
 
-WAITS = {"cream": 17, "gdas": 6, "greedynas": 2, "pa-da": 3, "shiftnas-reading": 6}
+WAITS = {"cream": 17, "gdas": 6, "greedynas": 2, "pa-da": 3, "shiftnas-reading": 6, "supernet-shifting": 3}
 """Waits in the steps of a trial, of methods that choose by what they have computed. Others do not wait."""
 OFTEN = 2
 """How often a line may wait for the device outside of steps: once per epoch. A trial has at least three steps."""
