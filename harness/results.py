@@ -81,7 +81,8 @@ def runs(
         chosen = [run for run in chosen if run.preset == preset]
     names = unnamed()
     if study is None:
-        table = _fitting(opened, [record(run, names=names) | _place(opened, run) for run in chosen], None, where, panel)
+        records = [record(run, names=names) | _place(opened, run) | _made_for(run) for run in chosen]
+        table = _fitting(opened, records, {"study": str, "made_for": str}, where, panel)
     else:
         asked = study if isinstance(study, Study) else _one_study(study)
         requested = members(asked, chosen)
@@ -313,6 +314,10 @@ def _fitting(
         table = table.reset_index(drop=True)
     hidden = set() if panel else details(records) - labels
     return table[[name for name in table.columns if name not in hidden]]
+
+
+def _made_for(run: StoredRun) -> dict[str, str]:
+    return next(({"study": study, "made_for": row} for study, row in run.rows.items()), {})
 
 
 def _place(store: stores.Store, run: StoredRun) -> dict[str, str]:

@@ -414,6 +414,7 @@ class Summary(TypedDict):
     asked: NotRequired[Annotated[dict[str, RankingText], "how the further rankings were made"]]
     recomputed: NotRequired[Annotated[list[str], "the keys of rankings that replace earlier ones"]]
     commit: NotRequired[Annotated[str | None, "the harness's commit; with changed files, `-dirty` behind it"]]
+    rows: NotRequired[Annotated[dict[str, str], "by study that asked for the run, the name of its row"]]
     invalid: NotRequired[Annotated[str | None, "why the run must not be counted"]]
 
 

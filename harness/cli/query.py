@@ -13,9 +13,8 @@ from harness.documents import not_computed
 from harness.errors import UnknownName
 from harness.stores.places import Places
 
-_COLUMNS = (
-    "run_id,preset,method_name,schedule_name,clusters_name,train_epochs,seed,kendall_tau,top1_accuracy,wall_seconds"
-)
+_MEASURED = ("preset", "seed", "kendall_tau", "top1_accuracy", "wall_seconds")
+_COLUMNS = ",".join(["run_id", "study", "made_for", *_MEASURED])
 
 
 @click.command("query", cls=Command, example="harness query 'kendall_tau > 0.5 and train.epochs >= 10'")
@@ -48,6 +47,8 @@ def command(
 
     opened = store.open()
     frame = results.runs(study, opened, preset, expression, everything, panel=True)
+    if study is not None and columns == _COLUMNS:
+        columns = ",".join(["run_id", *(name for name in frame.columns if name.startswith("label_")), *_MEASURED])
     wanted = (
         list(frame.columns) if columns == "all" else [name.strip().replace(".", "_") for name in columns.split(",")]
     )
@@ -65,7 +66,7 @@ def command(
 
         rows = [["" if _missing(value) else value for value in row] for row in shown.itertuples(index=False)]
         click.echo(tabulate(rows, wanted, tablefmt="simple", floatfmt=".4g"))
-        click.echo(f"{len(shown)} runs")
+        click.echo(f"{len(shown)} runs", err=True)
     if shown.empty:
         held = Counter(run.preset for run in opened.runs() if everything or run.counts)
         there = ", ".join(f"{count} under preset {name}" for name, count in held.most_common())

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.command("report", cls=WithUpdates, example="harness report mine --format html --references --out page")
 @click.argument("studies", nargs=-1, metavar="[STUDY]...", shell_complete=completion.studies)
 @preset_option
+@click.option("--all", "everything", is_flag=True, help="All studies that have runs, also those of other studies.")
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds required.  [default: the preset's]")
 @click.option("--where", metavar="EXPR", help='Only runs that match EXPR, such as "train.epochs > 10".')
 @click.option(
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 def command(
     studies: tuple[str, ...],
     preset: str,
+    everything: bool,
     seeds: int | None,
     where: str | None,
     form: str,
@@ -64,7 +66,8 @@ def command(
     """Print the tables of the studies, or write them to a folder.
 
     With --out there is one file per study; latex adds main.tex, which shows them all, and html has one page for all.
-    STUDY is a name or a file; by default all studies that the store has runs of. After `with`, give the overrides that
+    STUDY is a name or a file; by default the studies that were run here, and with --all those, too, whose trials were
+    run for others. After `with`, give the overrides that
     the runs were made with; without them, only runs without overrides count. Figures are written as SVG and PDF.
     """
     from harness.components.discovery import component
@@ -80,7 +83,7 @@ def command(
     report = component("reports.report")
     opened = store.open()
     overrides = parse_updates(updates)
-    chosen = _chosen(studies, preset, opened, overrides)
+    chosen = _chosen(studies, preset, everything, opened, overrides)
     check_margins(margins, chosen)
     drawn = figures and (out is not None or renderer.draws)
     shown = references or (None if renderer.finds_references else False)
@@ -112,8 +115,10 @@ def command(
         _write(out / name, content)
 
 
-def _chosen(names: tuple[str, ...], preset: str, store: Store, overrides: dict[str, Any]) -> list[Study]:
-    """The studies that are named, or all that have runs. Raises `UserError` when there are none."""
+def _chosen(
+    names: tuple[str, ...], preset: str, everything: bool, store: Store, overrides: dict[str, Any]
+) -> list[Study]:
+    """The studies that are named, or those that were run, or all that have runs. Raises `UserError` for none."""
     from harness.components.discovery import component
     from harness.components.preset import get_preset, presets_of
     from harness.study.catalogue import all_studies
@@ -124,6 +129,9 @@ def _chosen(names: tuple[str, ...], preset: str, store: Store, overrides: dict[s
     get_preset(preset)  # raises for a preset that no space has
     known = [study for study in all_studies() if preset in presets_of(study.about)]
     known = expandable(known, preset)
+    run_here = {name for run in store.runs() if run.preset == preset for name in run.rows}
+    if run_here and not everything:  # old runs do not name the studies that asked for them
+        known = [study for study in known if study.name in run_here]
     found = [study for study in known if has_runs(study, get_preset(preset, study.about), store, overrides)]
     if not found:
         there = component("reports.unshown").by_scale(run for run in store.runs() if run.counts)

@@ -67,17 +67,28 @@ def _heading(run: StoredRun, store: str) -> dict[str, str]:
     lines = {
         "status": run.status + (", superseded by a newer run of the trial" if run.superseded else ""),
         "invalid": run.invalid or "",
+        "made for": "; ".join(f"{study}: {row}" for study, row in run.rows.items()),
         "trial": run.key,
         "place": f"{store}/{run.id}",
         "attempt": str(run.attempt),
         "preset": run.preset,
         "overrides": " ".join(f"{key}={value}" for key, value in run.overrides.items()),
         "parent": run.trial["parent"] or "",
-        "started": run.start_time or "",
-        "stopped": run.stop_time or "",
+        "started": _local(run.start_time),
+        "stopped": _local(run.stop_time),
         "owner": describe(run.owner),
+        "commit": run.commit or "",
     }
     return {name: text for name, text in lines.items() if text}
+
+
+def _local(time: str | None) -> str:
+    """A stored time, which is in UTC, as local time with its zone."""
+    from datetime import UTC, datetime
+
+    if time is None:
+        return ""
+    return datetime.fromisoformat(time).replace(tzinfo=UTC).astimezone().isoformat(" ", "seconds")
 
 
 def _flat(document: Mapping[str, Any]) -> dict[str, str]:

@@ -27,24 +27,30 @@ if TYPE_CHECKING:
     shell_complete=presets,
     help="Preset (the scale).  [default: all presets of stored runs]",
 )
-@click.option("--all", "everything", is_flag=True, help="Also the studies without runs.")
-@click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]")
+@click.option("--all", "everything", is_flag=True, help="Also the studies that were not run here.")
+@click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: those that were run]")
 @store_option
 def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds: int | None, store: Places) -> None:
     """Show how many trials of each study are done, running, failed and waiting.
 
-    STUDY is a study file or the name of a known study; by default all known studies that have runs. A stored trial
-    that lacks something its study asks for counts as waiting.
+    STUDY is a study file or the name of a known study; by default the studies that were run here. A stored trial that
+    lacks something its study asks for counts as waiting.
     """
     from harness.components.preset import default_preset, presets_of
     from harness.work.plan import make_plan
     from harness.work.states import State
 
-    columns = (State.DONE, State.RUNNING, State.FAILED, State.LOST, State.INTERRUPTED, State.WAITING)
+    columns = [State.DONE, State.RUNNING, State.FAILED, State.LOST, State.INTERRUPTED, State.WAITING]
     studies = chosen_studies(names, everything=not names)
     reader = store.open()
     runs = reader.runs()
     used = {run.preset for run in runs}
+    seeds_of: dict[tuple[str, str], int] = {}
+    """By study and preset, the number of seeds that were run."""
+    for run in runs:
+        for name in run.rows:
+            seeds_of[name, run.preset] = max(seeds_of.get((name, run.preset), 1), run.trial["config"]["seed"] + 1)
+    sharing = 0
     if preset:
         studies = with_preset(studies, preset)
     shown: list[tuple[str, str, Plan]] = []
@@ -52,26 +58,35 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
         known = presets_of(study.about)
         scales = [preset] if preset else [name for name in known if name in used] or [default_preset().name]
         for name in [name for name in scales if name in known]:
+            own = seeds_of.get((study.name, name))
             try:
-                plan = make_plan([study], known[name], runs, seeds=seeds, check=False)
+                plan = make_plan([study], known[name], runs, seeds=seeds or own, check=False)
             except UserError as error:
                 if names:
                     raise
                 left_out(study, error)
                 break
-            if names or everything or any(work.attempts for work in plan.work):
+            met = any(work.attempts for work in plan.work)
+            if names or everything or own or (met and not seeds_of):  # old runs do not name the studies that asked
                 shown.append((study.name, name, plan))
+            else:
+                sharing += met
+    counts = [plan.states for _, _, plan in shown]
+    for one in counts:
+        one[State.WAITING] += one[State.RANK] + one[State.AGAIN]
+    columns = [one for one in columns if one is State.DONE or any(states[one] for states in counts)]
     width = max([len("study"), *(len(name) for name, _, _ in shown)])
     if shown:
-        click.echo(f"{'study':{width}}  {'preset':8}  {'trials':>6}  " + "  ".join(f"{name:>11}" for name in columns))
-    for name, scale, plan in shown:
-        counts = plan.states
-        counts[State.WAITING] += counts[State.RANK] + counts[State.AGAIN]
-        figures = "  ".join(f"{counts[state]:>11}" for state in columns)
-        click.echo(f"{name:{width}}  {scale:8}  {len(plan.work):>6}  {figures}")
-    if hidden := len(studies) - len({name for name, _, _ in shown}):
-        others = f"{hidden} other studies have" if shown else f"none of {hidden} studies has"
-        click.echo(f"{others} {'no runs' if shown else 'runs'} here; --all shows them")
+        click.echo(f"{'study':{width}}  {'preset':8}  {'trials':>6}" + "".join(f"  {name:>7}" for name in columns))
+    for (name, scale, plan), states in zip(shown, counts, strict=True):
+        figures = "".join(f"  {states[one]:>{max(7, len(one))}}" for one in columns)
+        click.echo(f"{name:{width}}  {scale:8}  {len(plan.work):>6}{figures}")
+    hidden = len(studies) - len({name for name, _, _ in shown})
+    if hidden and not shown and not sharing:
+        click.echo(f"none of {hidden} studies has runs here; --all shows them")
+    elif hidden:
+        shared = f", {sharing} of which share trials with these" if sharing else ""
+        click.echo(f"{hidden} other studies were not run here{shared}; --all shows them")
     _show_jobs(store, shown)
     if reader.problems:
         click.echo(f"\nnot usable in {reader.name}:")

@@ -73,6 +73,9 @@ class StoredRun:
     commit: str | None = None
     """The harness's commit; with changed files, `-dirty` behind it."""
 
+    rows: Mapping[str, str] = field(default_factory=dict)
+    """By study that asked for the run, the name of its row; the first to ask comes first."""
+
     @property
     def counts(self) -> bool:
         """Whether tables may show the run."""
@@ -134,6 +137,7 @@ def stored_run(summary: Mapping[str, Any]) -> StoredRun:
         owner=summary["owner"],
         heartbeat=summary["heartbeat"],
         commit=summary.get("commit"),
+        rows=summary.get("rows", {}),
         own_ranking=own,
         asked=summary.get("asked", {}),
         first_rankings=first,

@@ -37,9 +37,10 @@ RUN: dict[str, tuple[type, str]] = {
     "path": (str, "the run's directory; missing for a run that only the database holds"),
 }
 STUDY: dict[str, tuple[type, str]] = {
-    "study": (str, "the study's name; like row and labels, only if a study was asked for"),
-    "row": (int, "the number of the study's row, from 0 on"),
-    "label_*": (object, "the row's labels, ordered as in the study"),
+    "study": (str, "the study's name; of all runs, the first study that asked for each"),
+    "row": (int, "the number of the study's row, from 0 on; only if a study was asked for"),
+    "made_for": (str, "the labels of that row; only if no study was asked for"),
+    "label_*": (object, "the row's labels, ordered as in the study; only if a study was asked for"),
 }
 
 

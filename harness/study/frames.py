@@ -88,7 +88,8 @@ def details(records: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 ALWAYS = {
-    *(*RUN, "study", "row", "space", "dataset", "benchmark", "seed", "train_epochs", "optimiser_learning_rate"),
+    *(*RUN, "study", "row", "made_for", "space", "dataset", "benchmark", "seed"),
+    *("train_epochs", "optimiser_learning_rate"),
     *("rank_images", "rank_batch_size", "rank_calibration", "rank_truth", "rank_selection", "rank_selection_on"),
     *("rank_bins", "rank_truth_split", *document_columns(Judgement), *document_columns(Measured)),
 }

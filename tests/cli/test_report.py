@@ -174,8 +174,8 @@ def test_query_selects_and_formats(runs: list[StoredRun], capsys: pytest.Capture
     assert main([*question, "--format", "csv"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "run_id,method_name,kendall_tau"
     assert main(question) == 0
-    printed = capsys.readouterr().out
-    assert runs[3].id in printed and printed.endswith("2 runs\n")
+    printed = capsys.readouterr()
+    assert runs[3].id in printed.out and printed.err == "2 runs\n"
     assert main(["query", "status == 'failed'", "--all"]) == 0
     assert runs[-1].id in capsys.readouterr().out
 
@@ -224,5 +224,5 @@ def test_show_gives_the_traceback_of_a_failed_run(runs: list[StoredRun], capsys:
 def test_a_query_that_finds_nothing_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query", "--preset", "demo"]) == 0
     printed = capsys.readouterr()
-    assert printed.out.endswith("0 runs\n")
-    assert printed.err.startswith("no run matches; stored in ") and printed.err.endswith(": 11 under preset tiny\n")
+    assert printed.err.startswith("0 runs\nno run matches; stored in ")
+    assert printed.err.endswith(": 11 under preset tiny\n")

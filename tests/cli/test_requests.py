@@ -193,15 +193,32 @@ def test_status_shows_studies_with_runs_and_says_how_many_have_none(
     store_run(Path("runs"), fairnas, 0.5)
     assert main(["status", "--seeds", "1"]) == 0
     heading, *shown, last = capsys.readouterr().out.splitlines()
-    assert "ablation_calr_ms tiny 12 1 0 0 0 0 11" in [" ".join(line.split()) for line in shown]
-    assert last == f"{int(none[1]) - len(shown)} other studies have no runs here; --all shows them"
+    assert heading.split() == ["study", "preset", "trials", "done", "waiting"]
+    assert "ablation_calr_ms tiny 12 1 11" in [" ".join(line.split()) for line in shown]  # it does not name its studies
+    assert last == f"{int(none[1]) - len(shown)} other studies were not run here; --all shows them"
     assert main(["status", "--all", "--seeds", "1"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1 + int(none[1])
 
 
+def test_status_shows_the_studies_and_seeds_that_were_run(capsys: pytest.CaptureFixture[str]) -> None:
+    cosine = ["--only", "method.name=spos,schedule.name=cosine,clusters.name=none", "--no-references"]
+    assert main(["run", "nb201_main", *TINY, *cosine]) == 0
+    capsys.readouterr()
+    assert main(["status"]) == 0
+    heading, only, last = capsys.readouterr().out.splitlines()
+    assert only.split() == ["nb201_main", "tiny", "6", "1", "5"] and len(heading) <= 80
+    assert "which share trials with these; --all shows them" in last
+    assert main(["report", "--preset", "tiny", "--seeds", "1"]) == 0
+    assert capsys.readouterr().out.count("Preset tiny: ") == 1
+    assert main(["report", "--all", "--preset", "tiny", "--seeds", "1"]) == 0
+    assert capsys.readouterr().out.count("Preset tiny: ") > 4
+    assert main(["query"]) == 0
+    assert {"study", "made_for", "nb201_main"} <= {*capsys.readouterr().out.split()}
+
+
 def test_status_of_an_empty_folder_shows_the_demo_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--all"]) == 0
-    assert "ablation_calr_ms demo 36 0 0 0 0 0 36" in " ".join(capsys.readouterr().out.split())
+    assert "ablation_calr_ms demo 36 0 36" in " ".join(capsys.readouterr().out.split())
     assert not Path("runs").exists()
 
 

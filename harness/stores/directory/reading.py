@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.documents import canonical, parsed, sealed, shortened_trace
+from harness.documents import canonical, parsed, problem, sealed, shortened_trace
 from harness.errors import DataError, is_machines_fault
 from harness.files import read_regular, sha256
 from harness.schema import (
+    ASKED,
     AbsentDocument,
     CompletionDocument,
     CurvesDocument,
     InvalidDocument,
+    Naming,
     PredictionsDocument,
     RankingDocument,
     ResultDocument,
@@ -24,6 +26,7 @@ from harness.schema import (
 from harness.stores.directory.run_directory import (
     ABSENT,
     COMPLETION,
+    INFO,
     INVALID,
     LOG,
     METRICS,
@@ -92,7 +95,8 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
         result = read_small(path / RESULT, ResultDocument)
         further = read_rankings(path, problems)
     invalid = read_small(path / INVALID, InvalidDocument)["reason"] if _is_there(path / INVALID) else None
-    return summary_of(trial, run, result, further, invalid)
+    info = read_small(path / INFO) if _is_there(path / INFO) else {}
+    return summary_of(trial, run, result, further, invalid, info)
 
 
 def _is_there(path: Path) -> bool:
@@ -120,9 +124,10 @@ def summary_of(
     document: Mapping[str, Any] | None,
     further: Mapping[str, Mapping[str, Any]],
     invalid: str | None,
+    info: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The summary of a run: of its `TrialDocument`, its `RunDocument`, its `ResultDocument` if it is complete, its
-    further rankings by key, and the reason why it must not be counted.
+    further rankings by key, the reason why it must not be counted, and what Sacred keeps in `info.json`.
     """
     rankings: dict[str, Any] = {}
     if document is not None and "ranking" in trial:  # otherwise the ground truth that it was judged by is unknown
@@ -149,10 +154,17 @@ def summary_of(
         "start_time": run.get("start_time"),
         "stop_time": run.get("stop_time"),
         "commit": _commit(run),
+        "rows": _rows(info),
         # Older versions recorded any length.
         "fail_trace": run.get("fail_trace") and shortened_trace(run["fail_trace"]),
         "invalid": invalid,
     }
+
+
+def _rows(info: Mapping[str, Any]) -> dict[str, str]:
+    """The rows that asked for a run, by study; none where that is not recorded."""
+    asked: Any = info.get(ASKED)
+    return dict(asked["rows"]) if problem(Naming, asked) is None else {}
 
 
 def _commit(run: Mapping[str, Any]) -> str | None:

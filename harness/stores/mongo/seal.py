@@ -26,6 +26,7 @@ from harness.schema import (
 from harness.stores.directory.reading import is_beside, not_listed, summary_of, wrong_trial
 from harness.stores.directory.run_directory import (
     COMPLETION,
+    INFO,
     INVALID,
     RANKINGS,
     RESULT,
@@ -84,7 +85,8 @@ def from_files(entries: Entries, read: Read) -> dict[str, Any]:
         result = _document(RESULT, ResultDocument, read)
         further = _rankings(entries, read)
     invalid = _document(INVALID, InvalidDocument, read)["reason"] if INVALID in entries else None
-    return summary_of(trial, run, result, further, invalid)
+    info = _document(INFO, None, read) if INFO in entries else {}
+    return summary_of(trial, run, result, further, invalid, info)
 
 
 def wrong_document(own: Mapping[str, Any], entries: Entries) -> str | None:
@@ -151,7 +153,7 @@ def _rankings(entries: Entries, read: Read) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _document(name: str, kind: type, read: Read) -> dict[str, Any]:
+def _document(name: str, kind: type | None, read: Read) -> dict[str, Any]:
     content = read(name)
     try:
         return parsed(content, kind)
