@@ -71,15 +71,16 @@ class Activations(_Watching):
 
 
 class Features(_Watching):
-    """The input of the last global pooling, and the variances that batch normalisation divides by."""
+    """The input of the last global pooling and, if asked for, the variances that batch normalisation divides by."""
 
-    def __init__(self) -> None:
+    def __init__(self, variances: bool = True) -> None:
         super().__init__()
         self.last: Tensor | None = None
         self.variances: list[Tensor] = []
+        self._varies = variances
 
     def before(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if func is functional.batch_norm:
+        if func is functional.batch_norm and self._varies:
             self.variances.append(args[0].var((0, 2, 3), unbiased=False))
         elif func in (functional.adaptive_avg_pool2d, Tensor.mean, torch.mean) and args[0].ndim == 4:
             dims = kwargs.get("dim", args[1] if len(args) > 1 else ())

@@ -114,7 +114,8 @@ class NasWot(NetworkProxy):
         if not seen.states:
             raise NotApplicable("the networks have no ReLU")
         codes = torch.cat([state.flatten(1) for state in seen.states], 1).to(torch.float32)
-        equal = codes @ codes.T + (1 - codes) @ (1 - codes).T
+        active = codes.sum(1)  # whole numbers below 2²⁴, so that float32 is exact
+        equal = codes.shape[1] - active[:, None] - active + 2 * (codes @ codes.T)
         return float(torch.linalg.slogdet(equal.double()).logabsdet)
 
 
@@ -142,7 +143,7 @@ class Zen(NetworkProxy):
             plain, noise = (torch.empty_like(initial.images).normal_(generator=rng) for _ in range(2))
             with Features() as first:
                 initial.network(plain)
-            with Features() as second:
+            with Features(variances=False) as second:
                 initial.network(plain + PERTURBATION * noise)
         if not first.variances:
             raise NotApplicable("the networks have no batch normalisation")

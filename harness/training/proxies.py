@@ -81,8 +81,7 @@ class InitialNetwork:
     @torch.no_grad()
     def restore(self) -> None:
         """Set the weights, and the statistics of batch normalisation, to what they were at first."""
-        for tensor, initial in zip(self._tensors, self._initial, strict=True):
-            tensor.copy_(initial)
+        torch._foreach_copy_(self._tensors, self._initial)
 
 
 class ProxyScene:
