@@ -1,8 +1,9 @@
-"""Simulations behind sentences of docs/measures.md, printed as tables.
+"""Simulations and measurements behind sentences of docs/measures.md, printed as tables.
 
 python reports/measured/simulations.py spread      pooled and within clusters, without and with momentum separation
 python reports/measured/simulations.py nulls       CB and C³ of predictors without bias (needs NAS-Bench-201)
 python reports/measured/simulations.py rates       the mean factor of the learning rate, with cosine and with CaLR
+python reports/measured/simulations.py proxies     rank correlations of proxies (needs NAS-Bench-201 and CIFAR-10)
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def _described(name: str, made: list[Any], true: Any, sizes: Any) -> tuple[str, 
 
     biases = [complexity_bias(one, true, sizes) for one in made]
     convergences = [complexity_convergence(one, true, sizes) for one in made]
-    return name, f"{statistics.fmean(biases):.3f}", f"{statistics.fmean(convergences):+.2f}"
+    bias = statistics.fmean(biases)
+    return name, "–" if np.isnan(bias) else f"{bias:.3f}", f"{statistics.fmean(convergences):+.2f}"
 
 
 def mean_factor(schedule: str, steps: int = 1000) -> float:
@@ -106,8 +108,66 @@ def print_rates() -> Rows:
     return [*rows, *((name, f"{mean_factor(schedule):.2f}") for name, schedule in _RATES.items())]
 
 
+PUBLISHED_RHO = {"grad-norm": 0.58, "snip": 0.58, "synflow": 0.74, "naswot": 0.73}
+"""Spearman's ρ over the whole space on CIFAR-10 (Abdelfattah et al., 2021; there NASWOT is jacob_cov, a forerunner)."""
+SIZES = {
+    "the benchmark's": ("cifar10", {"width": 16, "depth": 5}, 100),
+    "that of `small`": ("cifar10-16", {"width": 8, "depth": 1}, 500),
+}
+"""By name: images, network, and how many architectures."""
+
+
+def print_proxies() -> Rows:
+    """Spearman's ρ of every proxy with the accuracies of CIFAR-10, over random architectures, with its standard error.
+
+    The standard error is over bootstrap samples of the architectures.
+    """
+    from harness.components.benchmark import benchmark_for
+    from harness.components.proxy import NetworkProxy
+    from harness.components.registries import DATASETS, PROXIES
+    from harness.study.configuration import RunConfig
+    from harness.study.references import reference_names
+    from harness.training.proxies import ProxyScene
+
+    benchmark = benchmark_for("nasbench201", "nasbench201")
+    sample = np.random.default_rng(0).permutation(len(benchmark.accuracies("cifar10")))
+    names = [name for name in reference_names() if name.startswith("az") or PROXIES.get(name).order in range(1, 20)]
+    names.remove("random")
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for dataset, network, count in SIZES.values():
+        config = RunConfig.from_json({"dataset": dataset, "benchmark": "nasbench201", "network": network})
+        proxies = {name: PROXIES.get(name)() for name in names}
+        together = [one for one in proxies.values() if isinstance(one, NetworkProxy)]
+        scene = ProxyScene(config, DATASETS.get(dataset)(), benchmark, together=together)
+        architectures = [benchmark.space.architecture(int(number)) for number in sample[:count]]
+        truth = benchmark.accuracies("cifar10")[sample[:count]]
+        for name, proxy in proxies.items():
+            scores = proxy.predict(scene, architectures)
+            found[name].append(_correlation(np.array([scores[one] for one in architectures]), truth))
+    heads = (f"{name} size, {count} architectures" for name, (_, _, count) in SIZES.items())
+    rows: Rows = [("proxy", "published", *heads)]
+    return [
+        *rows,
+        *((name, f"{PUBLISHED_RHO[name]:.2f}" if name in PUBLISHED_RHO else "", *own) for name, own in found.items()),
+    ]
+
+
+def _correlation(scores: Any, truth: Any) -> str:
+    from scipy.stats import spearmanr
+
+    rng = np.random.default_rng(0)
+    drawn = [rng.integers(len(truth), size=len(truth)) for _ in range(200)]
+    error = np.std([spearmanr(scores[one], truth[one]).statistic for one in drawn], ddof=1)
+    return f"{spearmanr(scores, truth).statistic:.2f} ± {error:.2f}"
+
+
 _RATES = {"cosine": "cosine", "CaLR": "calr-mean"}
-PRINTED: dict[str, Callable[[], Rows]] = {"spread": print_spread, "nulls": print_nulls, "rates": print_rates}
+PRINTED: dict[str, Callable[[], Rows]] = {
+    "spread": print_spread,
+    "nulls": print_nulls,
+    "rates": print_rates,
+    "proxies": print_proxies,
+}
 
 
 def lines(rows: Rows) -> Iterator[str]:
