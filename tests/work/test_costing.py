@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.components.preset import Hours, Preset, get_preset
+from harness.components.preset import HOUR, Hours, Preset, get_preset
 from harness.stores.stored import StoredRun
 from harness.study import Column, Row, Study
 from harness.study.expansion import expand
-from harness.work.costing import CALIBRATED, HOUR, OTHERS, SAME, UNKNOWN, Budget, Estimated, Estimator, budget
+from harness.work.costing import CALIBRATED, OTHERS, SAME, UNKNOWN, Budget, Estimated, Estimator, budget
 from harness.work.plan import make_plan
 from harness.work.states import Work
 from tests.stored_runs import store_run
