@@ -74,7 +74,7 @@ def test_toys_are_killed_resumed_and_reported(
     assert run("whole") == 0
     assert outcomes(project / "killed") == outcomes(project / "whole") and len(outcomes(project / "whole")) == len(ROWS)
     table = results.runs(store=project / "killed")
-    assert table["regret"].notna().sum() == 1 and table["found"].notna().sum() == 6
+    assert table["regret"].notna().sum() == 1 and table["found"].notna().sum() == 7
     assert set(table[table["status"] == "done"]["resumed"]) == {1}
     capsys.readouterr()
     assert main(["report", "steps", "--preset", "tiny", "--seeds", "1", "--store", "killed", "--format", "csv"]) == 0
