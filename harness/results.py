@@ -46,7 +46,7 @@ _OPENED: dict[str, stores.Store] = {}
 """The stores that data frames came from, by name."""
 
 _JUDGING = (
-    *("images", "batch_size", "calibration", "precision"),
+    *("images", "batch_size", "calibration", "calibration_images", "precision"),
     *("truth", "selection", "selection_on", "bins", "truth_split"),
 )
 """The settings of a ranking that decide which predictions it makes, and over which τ is taken."""

@@ -361,6 +361,7 @@ class PredictionsDocument(Versioned):
     accuracies: Annotated[dict[Number, float | None], "the predicted accuracy by the architecture's number"]
     losses: NotRequired[Annotated[dict[Number, float | None], "the mean cross-entropy on the same images"]]
     calibration: NotRequired[Annotated[int, "training batches that calibrated each architecture"]]
+    calibration_images: NotRequired[Annotated[str, "which images these batches hold, unless plain"]]
     precision: NotRequired[Annotated[str, "the number format of the evaluations, unless float32"]]
     rough: NotRequired[Annotated[dict[str, Json], "by number of images, accuracies on fewer images"]]
     searched: NotRequired[Annotated[Searched, "the scores of the search that was made with the ranking"]]

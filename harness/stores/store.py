@@ -181,7 +181,7 @@ class Store(ABC):
             if document is None:
                 continue
             same = (document["images"], document["batch_size"]) == (wanted["images"], wanted["batch_size"])
-            defaults = {"calibration": 0, "precision": "float32"}  # not written
+            defaults = {"calibration": 0, "calibration_images": "plain", "precision": "float32"}  # not written
             if same and all(document.get(name, usual) == wanted.get(name, usual) for name, usual in defaults.items()):
                 values = cast(dict[str, float], document.get(key, {}))
                 found |= {int(number): value for number, value in values.items()}

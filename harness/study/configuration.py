@@ -139,6 +139,8 @@ class Ranking:
     """How the complexity in CB and C³ is counted: one of the space's counts."""
     calibration: int = added(0)
     """Training batches that set the statistics of batch normalisation for each architecture; 0 for none."""
+    calibration_images: str = added("plain")
+    """Which these are: the first training images as they are (plain), or batches with the training's augmentation."""
     metrics: tuple[str, ...] = added(())
     """Registered metrics over the architectures that Kendall's τ is taken over; each is a key of the result."""
     valid_loss: bool = added(False)
@@ -189,6 +191,10 @@ class Ranking:
         require(self.bins >= 2, f"rank.bins must be at least 2, not {self.bins}")
         require_precision(self.precision, "rank.precision")
         require(self.calibration >= 0, f"rank.calibration must not be negative, not {self.calibration}")
+        require(
+            self.calibration_images in ("plain", "augmented"),
+            f"rank.calibration_images is {self.calibration_images!r}; allowed: plain, augmented",
+        )
         for name in self.metrics:
             METRICS.get(name)
         require(

@@ -164,6 +164,7 @@ PAPER = register(
             "rank.images": 8000,
             "rank.batch_size": 128,
             "rank.calibration": 200,
+            "rank.calibration_images": "augmented",
             "rank.top1": False,
             "search.population": 50,
             "search.mutation": "resample",

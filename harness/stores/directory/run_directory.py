@@ -256,7 +256,8 @@ def predictions_document(
     }
     if losses:
         document["losses"] = _by_number(losses)
-    document |= {name: config["rank"][name] for name in ("calibration", "precision") if config["rank"].get(name)}
+    evaluated = ("calibration", "calibration_images", "precision")
+    document |= {name: config["rank"][name] for name in evaluated if config["rank"].get(name)}
     if rough:
         document["rough"] = {str(images): _by_number(scores) for images, scores in sorted(rough.items())}
     if searched is not None:

@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
+from harness.components.augmentation import Augmentation
 from harness.components.dataset import DataSet
 from harness.components.space import Architecture
 from harness.components.supernet import SharedEvaluation
-from harness.data.loading import EvaluationBatches
+from harness.data.loading import EvaluationBatches, loader_for
 from harness.errors import InvalidConfiguration
+from harness.seeds import derive
 from harness.study.configuration import Ranking
 from harness.study.judging import Prediction, Predictions
 from harness.training.calibration import calibrated
@@ -63,6 +65,7 @@ class RankingImages:
     dataset: DataSet
     ranking: Ranking
     device: torch.device
+    augment: tuple[Augmentation, ...] = ()
 
     @cached_property
     def batches(self) -> EvaluationBatches:
@@ -71,12 +74,34 @@ class RankingImages:
 
     @cached_property
     def calibrating(self) -> Sequence[torch.Tensor]:
-        """The first training images, without augmentation; empty where nothing is calibrated."""
+        """The first training images, or the first augmented batches of a training; empty where nothing is calibrated.
+
+        They are the same for every architecture, trial and process.
+        """
         size = self.ranking.batch_size
         if not self.ranking.calibration:
             return ()
+        if self.ranking.calibration_images == "augmented":
+            return AugmentedImages(self)
         split = self.dataset.train.head(self.ranking.calibration * size)
         return EvaluationBatches(self.dataset, split, size, self.device).images
+
+
+class AugmentedImages(Sequence[torch.Tensor]):
+    """Augmented batches of training images, made when they are asked for: those of ImageNet do not fit in memory."""
+
+    def __init__(self, images: RankingImages) -> None:
+        self.length = images.ranking.calibration
+        size, seed = images.ranking.batch_size, derive(0, "calibration images")
+        self.loader = loader_for(images.dataset, "train", size, seed, images.device, augment=images.augment)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, number: Any) -> Any:
+        if not 0 <= number < self.length:
+            raise IndexError(number)
+        return self.loader.batch(number).images
 
 
 @torch.no_grad()
@@ -105,7 +130,7 @@ def predict(
         network.eval()
     if supernets.own_score is not None:
         return _own_scores(supernets.own_score, architectures, meter, report, stage, known, keep)
-    images = images or RankingImages(dataset, ranking, meter.device)
+    images = images or RankingImages(dataset, ranking, meter.device, supernets.augment)
     groups: dict[tuple[int, Architecture], list[Architecture]] = {}
     for architecture in architectures:
         key = supernets.part_of(architecture), supernets.space.function_class(architecture)
@@ -189,7 +214,7 @@ def validation_loss(
     supernets: Supernets, architectures: Sequence[Architecture], dataset: DataSet, ranking: Ranking, meter: Meter
 ) -> float:
     """The cross-entropy on the ranking's images with the supernets' weights, averaged over the architectures."""
-    images, total = RankingImages(dataset, ranking, meter.device), 0.0
+    images, total = RankingImages(dataset, ranking, meter.device, supernets.augment), 0.0
     count = sum(map(len, images.batches.labels))
     for number, network in enumerate(supernets.networks):
         network.eval()

@@ -128,7 +128,9 @@ class Scorer:
             known=known,
             keep=None if keep is None else lambda so_far: keep(known, so_far),
             ranks=self.ranks,
-            images=self._images.setdefault(cost, RankingImages(self.dataset, ranking, self.meter.device)),
+            images=self._images.setdefault(
+                cost, RankingImages(self.dataset, ranking, self.meter.device, self.supernets.augment)
+            ),
         )
         known |= found
         new = [one for one in dict.fromkeys(architectures) if one not in asked]
@@ -165,7 +167,7 @@ def inherited(scorer: Scorer, architecture: Architecture) -> dict[str, float | i
     space, device = supernets.space, scorer.meter.device
     network, one = supernets.networks[supernets.part_of(architecture)], space.function_class(architecture)
     correct = total = 0
-    calibrating = RankingImages(dataset, ranking, device).calibrating
+    calibrating = RankingImages(dataset, ranking, device, supernets.augment).calibrating
     with torch.no_grad(), evaluating(ranking.precision, device), calibrated(network, one, calibrating):
         for images, labels in evaluation_batches(dataset, dataset.test, ranking.batch_size, device):
             correct += int((network(images, one).argmax(1) == labels).sum())

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
+from harness.components.augmentation import Augmentation
 from harness.components.dataset import DataSet
 from harness.components.method import Method, Part, Step, check_partition
 from harness.components.registries import AUGMENTATIONS, ORDERS, SPACES
@@ -49,6 +50,8 @@ class Supernets:
     networks: tuple[torch.nn.Module, ...]
     found: tuple[Architecture, ...] = ()
     """What the method itself has found."""
+    augment: tuple[Augmentation, ...] = ()
+    """How training images are augmented."""
     own_score: Callable[[Architecture], float | None] | None = None
     """The method's own score of an architecture; None where it is ranked by accuracy."""
 
@@ -222,7 +225,7 @@ def build_supernets(config: RunConfig, dataset: DataSet, device: torch.device | 
     method: Method = config.method.build(COMPONENTS["method"], "method")
     parts = method.parts(space, split_rng(config))
     networks = [_new_network(config, space, settings, number, device) for number in range(len(parts))]
-    return Supernets(space, parts, tuple(networks))
+    return Supernets(space, parts, tuple(networks), augment=augmentations(config))
 
 
 def _new_network(
@@ -352,6 +355,11 @@ def train(
     return replace(course.supernets, found=tuple(course.found))
 
 
+def augmentations(config: RunConfig) -> tuple[Augmentation, ...]:
+    """What changes the training images of a supernet."""
+    return tuple(one.build(AUGMENTATIONS, "train.augment") for one in config.train.augment)
+
+
 def _training_batches(config: RunConfig, dataset: DataSet, course: Course, device: torch.device) -> Loader:
     """The batches of the supernet in training: this rank's part of each."""
     training = course.trainings[course.part]
@@ -363,7 +371,7 @@ def _training_batches(config: RunConfig, dataset: DataSet, course: Course, devic
         device,
         own_order=course.data_order,
         order=None if config.train.order == SHUFFLED else config.train.order.build(ORDERS, "train.order"),
-        augment=[one.build(AUGMENTATIONS, "train.augment") for one in config.train.augment],
+        augment=augmentations(config),
         share=training.division.share,
         without=training.left_out,
     )

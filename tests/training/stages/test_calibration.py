@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from harness.components.registries import SPACES
+from harness.components.registries import AUGMENTATIONS, DATASETS, SPACES
+from harness.data.loading import EvaluationBatches, loader_for
 from harness.errors import InvalidConfiguration
+from harness.seeds import derive
+from harness.stores.directory.run_directory import predictions_document
+from harness.study.configuration import Ranking
 from harness.study.trial import Trial
+from harness.training.stages.rank import RankingImages
 from harness.training.trial import run_trial
 from tests.conftest import TOY
 from tests.toy import toy_config, user_folder
@@ -65,3 +72,35 @@ def test_a_supernet_without_it_is_refused(toy_project: Path) -> None:
     with pytest.raises(InvalidConfiguration, match=r"rank\.calibration needs a supernet with the method calibrated"):
         run_trial(toy_config(rank={"calibration": 1}))
     assert SPACES.get("toy") is not None
+
+
+def calibrating(images: str, augment: tuple[str, ...] = ()) -> list[torch.Tensor]:
+    built: Any = [AUGMENTATIONS.get(name)() for name in augment]
+    ranking = Ranking(batch_size=16, calibration=3, calibration_images=images)
+    return list(RankingImages(DATASETS.get("digits")(), ranking, torch.device("cpu"), tuple(built)).calibrating)
+
+
+def test_calibrating_images_are_the_first_or_batches_as_training_sees_them() -> None:
+    dataset = DATASETS.get("digits")()
+    [first, *_] = EvaluationBatches(dataset, dataset.train, 16).images
+    assert torch.equal(calibrating("plain", ("erasing",))[0], first)
+    augmented, again, bare = (calibrating("augmented", names) for names in (("erasing",), ("erasing",), ()))
+    assert len(augmented) == 3 and all(map(torch.equal, augmented, again))  # the same for every architecture
+    assert not any(map(torch.equal, augmented, bare)) and not any(map(torch.equal, calibrating("plain"), bare))
+    loader = loader_for(dataset, "train", 16, derive(0, "calibration images"))
+    assert all(torch.equal(one, loader.batch(number).images) for number, one in enumerate(bare))
+
+
+def test_augmented_calibration_is_another_ranking_of_the_same_trial(normed: Path) -> None:
+    own = {"space": "normed", "dataset": "normed", "benchmark": None}
+    rank = {"calibration": 1, "batch_size": 16}
+    plain, augmented = (toy_config(**own, rank=rank | more) for more in ({}, {"calibration_images": "augmented"}))
+    assert Trial(plain).key == Trial(augmented).key and Trial(plain).ranking_key != Trial(augmented).ranking_key
+    assert run_trial(plain).predictions != run_trial(augmented).predictions
+    stored = [predictions_document(one.json(), {}) for one in (plain, augmented)]
+    assert [one.get("calibration_images") for one in stored] == [None, "augmented"]
+
+
+def test_other_calibrating_images_are_refused() -> None:
+    with pytest.raises(InvalidConfiguration, match="rank.calibration_images is 'all'; allowed: plain, augmented"):
+        Ranking(calibration_images="all")
