@@ -85,6 +85,10 @@ class ComponentWarning(UserWarning):
     """A file or folder of a user that is left out, with the reason. The command line prints it on stderr."""
 
 
+class SourceWarning(UserWarning):
+    """Results of different versions of a user's component are in one data frame."""
+
+
 class BrokenComponent(UserError):
     """A component file that cannot be imported."""
 

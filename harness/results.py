@@ -13,11 +13,13 @@ not have (γ′ without CaLR) are missing. Importing this module imports neither
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from harness.components.preset import check_preset
-from harness.errors import DataError, UnknownName, UserError
+from harness.documents import canonical
+from harness.errors import DataError, SourceWarning, UnknownName, UserError
 from harness.stores import collector
 from harness.stores.places import places
 from harness.stores.stored import Problem
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     """A store, its directory or address, or None for the default place (`harness.cli._store_option`)."""
     Runs: TypeAlias = pandas.DataFrame | str | Iterable[str]
     """Runs: a data frame with a column `run_id`, one id, or several."""
+
+_CALLER = 4
+"""How many frames up the caller of `runs` is."""
 
 _OPENED: dict[str, stores.Store] = {}
 """The stores that data frames came from, by name."""
@@ -72,6 +77,7 @@ def runs(
     that the study searches several times for each search. Runs and labels are in the study's order.
     `where` is a condition on all columns. `all` adds runs that are not done, invalid, or superseded. `panel` adds the
     panel of ranking measures, and the settings and measures that every run has at their default, or lacks.
+    Warns (`SourceWarning`) of rows that differ in nothing but the seed and the code of a component of your own.
     Raises `InvalidConfiguration` for a condition that cannot be evaluated, `UnknownName` for a study or a preset.
     """
     opened = open_store(store)
@@ -107,6 +113,7 @@ def runs(
     # Only the name: pandas copies `attrs`, and an address may contain a password.
     table.attrs["store"] = opened.name
     _OPENED[opened.name] = opened
+    _warn_of_sources(table, {run.id: run for run in chosen})
     return table
 
 
@@ -281,6 +288,32 @@ def searches(runs: Runs, store: Store = None) -> pandas.DataFrame:
 def open_store(store: Store = None) -> stores.Store:
     """Open the store, unless it is one already."""
     return places(store).open() if store is None or isinstance(store, str | os.PathLike) else store
+
+
+def _warn_of_sources(table: pandas.DataFrame, runs: Mapping[str, StoredRun]) -> None:
+    """Warn if rows that a group-by would join were made by several versions of a component."""
+    groups: dict[str, dict[str, StoredRun]] = {}
+    for name in dict.fromkeys(table["run_id"][table["source"].notna()]):
+        run = runs[name]
+        same = groups.setdefault(canonical([run.preset, {**run.trial["config"], "seed": None, "observe": None}]), {})
+        same.setdefault(str(run.source), run)
+    several = [list(same.values()) for same in groups.values() if len(same) > 1]
+    if mixed := [own for own in several if not all(_same_code(own[0], other) for other in own[1:])]:
+        first = mixed[0]
+        told = ", ".join(f"{run.source} ({run.id})" for run in first)
+        warnings.warn(
+            f"rows of one label have several sources: {len(mixed)} configuration{'s' * (len(mixed) > 1)} with runs of "
+            f"different code, such as {first[0].trial['config']['method']['name']} with {told}. "
+            "Group by the column source, too, or select one",
+            SourceWarning,
+            stacklevel=_CALLER,
+        )
+
+
+def _same_code(one: StoredRun, other: StoredRun) -> bool:
+    """Whether the runs' code is the same, or declared to be."""
+    pairs = ((code, other.code.get(part)) for part, code in one.code.items())
+    return all(its is None or its.is_like(code.code) or code.is_like(its.code) for code, its in pairs)
 
 
 def _one_study(name: str) -> Study:

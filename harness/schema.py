@@ -269,6 +269,8 @@ class TrialText(TypedDict):
     config: Annotated[Config, "the configuration"]
     parent: Annotated[str | None, "the search that the trial starts from: its key and its ranking's"]
     images: NotRequired[Annotated[str | None, "the fingerprint of its images"]]
+    recorded: NotRequired[Annotated[dict[str, str], "versions of the user's code that take the place of today's"]]
+    recorded_start: NotRequired[Annotated[dict[str, str], "the same of the trial that it starts from"]]
 
 
 class Naming(TypedDict):
@@ -301,6 +303,7 @@ class TrialDocument(Versioned):
     overrides: Annotated[Json, "the overrides of the command"]
     owner: Annotated[Owner, "the process that made the run"]
     ranking: NotRequired[Annotated[str, "the key of the ranking that is made with the run"]]
+    code: NotRequired[Annotated[dict[str, str], "by part, the version of the user's own code; older runs have none"]]
 
 
 class Experiment(TypedDict, total=False):
@@ -417,6 +420,7 @@ class Summary(TypedDict):
     commit: NotRequired[Annotated[str | None, "the harness's commit; with changed files, `-dirty` behind it"]]
     rows: NotRequired[Annotated[dict[str, str], "by study that asked for the run, the name of its row"]]
     invalid: NotRequired[Annotated[str | None, "why the run must not be counted"]]
+    code: NotRequired[Annotated[dict[str, tuple[str, str]], "the user's own code, by part (`recorded_code`)"]]
 
 
 class InvalidDocument(Versioned):
@@ -450,6 +454,15 @@ class ImportedDocument(TypedDict):
     source: Annotated[str, "the name of the file that they were read from"]
     sha256: Annotated[str, "the SHA-256 of that file"]
     accuracies: Annotated[dict[Number, float], "the predicted accuracy by the architecture's number"]
+
+
+class AcceptedDocument(TypedDict):
+    """Versions of a user's code that are declared equal, beside the references."""
+
+    accepted: Annotated[str, "the file, by its name in the user's folder"]
+    versions: Annotated[list[str], "the versions (`harness.components.code`)"]
+    reason: Annotated[str, "why they are equal"]
+    time: Annotated[Time, "when they were declared equal"]
 
 
 class Point(TypedDict):

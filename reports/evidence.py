@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
-from harness.schema import OBSERVED
+from harness.schema import OBSERVED, AcceptedDocument
 from harness.study.curves import AVERAGED, curves_of
+from harness.study.edits import Edit, accepted_in, edits
 from harness.study.expansion import expand_stored
 from harness.study.metrics import SUPERNET
 from harness.study.predictions import Imported, stored
@@ -64,6 +65,10 @@ class Findings:
     """Predictions from elsewhere for the study's space."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """By version of the harness, where it is known, how many of the runs it made."""
+    edits: Sequence[Edit] = ()
+    """The user's files that have changed since runs were made, which do not count now."""
+    accepted: Sequence[AcceptedDocument] = ()
+    """The records by which runs count although the code has changed since."""
 
 
 def find(
@@ -93,7 +98,15 @@ def find(
     imported = stored(store, {trial.config.space for trial in trials})
     counted = best_retrained(matching)
     made = versions([one.run for one in counted if one.run is not None and one.state == "done"], store)
-    return Findings(*asked, found, counted, left_out, store.name, problems, unshown, imported, made)
+    findings = Findings(*asked, found, counted, left_out, store.name, problems, unshown, imported, made)
+    return replace(findings, edits=edits(requests, store.runs), accepted=_accepted(counted, store))
+
+
+def _accepted(counted: Sequence[Evidence], store: Store) -> list[AcceptedDocument]:
+    """The records by which some of these runs count although the code has changed since they were made."""
+    runs = {one.run.key: one.run for one in counted if one.run is not None}
+    versions = {one.code for one in accepted_in((one.request for one in counted), runs)}
+    return [one for one in store.accepted() if versions & {*one["versions"]}] if versions else []
 
 
 def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evidence]:

@@ -164,6 +164,20 @@ def several_versions(findings: Findings) -> list[str]:
     ]
 
 
+def edited(findings: Findings) -> list[str]:
+    """Files of the user's that have changed since runs of the study were made."""
+    return [f"{edit}." for edit in findings.edits]
+
+
+def declared_equal(findings: Findings) -> list[str]:
+    """The edits across which runs of the table were made, and why they are declared to change nothing."""
+    return [
+        f"{one['accepted']} was edited between runs of this table; declared on {one['time'][:10]} to change no result: "
+        f"{one['reason']}."
+        for one in findings.accepted
+    ]
+
+
 def chosen_by(findings: Findings) -> list[str]:
     """By which accuracies the option is chosen that the table is there to choose."""
     configs = [one.trial.config for one in findings.requests]

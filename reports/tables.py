@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
+from harness.study.edits import edits
 from harness.study.expansion import expand_stored
 from harness.study.layout import Column
 from harness.study.study import Study
@@ -24,6 +25,8 @@ from .notes import (
     chosen_by,
     column_notes,
     damage,
+    declared_equal,
+    edited,
     elsewhere,
     invalidated,
     notes,
@@ -91,7 +94,7 @@ def lay_out(findings: Findings, references: References | None = None) -> Table:
     given, told = imported_rows(findings, columns, len(labels), group or 0)
     blocks += [tuple(given)] if given else []
     damaged = damage(findings)
-    warnings = (*several_versions(findings), *unequal_passes(findings), *findings.unshown)
+    warnings = (*edited(findings), *several_versions(findings), *unequal_passes(findings), *findings.unshown)
     return Table(
         study=study.name,
         preset=preset.name,
@@ -103,6 +106,7 @@ def lay_out(findings: Findings, references: References | None = None) -> Table:
         blocks=tuple(blocks),
         notes=(
             *warnings,
+            *declared_equal(findings),
             *study.remarks,
             *(f"{column.label} is not computed here." for column in unasked),
             *column_notes(study.columns, columns, counted),
@@ -132,9 +136,10 @@ def asked(column: Column, findings: Findings) -> bool:
 
 
 def has_runs(study: Study, preset: Preset, store: Store, overrides: Mapping[str, Any] | None = None) -> bool:
-    """Whether the store holds any run of the study's trials, whatever its state."""
-    keys = {request.trial.key for request in expand_stored(study, preset, store.runs, None, overrides)}
-    return any(run.key in keys for run in store.runs(keys))
+    """Whether the store holds any run of the study's trials, whatever its state, or had before a component's edit."""
+    requests = expand_stored(study, preset, store.runs, None, overrides)
+    keys = {request.trial.key for request in requests}
+    return any(run.key in keys for run in store.runs(keys)) or bool(edits(requests, store.runs))
 
 
 def value_columns(columns: Sequence[Column], preset: Preset) -> tuple[ValueColumn, ...]:

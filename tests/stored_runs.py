@@ -44,13 +44,17 @@ def store_run(
     more: Mapping[str, Any] | None = None,
     observed: Mapping[str, Any] | None = None,
     machine: Mapping[str, Any] | None = None,
+    sources: bool = False,
 ) -> StoredRun:
     """Store a run of the request's trial, as it would stand there with that status.
 
-    `more` is added to its result, `observed` are its curves, `machine` is what it was made on.
+    `more` is added to its result, `observed` are its curves, `machine` is what it was made on. With `sources` it has
+    copies of the files of its components.
     """
     opened = DirectoryStore(store)
     directory = opened.create(request.trial, preset, overrides or {})
+    if sources:
+        directory.write_sources(request.trial)
     for step, value in (curve or {}).items():
         directory.log_metric("kendall_tau", step, value)
     if status == "lost":

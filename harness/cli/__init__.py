@@ -25,7 +25,15 @@ from harness import __version__
 from harness.cli._completion import VARIABLE
 from harness.cli._help import MainGroup
 from harness.cli._plain_text import replace_what_cannot_be_written
-from harness.errors import ComponentWarning, HarnessError, UnknownName, UserError, users_place, with_notes
+from harness.errors import (
+    ComponentWarning,
+    HarnessError,
+    SourceWarning,
+    UnknownName,
+    UserError,
+    users_place,
+    with_notes,
+)
 
 
 class _Commands(MainGroup):
@@ -107,12 +115,13 @@ def _told_of_components() -> Iterator[None]:
         others = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-            if issubclass(category, ComponentWarning):
+            if issubclass(category, ComponentWarning | SourceWarning):
                 click.echo(f"warning: {' '.join(str(message).split())}", err=True)
             else:
                 others(message, category, *place, **more)
 
         warnings.simplefilter("always", ComponentWarning)
+        warnings.simplefilter("always", SourceWarning)
         warnings.showwarning = show
         yield
 

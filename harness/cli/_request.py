@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +16,10 @@ from harness.errors import DataError, UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.stores.stored import StoredRun
+    from harness.study.edits import Edit
     from harness.study.study import Study
+    from harness.work.plan import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -178,3 +181,18 @@ def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
     for line in dict.fromkeys(namesakes(found)):
         click.echo(line, err=True)
     return [study for study, _ in studies.values()]
+
+
+def edits_since(plans: Iterable[Plan], runs: Callable[[], Sequence[StoredRun]]) -> list[Edit]:
+    """The files of the user's that have changed since runs were made that would answer these plans."""
+    from harness.study.edits import edits
+
+    return edits((request for plan in plans for work in plan.work for request in work.requests), runs)
+
+
+def tell_edits(found: Iterable[Edit]) -> None:
+    """Print these edits, each once, with what to do."""
+    for told, edit in {str(edit): edit for edit in found}.items():
+        click.echo(told, err=True)
+        click.echo(f"  the change: harness diff --code {edit.runs[-1].id}", err=True)
+        click.echo(f'  if it changes no result: harness store accept {edit.file} --reason "…"', err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ def export_command(
     if not chosen:
         raise UserError(f"{opened.name} has no run of {study} under preset {preset}: there is nothing to export")
     name = ", ".join(one.name for one in studies)
-    beside = _references(studies, preset, opened, seeds, parse_updates(updates))
+    beside = _references(studies, preset, opened, seeds, parse_updates(updates)) | _accepted(opened, chosen)
     export_runs(
         opened, chosen, file, study=name, preset=preset, missing=missing, weights=not no_weights, references=beside
     )
@@ -126,6 +126,13 @@ def import_command(file: Path, mirror_weights_max: float, max_size: float, store
         click.echo(f"{len(done.manifest.missing)} trials of {done.manifest.study} are not in the archive", err=True)
     if store.mongo is not None and not store.database_only:
         click.echo("`harness store sync` copies them to the database", err=True)
+
+
+def _accepted(store: Store, chosen: Iterable[StoredRun]) -> dict[str, dict[str, Any]]:
+    """The records that declare versions of these runs' code equal, by key."""
+    versions = {version for run in chosen for one in run.code.values() for version in (one.code, *one.equal)}
+    known = store.references()[0] if versions else {}
+    return {key: one for key, one in known.items() if "accepted" in one and versions & {*one["versions"]}}
 
 
 def _references(

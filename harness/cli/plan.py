@@ -11,7 +11,7 @@ import click
 from harness.cli._announcement import needs
 from harness.cli._costs import Terms, cost_options, show_costs
 from harness.cli._power import Wish, power_options, show_power
-from harness.cli._request import WithUpdates, request_options
+from harness.cli._request import WithUpdates, edits_since, request_options, tell_edits
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def command(asked: Asked, store: Places, terms: Terms, wish: Wish | None) -> Non
         show_power(asked, runs, wish)
         return
     plan = asked.plan(runs)
+    tell_edits(edits_since([plan], lambda: runs))
     for study in asked.studies:
         part = plan.of(study)
         click.echo(f"{study.name}: {study.title}, {len(part.work)} trials, {part.states[State.DONE]} done")

@@ -10,7 +10,7 @@ import click
 
 from harness.cli import _completion as completion
 from harness.cli._margins import check_margins, margin_option
-from harness.cli._request import WithUpdates, chosen_studies, expandable, preset_option, with_preset
+from harness.cli._request import WithUpdates, chosen_studies, expandable, preset_option, tell_edits, with_preset
 from harness.cli._store_option import store_option
 from harness.errors import UserError
 from harness.stores.places import Places
@@ -99,11 +99,13 @@ def command(
     ]
     sections = report.judged(sections, drawn) if compare or verdicts else sections
     ranked = component("reports.across").across(sections, drawn) if across else None
+    tell_edits(edit for section in sections for edit in section.findings.edits)
     for section in sections:
         if section.table.lacking:
             click.echo(section.table.lacking, err=True)
         if out is not None or not renderer.warns:
-            for warning in section.table.warnings:
+            said = {f"{edit}." for edit in section.findings.edits}
+            for warning in (one for one in section.table.warnings if one not in said):
                 click.echo(f"{section.table.study}: {warning}", err=True)
     if strict:
         report.require_complete(sections, opened.name)

@@ -13,7 +13,7 @@ import click
 from harness.cli._cluster import cluster_options
 from harness.cli._conclusion import conclude, tell_given_up, unreached
 from harness.cli._references import make_references, missing
-from harness.cli._request import WithUpdates, request_options
+from harness.cli._request import WithUpdates, edits_since, request_options, tell_edits
 from harness.cli._resources import resource_options
 from harness.cli._signals import REFERENCES, TRIALS, on_signals
 from harness.cli._until import Ending, tell_verdicts, until_options
@@ -101,6 +101,7 @@ def command(
             planned=None if until is None else until.plan,
             kind=Session if wanted is None else Following,
         )
+        tell_edits(edits_since([session.plan], place.reader.runs))
         if not references_only:
             if wanted is None:  # otherwise the nodes of the cluster count
                 session.plan.require_ranks(slots, settings.retry)

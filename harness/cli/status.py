@@ -10,12 +10,13 @@ import click
 
 from harness.cli._completion import presets, studies
 from harness.cli._help import Command
-from harness.cli._request import PresetOption, chosen_studies, left_out, with_preset
+from harness.cli._request import PresetOption, chosen_studies, edits_since, left_out, tell_edits, with_preset
 from harness.cli._store_option import store_option
 from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
+    from harness.study.edits import Edit
     from harness.work.plan import Plan
 
 
@@ -54,6 +55,7 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
     if preset:
         studies = with_preset(studies, preset)
     shown: list[tuple[str, str, Plan]] = []
+    changed: list[Edit] = []
     for study in studies:
         known = presets_of(study.about)
         scales = [preset] if preset else [name for name in known if name in used] or [default_preset().name]
@@ -67,10 +69,14 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
                 left_out(study, error)
                 break
             met = any(work.attempts for work in plan.work)
-            if names or everything or own or (met and not seeds_of):  # old runs do not name the studies that asked
+            edits = edits_since([plan], lambda: runs)
+            old = met and not seeds_of  # old runs do not name the studies that asked
+            if names or everything or own or old or edits:
                 shown.append((study.name, name, plan))
+                changed += edits
             else:
                 sharing += met
+    tell_edits(changed)
     counts = [plan.states for _, _, plan in shown]
     for one in counts:
         one[State.WAITING] += one[State.RANK] + one[State.AGAIN]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.group("store", cls=Group, example="harness store check --fix")
 def command() -> None:
-    """Maintain stored runs: check, clean, mirror, recompute, export, import."""
+    """Maintain stored runs: check, clean, mirror, recompute, accept an edit, export, import."""
 
 
 for _one in (check, clean, recompute, export_command, import_command):
@@ -88,6 +89,38 @@ def invalidate(run: str, reason: str, store: Places) -> None:
         opened.mirrored.invalidate(found.id, reason)
     places = " and ".join([store.directory.name] * here + ["the database"] * there)
     click.echo(f"run {found.id} is invalid from now on, in {places}")
+    if opened.silent is not None:
+        click.echo(f"{opened.silent}; use `harness store sync` when it is back", err=True)
+
+
+@command.command(example='harness store accept methods/mine.py --reason "only renamed a variable"')
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--reason", required=True, help="Why the versions are equal; shown under every table that relies on it.")
+@click.option("--run", "named", metavar="RUN", shell_complete=runs, help="Only the version that this run has.")
+@click.option("--all", "every", is_flag=True, help="All versions that stored runs were made with.")
+@store_option
+def accept(file: Path, reason: str, named: str | None, every: bool, store: Places) -> None:
+    """Declare that an edit of your own component changes no result.
+
+    Runs that were made before the edit of FILE count again. The record is kept beside the runs and copied with them.
+    """
+    from harness.stores.opened import Opened
+    from harness.study.edits import accepted, accepting
+
+    if not reason.strip():
+        raise UserError("--reason must not be empty")
+    if named is not None and every:
+        raise UserError("--run and --all exclude each other")
+    opened = Opened(store)
+    opened.leave_out_silent()
+    run = None if named is None else opened.reader.find(named)
+    for one in accepting(file, opened.reader.runs(), run, every):
+        key, document = accepted(one.file, one.versions, reason.strip())
+        for place in (opened.here, opened.there):
+            if place is not None:
+                place.add_references({key: document})
+        count = len(one.runs)
+        click.echo(f"{one.file}: {count} run{'s' * (count != 1)} made before the edit count{'s' * (count == 1)} again")
     if opened.silent is not None:
         click.echo(f"{opened.silent}; use `harness store sync` when it is back", err=True)
 

@@ -36,7 +36,8 @@ _PRESETS = ("studies/presets", "presets")
 _LOADED_AT_DISCOVERY = ("methods", "spaces", "datasets", "benchmarks", *_PRESETS, "reports/formats")
 _READ = ("methods", "spaces", "datasets", "benchmarks", "presets", "studies")
 """The user's folders."""
-_FOLDERS = (*_READ, "reports")
+FOLDERS = (*_READ, "reports")
+"""The folders of components, studies and reports: their own `__init__.py` never runs."""
 # The engine's own components: these packages register themselves when imported.
 _BUILT_IN = ("harness.data.shipped",)
 _BESIDE_THE_ENGINE = PROJECT
@@ -198,8 +199,8 @@ def _place() -> tuple[str, ...]:
 def component(path: str) -> ModuleType:
     """One of our own component modules by its path, e.g. `component("methods.schedules")`."""
     folder, _, rest = path.partition(".")
-    if folder not in _FOLDERS or not rest:
-        raise UserError(f"{path!r} is not a component; expected {', '.join(f'{f}.NAME' for f in _FOLDERS)}")
+    if folder not in FOLDERS or not rest:
+        raise UserError(f"{path!r} is not a component; expected {', '.join(f'{f}.NAME' for f in FOLDERS)}")
     return importlib.import_module(f"{_package(_state.ours / folder)}.{rest}")
 
 
@@ -322,15 +323,15 @@ def _module_name(file: Path) -> str:
 def _package(folder: Path) -> str:
     """The synthetic package whose modules are the files of `folder`."""
     if folder not in _state.packages:
-        if folder.parent == _state.ours and folder.name in _FOLDERS:
+        if folder.parent == _state.ours and folder.name in FOLDERS:
             # Make all of them, so that a study finds our reports as `..reports`.
-            for name in _FOLDERS:
+            for name in FOLDERS:
                 _make_package(f"{ROOT}.ours.{name}", _state.ours / name)
         elif f"{folder.parent.name}/{folder.name}" in _LOADED_AT_DISCOVERY:
             _make_package(f"{_package(folder.parent)}.{folder.name}", folder)
         else:
             plain = f"{ROOT}.user.{folder.name}"
-            is_user = folder.name in _FOLDERS and folder.parent == _current_directory()
+            is_user = folder.name in FOLDERS and folder.parent == _current_directory()
             # A process that changes its directory may load a second project: the first keeps the name.
             digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
             free = is_user and plain not in sys.modules

@@ -11,15 +11,24 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from harness.components.code import RecordedCode
 from harness.documents import parsed, problem, sealed
 from harness.errors import DataError, InvalidConfiguration, UnknownName, UserError
-from harness.schema import OBSERVED, ImportedDocument, PredictionsDocument, RankingDocument, ReferenceDocument, Searched
+from harness.schema import (
+    OBSERVED,
+    AcceptedDocument,
+    ImportedDocument,
+    PredictionsDocument,
+    RankingDocument,
+    ReferenceDocument,
+    Searched,
+)
 from harness.stores import collector
 from harness.stores.stored import Problem, Status, StoredRun, agree
 
@@ -130,7 +139,24 @@ class Store(ABC):
         self.problems = []
         trials = None if keys is None else {key[:16] for key in keys}
         with collector.paused():
-            return supersede(self.load(trials, self.problems), self.problems)
+            return self._with_equal(supersede(self.load(trials, self.problems), self.problems))
+
+    def accepted(self) -> list[AcceptedDocument]:
+        """The records that declare versions of a user's code equal, the oldest first."""
+        found = [cast(AcceptedDocument, one) for one in self.references()[0].values() if "accepted" in one]
+        return sorted(found, key=lambda one: (one["time"], one["versions"]))
+
+    def _with_equal(self, runs: list[StoredRun]) -> list[StoredRun]:
+        """The runs with the versions that are declared equal to those of their code."""
+        if not any(run.code for run in runs) or not (classes := _classes(self.accepted())):
+            return runs
+
+        def equal(one: RecordedCode) -> RecordedCode:
+            return replace(one, equal=classes.get(one.code, frozenset()))
+
+        return [
+            replace(run, code={part: equal(one) for part, one in run.code.items()}) if run.code else run for run in runs
+        ]
 
     def done(self, key: str) -> StoredRun | None:
         """The run that counts for the trial with that key, if there is one."""
@@ -227,8 +253,19 @@ class Store(ABC):
             raise DataError(f"{what}: {error}") from error
 
 
+def _classes(records: Iterable[AcceptedDocument]) -> dict[str, frozenset[str]]:
+    """By version, all versions that are equal to it by these records, directly or not."""
+    found: dict[str, frozenset[str]] = {}
+    for record in records:
+        joined = frozenset(record["versions"]).union(*(found.get(one, ()) for one in record["versions"]))
+        found |= dict.fromkeys(joined, joined)
+    return found
+
+
 def kind_of(document: Mapping[str, Any]) -> type:
-    """The type of a remembered document: a reference, or predictions from elsewhere."""
+    """The type of a remembered document: a reference, predictions from elsewhere, or versions declared equal."""
+    if "accepted" in document:
+        return AcceptedDocument
     return ImportedDocument if "imported" in document else ReferenceDocument
 
 

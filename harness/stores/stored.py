@@ -7,10 +7,12 @@ a summary is read, not when it is made.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.components.code import UNNAMED_PART, RecordedCode
 from harness.documents import Word, flatten
 from harness.owner import is_alive
 from harness.schema import OBSERVED
@@ -27,6 +29,9 @@ class Status(Word):
 
 
 ENDS: dict[str, Status] = {status.value: status for status in Status}
+
+SHORT = 8
+"""Digits of the hash of a run's code that readers see."""
 
 OPEN = "open"
 """In a summary, the run has not ended: whether it is running or lost depends on when it is read."""
@@ -75,6 +80,14 @@ class StoredRun:
 
     rows: Mapping[str, str] = field(default_factory=dict)
     """By study that asked for the run, the name of its row; the first to ask comes first."""
+    code: Mapping[str, RecordedCode] = field(default_factory=dict)
+    """By part of the trial, the code of the components that are the user's own."""
+
+    @property
+    def source(self) -> str | None:
+        """A short hash of that code; None for a run of shipped components alone."""
+        versions = sorted({one.code for part, one in self.code.items() if not part.startswith(UNNAMED_PART)})
+        return hashlib.sha256(" ".join(versions).encode()).hexdigest()[:SHORT] if versions else None
 
     @property
     def counts(self) -> bool:
@@ -141,6 +154,7 @@ def stored_run(summary: Mapping[str, Any]) -> StoredRun:
         own_ranking=own,
         asked=summary.get("asked", {}),
         first_rankings=first,
+        code={part: RecordedCode(*versions) for part, versions in summary.get("code", {}).items()},
     )
 
 

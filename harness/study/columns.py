@@ -30,6 +30,7 @@ RUN: dict[str, tuple[type, str]] = {
     "invalid": (str, "why the run must not be counted; missing for a valid run"),
     "preset": (str, "the preset that the trial was expanded under"),
     "overridden": (bool, "whether the configuration was changed by the command"),
+    "source": (str, "a short hash of the code of the run's own components; missing if all of them are shipped"),
     "host": (str, "the machine that made the run"),
     "commit": (str, "the harness's commit; with changed files, `-dirty` behind it"),
     "started": (datetime, "when the run began, in UTC"),

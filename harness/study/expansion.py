@@ -233,9 +233,12 @@ def expand_stored(
 ) -> list[Request]:
     """Like `expand`, for commands that only read.
 
-    Missing images and tables of ground truth are assumed to be those of the stored runs.
+    Missing images and tables of ground truth are assumed to be those of the stored runs. A trial of a user's own code
+    is that of the stored run with the same code.
     """
     requests = expand(study, preset, seeds, overrides)
+    if any(request.trial.own_code for request in requests):
+        return expand(study, preset, seeds, overrides, Fingerprints.of(runs()))
     configs = [request.trial.config for request in requests]
     judged = all(map(can_be_judged, {one.benchmark for one in configs}))
     if judged and all(map(are_here, {one.dataset for one in configs})):

@@ -1,4 +1,4 @@
-"""Fingerprints of images and tables of truth: of the local files, and of those that stored runs were made with.
+"""What identities depend on besides the configuration: local files, and those that stored runs were made with.
 
 Commands that only read or plan must work without the files. Missing images and tables are then assumed to be those of
 the stored runs. What is known of stored runs is a value (`Fingerprints`) that a trial is made with: the identity of a
@@ -18,6 +18,7 @@ from harness.documents import canonical
 from harness.errors import DataError, UserError
 from harness.study.configuration import Ranking, RunConfig
 from harness.study.reader import read
+from harness.study.versions import NO_CODE, Coded, KnownCode
 
 KNOWN_BY_MEANING = ("truth", "selection_on", "top1", "top_share", "top_sample", "complexity")
 """Settings of a ranking that enter its key by their meaning, not by their text."""
@@ -26,17 +27,8 @@ NOT_HERE = "not here"
 """Placeholder for an unknown fingerprint of images or a ranking; matches no stored run."""
 
 
-class Recorded(Protocol):
+class Recorded(Coded, Protocol):
     """What is used of a stored run."""
-
-    @property
-    def counts(self) -> bool: ...
-
-    @property
-    def trial(self) -> dict[str, Any]: ...
-
-    @property
-    def own_ranking(self) -> str | None: ...
 
     @property
     def asked(self) -> dict[str, dict[str, Any]]: ...
@@ -50,12 +42,15 @@ class Fingerprints:
     """By data set, the fingerprints of the images that runs were made with."""
     judged: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By the request (`_asked`), the keys of the rankings of runs."""
+    code: KnownCode = NO_CODE
+    """The versions of users' code that runs were made with."""
 
     @classmethod
     def of(cls, runs: Iterable[Recorded]) -> Fingerprints:
         """What these runs say."""
         recorded: dict[str, set[str]] = {}
         judged: dict[str, set[str]] = {}
+        runs = list(runs)
         for run in runs:
             config = run.trial["config"]
             if run.trial.get("images"):
@@ -71,6 +66,7 @@ class Fingerprints:
         return cls(
             {name: frozenset(found) for name, found in recorded.items()},
             {name: frozenset(found) for name, found in judged.items()},
+            KnownCode.of(runs),
         )
 
     def images(self, dataset: str) -> str | None:

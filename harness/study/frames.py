@@ -32,6 +32,7 @@ def record(run: StoredRun, ranking_key: str | None = None, names: Mapping[str, s
         "invalid": run.invalid,
         "preset": run.preset,
         "overridden": bool(run.overrides),
+        "source": run.source,
         "host": run.owner.get("host"),
         "commit": run.commit,
         "started": _time(run.start_time),

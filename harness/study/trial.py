@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from harness.components.benchmark import fingerprint, open_benchmark
+from harness.components.own_code import code_version, files_of, is_ours
 from harness.components.registries import AUGMENTATIONS, DATASETS, METRICS, OBSERVATIONS, ORDERS, SEARCHES, SPACES
 from harness.components.registry import Registry
 from harness.documents import canonical
-from harness.environment import ENGINE, PROJECT
 from harness.errors import DataError
 from harness.study.configuration import COMPONENTS, SHUFFLED, UNNAMED, Observe, RunConfig
 from harness.study.fingerprints import HERE, KNOWN_BY_MEANING, Fingerprints
+from harness.study.versions import Recorded, settled
 
 TRAINING_VERSION = 1
 """Increased when the engine's training gets another meaning for the same configuration.
@@ -35,6 +37,9 @@ RETRAINING_VERSION = 1
 
 DECAY_VERSION = 2
 """The same for `optimiser.inactive=decay`: 1 was without the operations of a path that cannot reach the output."""
+
+OBSERVING = "observation"
+"""The part of an observation: what is only measured is not part of an identity."""
 
 MEASURED = ("rank", "benchmark", "observe", "search")
 """Configuration that says what is measured or searched with trained weights, not what is trained."""
@@ -51,6 +56,11 @@ class Trial:
     """The images, if they are not the local ones; see `images`."""
     known: Fingerprints = field(default=HERE, repr=False, compare=False)
     """What stored runs say of images and tables that are not here."""
+    recorded: Recorded = ()
+    """By part, the versions of the user's code that take the place of today's: those of a stored run whose code is
+    the same, or is declared to be (`harness.study.versions`)."""
+    recorded_start: Recorded = ()
+    """The same of the trial that this one starts from."""
     _like: Trial | None = field(default=None, init=False, repr=False, compare=False)
     """A trial that differs only in its seed, if one is known."""
 
@@ -67,16 +77,48 @@ class Trial:
         """The trial whose best-ranked architecture this one retrains; None for a trial that trains supernets."""
         if self.config.retrain is None:
             return None
-        return Trial(self.config.with_valid(retrain=None, observe=Observe()), given=self.given, known=self.known)
+        config = self.config.with_valid(retrain=None, observe=Observe())
+        return Trial(config, given=self.given, known=self.known, recorded=self.recorded_start)
 
     def with_seed(self, seed: int) -> Trial:
-        """The same trial with another seed. Fast: everything that does not depend on the seed is shared."""
+        """The same trial with another seed: that of a stored run, if one is known that has the same code.
+
+        Fast: everything that does not depend on the seed is shared.
+        """
+        return settled(self.today, seed, self.known)
+
+    @property
+    def today(self) -> Trial:
+        """The trial, with any seed, under today's versions: what those with other seeds and versions are made from."""
         like = self._like or self
-        start = None if like.start is None else like.start.with_seed(seed)  # another seed, another parent
+        return vars(like).get("_today", like)  # type: ignore[no-any-return]
+
+    def twin(self, seed: int, start: Trial | None) -> Trial:
+        """The same trial with another seed and, if it retrains, another start."""
         parent = self.parent if start is None else start.search
-        twin = Trial(self.config.with_valid(seed=seed), parent, self.given, self.known)
-        vars(twin).update(_like=like, start=start)
-        return twin
+        of_start = () if start is None else start.recorded
+        one = Trial(self.config.with_valid(seed=seed), parent, self.given, self.known, self.recorded, of_start)
+        vars(one).update(_like=self, start=start)
+        return one
+
+    def under(self, recorded: Recorded, start: Trial | None) -> Trial:
+        """The same trial under versions that were recorded, and with that start."""
+        parent = self.parent if start is None else start.search
+        of_start = () if start is None else start.recorded
+        one = Trial(self.config, parent, self.given, self.known, recorded, of_start)
+        vars(one).update(_today=self, start=start)
+        return one
+
+    @cached_property
+    def own_code(self) -> dict[str, str]:
+        """By part, the version of today's code of the user's own components; those of ranking and search, too."""
+        if self._like:
+            return self._like.own_code
+        found = {}
+        for part, (registry, name) in self.parts.items():
+            if not part.startswith(OBSERVING) and isinstance(number := version(registry, name), str):
+                found[part] = number
+        return found
 
     def identity(self) -> dict[str, Any]:
         """Everything that determines the trained weights, as plain JSON types."""
@@ -89,11 +131,11 @@ class Trial:
         document = {key: value for key, value in self.config.json().items() if key not in MEASURED}
         versions = {
             "training": TRAINING_VERSION,
-            "space": version(SPACES, self.config.space),
-            "dataset": version(DATASETS, self.config.dataset),
+            "space": self._version("space", SPACES, self.config.space),
+            "dataset": self._version("dataset", DATASETS, self.config.dataset),
         }
         for key, registry in COMPONENTS.items():
-            number = version(registry, getattr(self.config, key).name)
+            number = self._version(key, registry, getattr(self.config, key).name)
             if key in UNNAMED and "name" not in document[key] and number == 1:
                 continue  # as before the component had a name
             versions[key] = number
@@ -101,9 +143,10 @@ class Trial:
             versions["optimiser.inactive"] = DECAY_VERSION
         if self.config.retrain is not None:
             versions["retrain"] = RETRAINING_VERSION
-            versions["retrain schedule"] = version(COMPONENTS["schedule"], self.config.retrain.schedule.name)
+            schedule = self.config.retrain.schedule.name
+            versions["retrain schedule"] = self._version("retrain schedule", COMPONENTS["schedule"], schedule)
         for name, (registry, component) in self._of_the_data.items():
-            versions[name] = version(registry, component)
+            versions[name] = self._version(name, registry, component)
         if self.images is not None:
             versions["images"] = self.images
         return {"configuration": document, "parent": self.parent, "versions": versions}
@@ -128,19 +171,38 @@ class Trial:
             return self._like.images
         return self.given or self.known.images(self.config.dataset)
 
-    def sources(self) -> dict[str, Path]:
-        """The source files of the trial's components, by a name made of folder and file."""
+    def _version(self, part: str, registry: Registry[Any], name: str) -> int | str:
+        number = version(registry, name)
+        return dict(self.recorded).get(part, number) if isinstance(number, str) else number
+
+    @property
+    def parts(self) -> dict[str, tuple[Registry[Any], str]]:
+        """All components of the trial by the part that they play."""
         named = {key: (registry, getattr(self.config, key).name) for key, registry in COMPONENTS.items()}
         named |= {"space": (SPACES, self.config.space), "dataset": (DATASETS, self.config.dataset)}
         named |= {f"metric {name}": (METRICS, name) for name in self.config.rank.metrics}
-        named |= {f"observation {name}": (OBSERVATIONS, name) for name in self.config.observe.own}
+        named |= {f"{OBSERVING} {name}": (OBSERVATIONS, name) for name in self.config.observe.own}
         if self.config.search is not None:
             named["search"] = (SEARCHES, self.config.search.name)
         if self.config.retrain is not None:
-            named["retrain"] = (COMPONENTS["schedule"], self.config.retrain.schedule.name)
-        named |= self._of_the_data
-        files = {registry.entries[name].file for registry, name in named.values()}
-        return {"-".join(file.parts[-2:]): file for file in sorted(files) if file.is_file()}
+            named["retrain schedule"] = (COMPONENTS["schedule"], self.config.retrain.schedule.name)
+        return named | self._of_the_data
+
+    def sources(self) -> dict[str, Path]:
+        """The source files of the trial's components and what these import from the user's folder, by name."""
+        found: dict[str, Path] = {}
+        for registry, name in self.parts.values():
+            entry = registry.entries[name]
+            if is_ours(entry.file):
+                found["-".join(entry.file.parts[-2:])] = entry.file
+            elif entry.file.is_file():
+                found |= {own.replace("/", "-"): file for own, file in files_of(entry).items()}
+        return {name: file for name, file in sorted(found.items()) if file.is_file()}
+
+    def own_files(self) -> dict[str, str]:
+        """By part, the name of the file of the user's own component in her folder."""
+        entries = {part: registry.entries[name] for part, (registry, name) in self.parts.items()}
+        return {part: next(iter(files_of(entries[part]))) for part in self.own_code}
 
     @cached_property
     def key(self) -> str:
@@ -165,11 +227,15 @@ class Trial:
 
     def json(self) -> dict[str, Any]:
         images = {} if self.images is None else {"images": self.images}
-        return {"config": self.config.json(), "parent": self.parent, **images}
+        pairs = {"recorded": dict(self.recorded), "recorded_start": dict(self.recorded_start)}
+        recorded = {key: versions for key, versions in pairs.items() if versions}
+        return {"config": self.config.json(), "parent": self.parent, **images, **recorded}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Trial:
-        return cls(RunConfig.from_json(document["config"]), document["parent"], document.get("images"))
+        own, start = (tuple(sorted(document.get(key, {}).items())) for key in ("recorded", "recorded_start"))
+        config = RunConfig.from_json(document["config"])
+        return cls(config, document["parent"], document.get("images"), recorded=own, recorded_start=start)
 
     @cached_property
     def ranking_key(self) -> str:
@@ -203,9 +269,11 @@ class Trial:
         if rank.top_share is not None:
             known_by.append({"share": rank.top_share, "sample": rank.top_sample, "by": rank.complexity})
         if rank.metrics:
-            known_by.append({"metrics": {name: version(METRICS, name) for name in rank.metrics}})
+            numbers = {name: self._version(f"metric {name}", METRICS, name) for name in rank.metrics}
+            known_by.append({"metrics": numbers})
         if config.search is not None:
-            known_by.append({"search": config.json()["search"], "version": version(SEARCHES, config.search.name)})
+            number = self._version("search", SEARCHES, config.search.name)
+            known_by.append({"search": config.json()["search"], "version": number})
             if config.search.options.get("limits"):
                 known_by.append("limits at the size of the network")  # once at the space's published size
         return hashlib.sha256(canonical(known_by).encode()).hexdigest()[:16]
@@ -215,23 +283,11 @@ def version(registry: Registry[Any], name: str) -> int | str:
     """The version of a component: it differs when the meaning of the component differs.
 
     Our components carry a number that changes with their meaning (`version`, 1 unless set). Others may
-    change without one: for them it is the hash of the file that registers them.
+    change without one: for them it is the version of their code (`harness.components.own_code`).
     """
     component = registry.get(name)
-    file = registry.entries[name].file
-    if _is_ours(file):
-        return int(getattr(component, "version", 1))
-    try:
-        return _text_hash(file, file.stat().st_mtime_ns)
-    except OSError:  # registered by hand, without a file
-        return int(getattr(component, "version", 1))
-
-
-@lru_cache(maxsize=256)
-def _is_ours(file: Path) -> bool:
-    return any(file.is_relative_to(folder) for folder in (ENGINE, PROJECT / "methods", PROJECT / "spaces"))
-
-
-@lru_cache(maxsize=256)
-def _text_hash(file: Path, changed: int) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    entry = registry.entries[name]
+    if not is_ours(entry.file):
+        with suppress(OSError):  # registered by hand, without a file
+            return code_version(entry)
+    return int(getattr(component, "version", 1))

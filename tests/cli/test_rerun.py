@@ -83,7 +83,7 @@ def test_a_component_that_changed_makes_it_another_trial(
 ) -> None:
     own = project / "methods" / "own.py"
     try:
-        own.write_text(METHOD + "\n# changed\n")
+        own.write_text(METHOD + "\nCHANGED = True\n")
         with discovery.fresh():
             assert main(["rerun", run_id]) == 2
     finally:

@@ -245,7 +245,7 @@ def test_an_edited_component_of_the_users_is_another_one(tmp_path: Path, monkeyp
         '@METHODS.register("mine")\nclass Mine(Method):\n    def paths(self, training):\n        return []\n'
     )
     keys = []
-    for edition in (text, text + "# edited\n", text):
+    for edition in (text, text + "edited = True\n", text + "# edited\n"):
         (tmp_path / "methods").mkdir(exist_ok=True)
         (tmp_path / "methods" / "mine.py").write_text(edition)
         monkeypatch.chdir(tmp_path)
@@ -264,7 +264,7 @@ def test_an_edited_augmentation_or_order_is_another_one(tmp_path: Path, monkeypa
         "    def indices(self, count, epoch):\n        return range(count)\n"
     )
     keys: dict[str, list[str]] = {}
-    for edition in (text, text + "# edited\n", text):
+    for edition in (text, text + "edited = True\n", text + "# edited\n"):
         (tmp_path / "methods").mkdir(exist_ok=True)
         (tmp_path / "methods" / "mine.py").write_text(edition)
         monkeypatch.chdir(tmp_path)

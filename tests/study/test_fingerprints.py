@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.components.code import RecordedCode
 from harness.errors import DataError
 from harness.stores.checkpoints import Checkpoint
 from harness.stores.directory.store import DirectoryStore
@@ -28,6 +29,9 @@ class Run:
     own_ranking: str
     counts: bool = True
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    key: str = ""
+    rankings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    code: dict[str, RecordedCode] = field(default_factory=dict)
 
     @property
     def trial(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.components import discovery, method, registries
+from harness.components.code import text_digest
 from harness.study.trial import Trial
 
 STORED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("stored_keys.json").read_text())
@@ -25,7 +26,7 @@ class TwoPaths(Method):
     def paths(self, training):
         return [training.source.draw(training.chance) for _ in range(2)]
 '''
-"""A user's method, written for modules of an earlier version: its text is part of its trials' identity."""
+"""A user's method, written for modules of an earlier version, for which its text was part of its trials' identity."""
 
 
 @pytest.mark.parametrize("name", list(STORED))
@@ -39,7 +40,9 @@ def test_a_configuration_keeps_the_key_that_it_was_stored_under(
         monkeypatch.setitem(sys.modules, old, new)
     stored = STORED[name]
     with discovery.fresh():
-        document = {"config": stored["config"], "parent": None}
+        of_user = stored["config"].get("method") == "two-paths"
+        recorded = {"method": text_digest(TWO_PATHS.encode())} if of_user else {}
+        document = {"config": stored["config"], "parent": None, "recorded": recorded}
         trial = Trial.from_json(document | ({"images": stored["images"]} if stored["images"] else {}))
         trial = Trial.of(trial.config) if trial.config.retrain is not None else trial
         assert trial.key == stored["key"]

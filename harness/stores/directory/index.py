@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import documents, schema
+from harness.components import code
 from harness.files import read_regular, write
 from harness.stores.directory import reading
 from harness.stores.stored import Problem, own_ranking, without_curves
@@ -100,7 +101,7 @@ def _entry(run: Path, now: str | None, problems: list[Problem]) -> dict[str, Any
 @functools.cache
 def _version() -> str:
     """Version of the shard format and of the reader: another reader might give other summaries."""
-    modules = (reading, schema, documents)
+    modules = (reading, schema, documents, code)
     text = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
     return f"{VERSION}-{hashlib.sha256(text).hexdigest()[:16]}"
 

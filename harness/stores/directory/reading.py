@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.components.code import UNNAMED_PART, recorded_code, text_digest
 from harness.documents import canonical, parsed, problem, sealed, shortened_trace
 from harness.errors import DataError, is_machines_fault
 from harness.files import read_regular, sha256
@@ -96,7 +99,14 @@ def _summarise(path: Path, problems: list[Problem]) -> dict[str, Any]:
         further = read_rankings(path, problems)
     invalid = read_small(path / INVALID, InvalidDocument)["reason"] if _is_there(path / INVALID) else None
     info = read_small(path / INFO) if _is_there(path / INFO) else {}
-    return summary_of(trial, run, result, further, invalid, info)
+    return summary_of(trial, run, result, further, invalid, info, partial(_sources, path))
+
+
+def _sources(path: Path) -> Iterator[bytes]:
+    """The run's copies of its source files, as far as they can be read: no result depends on them."""
+    for file in sorted((path / SOURCES).glob("*")):
+        with suppress(OSError):
+            yield read_regular(file)
 
 
 def _is_there(path: Path) -> bool:
@@ -125,10 +135,13 @@ def summary_of(
     further: Mapping[str, Mapping[str, Any]],
     invalid: str | None,
     info: Mapping[str, Any],
+    sources: Callable[[], Iterable[bytes]],
 ) -> dict[str, Any]:
     """The summary of a run: of its `TrialDocument`, its `RunDocument`, its `ResultDocument` if it is complete, its
-    further rankings by key, the reason why it must not be counted, and what Sacred keeps in `info.json`.
+    further rankings by key, the reason why it must not be counted, and what Sacred keeps in `info.json`,
+    and the copies of its source files.
     """
+    code = _own_code(trial, sources)
     rankings: dict[str, Any] = {}
     if document is not None and "ranking" in trial:  # otherwise the ground truth that it was judged by is unknown
         rankings[trial["ranking"]] = without_curves(document["result"])
@@ -158,6 +171,7 @@ def summary_of(
         # Older versions recorded any length.
         "fail_trace": run.get("fail_trace") and shortened_trace(run["fail_trace"]),
         "invalid": invalid,
+        **({"code": code} if code else {}),
     }
 
 
@@ -173,6 +187,26 @@ def _commit(run: Mapping[str, Any]) -> str | None:
         if isinstance(commit := repository.get("commit"), str):
             return f"{commit}-dirty" if repository.get("dirty") else commit
     return None
+
+
+def _own_code(trial: Mapping[str, Any], sources: Callable[[], Iterable[bytes]]) -> dict[str, list[str]]:
+    """By part of the trial, the version and the code of the user's own components, as `recorded_code` gives them.
+
+    Earlier versions of the harness did not record the code of rankings and searches: it is that of one of the copies.
+    """
+    if "code" in trial:
+        return recorded_code(trial["code"], ())
+    versions = trial["identity"].get("versions", {})
+    own = {part: one for part, one in versions.items() if isinstance(one, str) and part != "images"}
+    config = trial["cell"]["config"]
+    if not own and not config["rank"].get("metrics") and not config.get("search"):
+        return {}
+    texts = list(sources())
+    known = recorded_code(own, texts)
+    if config["rank"].get("metrics") or config.get("search"):
+        others = {text_digest(text) for text in texts} - set(own.values())
+        known |= recorded_code({f"{UNNAMED_PART} {one}": one for one in sorted(others)}, texts)
+    return known
 
 
 def read_verified(path: Path, name: str) -> bytes:

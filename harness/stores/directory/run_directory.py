@@ -62,6 +62,7 @@ class RunDirectory:
             "preset": preset,
             "overrides": dict(overrides),
             "owner": this_process(),
+            **({"code": {**trial.own_code, **dict(trial.recorded)}} if trial.own_code else {}),
         }
         fresh: Path | None = None
         try:
@@ -99,7 +100,7 @@ class RunDirectory:
             file.writelines(json.dumps(without_nan(dict(point)), allow_nan=False) + "\n" for point in points)
 
     def write_sources(self, trial: Trial) -> None:
-        """Copy the source files of the trial's components."""
+        """Copy the source files of the trial's components, and what the user's own import from her folder."""
         (self.path / SOURCES).mkdir(exist_ok=True)
         for name, file in trial.sources().items():
             with naming(self.path / SOURCES / name):

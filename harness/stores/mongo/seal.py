@@ -8,7 +8,9 @@ which have the checksums of the completion record.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from harness.documents import flatten, parsed, problem
@@ -31,6 +33,7 @@ from harness.stores.directory.run_directory import (
     RANKINGS,
     RESULT,
     RUN,
+    SOURCES,
     TRIAL,
     WEIGHTS,
     is_ranking,
@@ -86,7 +89,15 @@ def from_files(entries: Entries, read: Read) -> dict[str, Any]:
         further = _rankings(entries, read)
     invalid = _document(INVALID, InvalidDocument, read)["reason"] if INVALID in entries else None
     info = _document(INFO, None, read) if INFO in entries else {}
-    return summary_of(trial, run, result, further, invalid, info)
+    return summary_of(trial, run, result, further, invalid, info, partial(_sources, entries, read))
+
+
+def _sources(entries: Entries, read: Read) -> Iterator[bytes]:
+    """The copies of the run's source files that can be read."""
+    for name in sorted(entries):
+        if name.startswith(f"{SOURCES}/"):
+            with suppress(DataError):
+                yield read(name)
 
 
 def wrong_document(own: Mapping[str, Any], entries: Entries) -> str | None:

@@ -136,10 +136,18 @@ def _list_run(database: Database[Document], run_id: str, naming: Naming) -> bool
     return database["runs"].update_one(where, update).matched_count == 1
 
 
+_OLD_CODE = r'"versions": \{[^}]*"[0-9a-f]{16}"'
+"""In a `cell.json`, a component of the user's own whose version is the hash of its file's text."""
+
+
 def _seal_older(mirror: MongoStore) -> None:
-    """Give the runs of older versions the checksums of their summaries, after a comparison with their files."""
+    """Give the runs of older versions the checksums of their summaries, after a comparison with their files.
+
+    So do summaries get the code of users' components that older versions left out.
+    """
     with translated():
-        where = {"harness.revision": {"$gt": 0}, "harness.seal": None}
+        uncoded = {"harness.summary": {"$not": {"$regex": '"code": '}}, "harness.documents.text": {"$regex": _OLD_CODE}}
+        where = {"harness.revision": {"$gt": 0}, "$or": [{"harness.seal": None}, uncoded]}
         found = mirror.database["runs"].find(where, {"_id": 0, **_STATE}, batch_size=BATCH)
         own: Iterator[Any] = (document.get("harness") for document in found)
         names = [one["run_id"] for one in own if problem(MirroredState, one) is None]
