@@ -1,4 +1,4 @@
-"""Why a job is interrupted: stopped, out of time, or no longer the owner of its trial.
+"""Why a child is interrupted: stopped, or out of time.
 
 A signal carries no reason. The sender records it here before it signals the main thread; the handler raises it.
 """
@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 
-STOPPED, TIMEOUT, LOST = "stopped", "timeout", "lost"
+STOPPED, TIMEOUT = "stopped", "timeout"
 
 
 PATIENCE = 5.0
@@ -25,7 +25,6 @@ class Interruption(KeyboardInterrupt):
         self.reason = reason
 
 
-_finishing = threading.Event()
 _reasons: list[str] = []
 _polite: list[Callable[[], bool]] = []
 
@@ -36,25 +35,9 @@ def interrupt_main(reason: str) -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
-def finish_alone() -> None:
-    """The job is about to record what it has done, and ends then: also if `run` dies meanwhile, within `PATIENCE`.
-
-    Else the record could be here and not in the database, and another machine would do the work again.
-    """
-    _finishing.set()
-
-
-def grace() -> float:
-    """Seconds that this job may still take when `run` has died."""
-    return PATIENCE if _finishing.is_set() else 0.0
-
-
 @contextlib.contextmanager
 def asked_first(stop: Callable[[], bool]) -> Iterator[None]:
-    """Within the block, a signal first calls `stop`. If it returns True, the work ends by itself: nothing is raised.
-
-    A job that has lost its trial to another owner ends at once instead.
-    """
+    """Within the block, a signal first calls `stop`. If it returns True, the work ends by itself: nothing is raised."""
     _polite.append(stop)
     try:
         yield
@@ -93,7 +76,7 @@ def reason_of(interruption: KeyboardInterrupt) -> str:
 
 def raise_interruption(number: int, frame: object) -> None:
     """Handler for SIGTERM. Raises once: a second signal must not disturb the storing of the interrupted work."""
-    if LOST not in _reasons and any(stop() for stop in _polite):
+    if any(stop() for stop in _polite):
         insisting = threading.Timer(PATIENCE, _insist)
         insisting.daemon = True
         insisting.start()

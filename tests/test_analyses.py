@@ -20,10 +20,8 @@ from harness.environment import cpu_model
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.overrides import parse_only
-from harness.work.assignment import Assignment
-from harness.work.job import run_job
 from harness.work.plan import make_plan
-from harness.work.states import Kind
+from tests.jobs import attempt
 from tests.toy import user_folder
 
 PAGE = (Path(__file__).parents[1] / "docs" / "analyses.md").read_text()
@@ -43,7 +41,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         asked = parse_only(params["only"])
         plan = make_plan([study], get_preset(params["preset"]), [], seeds=params["seeds"], only=asked)
         for work in plan.work:
-            done = run_job(Assignment(Kind.TRAIN, work.trial, Path("runs"), "tiny", {}, threads=1).json(), print)
+            done = attempt(work.trial, "runs", device=None)
             assert done["status"] == "done", done
         assert len(DirectoryStore(Path("runs")).runs()) == 12
         yield folder

@@ -19,8 +19,8 @@ from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.references import reference_names
-from harness.work.job import run_job
 from harness.work.references import missing_references
+from tests.jobs import make_references
 from tests.stored_runs import store_run
 
 PACKAGES = {"components", "study", "training", "data", "truth", "work", "stores", "testing", "cli", "view"}
@@ -36,14 +36,13 @@ COMPUTES = (
     "harness.truth.build",
     "harness.truth.verify",
     "harness.work.checking",
-    "harness.work.job",
-    "harness.work.reference_job",
+    "harness.work.compute",
+    "harness.work.proxies",
     "harness.work.calibration_job",
     "harness.work.experiment",
     "harness.work.group",
     "harness.work.task",
-    "harness.work.training_job",
-    "harness.work.ranking_job",
+    "harness.work.ranking",
     # Observers of Sacred's, at work in the training process.
     "harness.stores.sacred",
     "harness.stores.directory.observer",
@@ -112,8 +111,8 @@ def test_a_report_with_its_references_imports_no_torch(tmp_path: Path) -> None:
     """References are made in this process, as `run` makes them, and shown by another."""
     study, store = find_studies("ablation_calr_ms")[0], DirectoryStore(tmp_path)
     store_run(tmp_path, expand(study, get_preset("tiny"), 1)[0], 0.5)
-    for job in missing_references([study], "tiny", store, 1).jobs(tmp_path, None):
-        assert run_job(dict(job.document), lambda report: None)["status"] == "done"
+    made = make_references(missing_references([study], "tiny", store, 1), tmp_path)
+    assert {answer["status"] for answer in made} == {"done"}
     script = (
         "import sys\n"
         "from harness.components.discovery import component\n"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
     from harness.cli._display import Display
-    from harness.stores.places import Places
     from harness.stores.store import Store
     from harness.work.jobs import Stopping
     from harness.work.plan import Asked
     from harness.work.processes import Processes
     from harness.work.references import Missing
+    from harness.work.workplace import Workplace
 
 
 def missing(asked: Asked, store: Store, on_request: bool = False) -> Missing:
@@ -25,9 +26,7 @@ def missing(asked: Asked, store: Store, on_request: bool = False) -> Missing:
 
 def make_references(
     asked: Asked,
-    store: Store,
-    places: Places,
-    device: str | None,
+    place: Workplace,
     stopping: Stopping,
     executor: Processes,
     display: Display,
@@ -40,31 +39,30 @@ def make_references(
     from harness.cli._tally import reference_items
     from harness.files import remove_abandoned
     from harness.stores.directory.store import REFERENCES
+    from harness.work.assignment import Computing
+    from harness.work.attempts import Attempts
     from harness.work.jobs import Answered
+    from harness.work.session import follow
 
     if stopping.asked:
         return None
     errors: list[str] = []
+
+    def over(number: int, answer: Mapping[str, Any]) -> None:
+        display.finished(number, answer)
+        errors.extend([answer["error"]] if answer["status"] in (Answered.FAILED, Answered.LOST) else [])
+
     try:
-        lacking = missing(asked, store, on_request)
+        lacking = missing(asked, place.reader, on_request)
         if not lacking:
             return None
-        items = reference_items(lacking)
-        with display.round(items):
-            for event in executor.execute(lacking.jobs(places.directory, places.mongo, device), stopping):
-                number = event.job.number
-                display.stopping = bool(stopping.asked)
-                if event.kind == "started":
-                    display.started(number, items[number].label)
-                elif event.kind == "progress":
-                    display.progress(number, event.data)
-                else:
-                    display.finished(number, event.data)
-                    errors += [event.data["error"]] if event.data["status"] in (Answered.FAILED, Answered.LOST) else []
+        attempts = Attempts(place, Computing(device=executor.slots.device), asked.preset, asked.overrides)
+        with display.round(reference_items(lacking)):
+            follow(executor, lacking, lacking.jobs(attempts), stopping, display, over)
         left = lacking.left()
     except HarnessError as error:
         return f"references could not be made: {error}"
     finally:
-        remove_abandoned(places.directory / REFERENCES)
+        remove_abandoned(place.directory.path / REFERENCES)
     made = len(lacking.references) - left
     return f"{made} references made" + (f", {left} missing{f': {errors[0]}' if errors else ''}" if left else "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,42 +41,31 @@ def recompute(
     unless everything was computed.
     """
     from harness.cli._display import Display
-    from harness.work.assignment import Assignment
+    from harness.work.assignment import Computing
     from harness.work.jobs import Answered, Stopping
     from harness.work.plan import require_ranks
     from harness.work.processes import Processes
-    from harness.work.session import assigning, recomputing
+    from harness.work.session import Recomputing, working
+    from harness.work.settings import Settings
     from harness.work.states import State
-    from harness.work.workplace import Workplace
 
     if store.mongo is None:
         store.require()
-    assignment = partial(
-        Assignment,
-        store=store.directory.absolute(),
-        preset=asked.preset,
-        overrides=asked.overrides,
-        threads=threads,
-        device=slots.device,
-        ranks=slots.ranks,
-        mongo=store.mongo,
-        weights_max=int(mirror_weights_max),
-        again=again,
-    )
+    settings = Settings(store, Computing(threads), weights_max=int(mirror_weights_max), waits=False)
     stopping = Stopping()
-    place = Workplace(store, weights_max=int(mirror_weights_max), say=click.echo)
+    place = settings.workplace(click.echo)
     if not place.reach(0.0, stopping):
         raise Unreachable(place.silence or "the database does not answer")
     with contextlib.closing(Processes(slots)) as executor:
-        assign = assigning(assignment)
         display = Display(asked.studies, asked_to_stop=lambda: stopping.asked)
-        session = recomputing(place, asked, assign, executor, stopping, display.show, again=again)
-        require_ranks(session.choose(session.plan), slots)
+        session = working(place, asked, settings, executor, stopping, display.show, kind=Recomputing, again=again)
+        chosen = session.choose(session.plan)
+        require_ranks(chosen, slots)
         with on_signals(stopping.ask, shown=lambda: display.is_live) as received, display:
             session.run()
     ended = {"recomputed": 0}
     undone: list[str] = []
-    for work, answer in session.answers:
+    for work, answer in [*session.answers, *((work, {"status": Answered.ELSEWHERE}) for work in session.left(chosen))]:
         status = str(answer["status"])
         if status == Answered.DONE:
             status = "unchanged" if answer["already"] else "recomputed"

@@ -185,7 +185,7 @@ class Tally:
         """Count the end of a job: what ran, and how many jobs its item still has. None if it is queued again."""
         job = self.running.pop(number)
         status = answer["status"]
-        if answer.get("again") or status in (Answered.ELSEWHERE, Answered.UNREACHABLE):
+        if answer.get("again") or status == Answered.ELSEWHERE:
             return None
         left = 0
         if status == Answered.DONE:

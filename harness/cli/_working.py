@@ -34,16 +34,14 @@ def working_options(command: Callable[..., Any]) -> Callable[..., Any]:
         mirror_weights_max: float,
         **others: Any,
     ) -> Any:
+        from harness.work.assignment import Computing
         from harness.work.settings import Settings
 
         settings = Settings(
             places=replace(store, mongo=None) if offline else store,
-            threads=threads,
+            computing=Computing(threads, checkpoint_every=checkpoint_every, compile=compiled, timeout=timeout),
             lease=lease,
             work=Path(work).absolute() if work else None,
-            checkpoint_every=checkpoint_every,
-            timeout=timeout,
-            compile=compiled,
             weights_max=int(mirror_weights_max),
             retry=retry,
             waits=not no_wait,

@@ -6,7 +6,6 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from harness.stores.store import Store
     from harness.stores.stored import StoredRun
     from harness.study.trial import Trial
-    from harness.work.assignment import Assignment
+    from harness.work.settings import Settings
     from harness.work.slots import Slots
 
 
@@ -48,7 +47,8 @@ def command(
     from harness.stores.stored import Status
     from harness.stores.upkeep.comparison import Side, compare
     from harness.study.parallel import check_ranks
-    from harness.work.assignment import Assignment
+    from harness.work.assignment import Computing
+    from harness.work.settings import Settings
 
     opened = store.open()
     found = opened.find(run)
@@ -59,19 +59,9 @@ def command(
     device = device or str(cost.get("device", "")).partition(":")[0] or None
     slots = slots_of(device, 1, ranks=ranks or cost.get("ranks", 1))
     check_ranks(trial.config, slots.ranks)
-    # Only this run is repeated, not the search that it started from.
-    architecture = (found.result or {}).get("top1") if trial.start is not None else None
-    assignment = partial(
-        Assignment,
-        preset=found.preset,
-        overrides=found.overrides,
-        threads=threads or cost.get("threads", 1),
-        device=slots.device,
-        ranks=slots.ranks,
-        found=None if architecture is None else tuple(architecture),
-    )
+    computing = Computing(threads or cost.get("threads", 1))
     with _folder(into, trial) as folder:
-        interrupted = _execute(trial, partial(assignment, store=folder.absolute()), slots, f"run {found.id} again")
+        interrupted = _execute(found, trial, Settings(Places(folder), computing, retry="all"), slots)
         if interrupted:
             return interrupted
         again = DirectoryStore(folder)
@@ -123,21 +113,20 @@ def _folder(into: Path | None, trial: Trial) -> Iterator[Path]:
     yield into
 
 
-def _execute(trial: Trial, assignment: partial[Assignment], slots: Slots, label: str) -> int:
-    """Run the trial; return 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
+def _execute(run: StoredRun, trial: Trial, settings: Settings, slots: Slots) -> int:
+    """Repeat the run; return 0, or the exit status of an interruption. Raises `HarnessError` when it fails."""
     from harness.cli._display import Display
     from harness.cli._signals import on_signals
     from harness.work.jobs import Answered, Stopping
     from harness.work.processes import Processes
-    from harness.work.session import assigning, repeating
-    from harness.work.workplace import Workplace
+    from harness.work.session import repeating
 
-    assign, stopping = assigning(assignment), Stopping()
-    place = Workplace(Places(assignment.keywords["store"]))
+    label, stopping = f"run {run.id} again", Stopping()
     display = Display(asked_to_stop=lambda: stopping.asked)
     signals = on_signals(stopping.ask, shown=lambda: display.is_live)
     with contextlib.closing(Processes(slots)) as executor, signals as received, display:
-        session = repeating(place, trial, label, assign, executor, stopping, display.show)
+        place = settings.workplace(click.echo)
+        session = repeating(place, run, trial, label, settings, executor, stopping, display.show)
         session.run()
     answer: Mapping[str, Any] = session.answers[-1][1] if session.answers else {"status": Answered.INTERRUPTED}
     if answer["status"] == Answered.INTERRUPTED and "error" not in answer:

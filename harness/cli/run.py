@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,13 +92,10 @@ def command(
         session = working(
             place,
             asked,
-            settings.assigning(asked, slots, profile),
+            replace(settings, profile=profile),
             executor,
             stopping,
             display.show,
-            retry=settings.retry,
-            waits=settings.waits,
-            outage_wait=settings.outage_wait,
             planned=None if until is None else until.plan,
             kind=Session if wanted is None else Following,
         )
@@ -118,9 +116,7 @@ def command(
                 session.run()
             if not no_references and not session.gave_up:
                 words = REFERENCES
-                made = make_references(
-                    asked, place.reader, settings.places, slots.device, stopping, executor, display, references_only
-                )
+                made = make_references(asked, place, stopping, executor, display, references_only)
         left = None if session.gave_up else place.sync(stopping, session.plan.naming)
     if references_only:
         if received:

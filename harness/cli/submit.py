@@ -63,7 +63,7 @@ def command(
     from harness.work.agreement import Agreement
     from harness.work.jobs import Stopping
 
-    options = {"cpus-per-task": str(ranks * settings.threads), **submission.parse_options(given)}
+    options = {"cpus-per-task": str(ranks * settings.computing.threads), **submission.parse_options(given)}
     submission.check_ranks(options, ranks)
     place = settings.workplace(lambda line: click.echo(line, err=True))
     if not place.reach(settings.outage_wait, Stopping()):

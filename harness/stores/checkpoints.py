@@ -55,16 +55,15 @@ class Checkpoint:
         every: float = 60.0,
         threads: int,
         device: str,
-        of: str = "",
+        run: str | None = None,
         ranks: int = 1,
     ) -> None:
-        """`every`: minimum number of seconds between two periodic saves. `of`: what it is of, if not of training.
+        """`every`: minimum number of seconds between two periodic saves. `run`: the run whose weights are ranked.
 
         `ranks` is the number of processes that train together.
         """
-        known_by = [trial.config.json(), trial.ranking_key, *([of] if of else [])]
-        request = hashlib.sha256(canonical(known_by).encode()).hexdigest()
-        self.path = folder / f"{trial.key[:16]}-{request[:16]}{SUFFIX}"
+        request = _request(trial, run)
+        self.path = checkpoint_path(folder, trial, run)
         self.every = every
         # A state must match all of these for a resumed run to give the bytes of an uninterrupted run.
         self._made = {"key": trial.key, "request": request, "threads": threads, "device": device.partition(":")[0]}
@@ -150,7 +149,7 @@ class Checkpoint:
 
         from harness.documents import refusal
 
-        self._clear_away()
+        _clear_away(self.path)
         try:
             with open_regular(self.path) as file:
                 self._check(file, torch.__version__)
@@ -173,8 +172,7 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Remove the checkpoint: the trial is done, or it is of no use."""
-        self.path.unlink(missing_ok=True)
-        self._clear_away()
+        remove_checkpoint(self.path)
 
     def _check(self, file: IO[bytes], torch_version: str) -> None:
         """Raise `_Damaged` or `_Foreign` unless the file holds a complete state that this process can resume from."""
@@ -192,15 +190,6 @@ class Checkpoint:
                 "order; training starts again"
             )
 
-    def _clear_away(self) -> None:
-        """Remove half-written files, but not those that another process is writing: it may not know yet that it
-        has lost the trial.
-        """
-        for left in self.path.parent.glob(f".{self.path.name}.*"):
-            with contextlib.suppress(FileNotFoundError):
-                if living_writer(left) in (None, os.getpid()):
-                    left.unlink()
-
 
 class FollowedCheckpoint(Checkpoint):
     """The checkpoint in a process of a group that is not the first: read when the trial starts, never written."""
@@ -217,8 +206,30 @@ class FollowedCheckpoint(Checkpoint):
     def remove(self) -> None:
         """The first process removes it."""
 
-    def _clear_away(self) -> None:
-        """The first process does."""
+
+def checkpoint_path(folder: Path, trial: Trial, run: str | None = None) -> Path:
+    """Where the checkpoint of a request for that trial is, or that of a ranking of a run's weights."""
+    return folder / f"{trial.key[:16]}-{_request(trial, run)[:16]}{SUFFIX}"
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint, and the half-written files of killed processes: its trial is done, or it is of no use."""
+    path.unlink(missing_ok=True)
+    _clear_away(path)
+
+
+def _request(trial: Trial, run: str | None) -> str:
+    known_by = [trial.config.json(), trial.ranking_key, *([f"ranking of {run}"] if run else [])]
+    return hashlib.sha256(canonical(known_by).encode()).hexdigest()
+
+
+def _clear_away(path: Path) -> None:
+    """Remove half-written files, but not those that another process is writing: it may not know yet that it has lost
+    the trial."""
+    for left in path.parent.glob(f".{path.name}.*"):
+        with contextlib.suppress(FileNotFoundError):
+            if living_writer(left) in (None, os.getpid()):
+                left.unlink()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from harness.documents import NEWER, problem
@@ -42,11 +41,11 @@ LONGEST = 86400.0
 RENEWALS = 6
 """Number of renewals per lease."""
 
+PATIENCE = 1.0
+"""Seconds after which a place that has not renewed one claim is not asked for the next, until the next round."""
+
 SHORTEST = 0.05
 """Minimum number of seconds between two renewals."""
-
-PATIENCE = 5.0
-"""Seconds that the end of a `Lease` waits for the release; after that the claim is left to expire."""
 
 TRIES = 20
 """Maximum number of tries to change a claim that another thread of its owner changes, too."""
@@ -112,7 +111,7 @@ class ClaimRecord:
 
 
 class Claim:
-    """One held claim. Made only by `Claims.acquire`, and by `Claims.redeem` for another process that renews it.
+    """One held claim. Made only by `Claims.acquire`.
 
     All methods may be called from several threads at once; each takes a bounded time, unless the file system
     itself blocks. Each raises only the exceptions that it documents.
@@ -172,10 +171,6 @@ class Claim:
                     if new is not None:
                         return
 
-    def ticket(self) -> dict[str, Any]:
-        """What another process needs to renew the claim (`Claims.redeem`), as plain JSON types."""
-        return {"key": self.key, "version": self._record.version, "value": dict(self._record.value)}
-
     def _known(self) -> Iterator[Record]:
         """The record as it was last known, and then as it is now. Raises `ClaimLost` when it is no longer ours."""
         yield self._record
@@ -187,7 +182,7 @@ class Claim:
                 claim = ClaimRecord.of(present)
                 how = f"{describe(claim.owner)} has taken it over" if claim.held else "it was freed"
                 raise ClaimLost(f"the claim on trial {self.key[:16]} is lost: {how}")
-            self._record = present  # confirmed by another thread, or by another process with the ticket
+            self._record = present  # confirmed by another thread
             yield present
         raise Unreachable(f"the claim on trial {self.key[:16]} changes faster than it can be renewed")
 
@@ -234,10 +229,6 @@ class Claims:
         new = self.place.put(KIND, key, value, last.record if last else None)
         return None if new is None else Claim(self.place, new)
 
-    def redeem(self, ticket: Mapping[str, Any]) -> Claim:
-        """The claim of a ticket, which was acquired in the same place. Touches nothing."""
-        return Claim(self.place, Record(ticket["key"], ticket["version"], ticket["value"], 0.0))
-
     def holder(self, key: str) -> ClaimRecord | None:
         """The live owner, if there is one."""
         found = self._seen(self.place.get(KIND, key))
@@ -281,87 +272,78 @@ def _freed(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**value, "owner": None, "held": False, "token": uuid.uuid4().hex}
 
 
-class Lease:
-    """Holds a claim while a `with` block runs; a thread renews it.
+class Renewal:
+    """Renews all claims of a worker in one thread, which does nothing else.
 
-    An unreachable place is retried, and is never an error: the owner continues with what it holds. So is any other
-    error, which `confirm` then raises, too. When another process has taken the trial over, or the thread cannot go on,
-    it sets `lost`, calls the `lost` callback once, and ends. At the
-    end of the block the claim is released within `PATIENCE` seconds or not at all: then it expires, or is taken
-    over when this process is seen to be dead.
+    A place that does not answer is tried again, and is never an error: the owner goes on with what it holds. So is any
+    other error, which `Claim.confirm` then raises, too. When another worker has taken a trial over, the thread calls
+    `lost` with the key of the claim, once, and renews it no longer. All methods may be called from several threads.
     """
 
-    def __init__(self, claim: Claim, lost: Callable[[], object] | None = None) -> None:
-        self.claim = claim
-        self.lost = False
-        self.unreachable_since: float | None = None
-        """When the place stopped answering (`time.time()`); None while it answers."""
+    def __init__(self, lost: Callable[[str], object] = lambda key: None) -> None:
         self._tell = lost
-        self._stopping = threading.Event()
-        self._losing = threading.Lock()
-        self._thread = threading.Thread(target=self._keep, name=f"lease of {claim.key[:16]}", daemon=True)
+        self._kept: dict[str, tuple[Claim, Callable[[], bool]]] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
 
-    def __enter__(self) -> Lease:
-        self._thread.start()
-        return self
+    def keep(self, claim: Claim, works: Callable[[], bool] = lambda: True) -> None:
+        """Renew the claim from now on, whenever `works` says that there is progress to protect."""
+        with self._changed:
+            self._kept[claim.key] = (claim, works)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._renew_all, name="renewal of claims", daemon=True)
+                self._thread.start()
+            self._changed.notify()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join(PATIENCE)
+    def leave(self, claim: Claim) -> None:
+        """Renew the claim no longer."""
+        with self._changed:
+            self._kept.pop(claim.key, None)
 
-    def confirm(self) -> bool:
-        """Whether the claim is confirmed (see `Claim.confirm`); False when its place does not answer.
+    def release(self, claim: Claim) -> None:
+        """Let others have the trial, unless the claim is lost. If the place does not answer, it expires."""
+        self.leave(claim)
+        with contextlib.suppress(HarnessError):
+            claim.release()
 
-        Raises `ClaimLost`; the `lost` callback is not called then.
-        """
+    def close(self) -> None:
+        """Renew nothing any more. Does not wait for a place that does not answer."""
+        with self._changed:
+            self._closed = True
+            self._kept.clear()
+            self._changed.notify()
+
+    def _renew_all(self) -> None:
+        """The thread."""
+        last = time.monotonic()
+        while True:
+            with self._changed:
+                while not self._closed and (left := self._pause(last)) != 0.0:
+                    self._changed.wait(left)
+                if self._closed:
+                    return
+                kept = list(self._kept.values())
+            last = time.monotonic()
+            for claim, works in kept:
+                began = time.monotonic()
+                if works() and not self._renew(claim) and time.monotonic() - began > PATIENCE:
+                    break  # its place does not answer, nor would it for the others
+
+    def _pause(self, last: float) -> float | None:
+        """Seconds until the next renewals, the last of which were then; None while there is nothing to renew."""
+        if not self._kept:
+            return None
+        shortest = min(min(claim.lease, LONGEST) for claim, _ in self._kept.values())
+        return max(0.0, last + max(SHORTEST, shortest / RENEWALS) - time.monotonic())
+
+    def _renew(self, claim: Claim) -> bool:
+        """Renew one claim; returns whether its place answered."""
         try:
-            self.claim.confirm()
+            claim.renew()
         except ClaimLost:
-            self._lose()
-            raise
-        except Unreachable:
-            self._unreachable()
+            self.leave(claim)
+            self._tell(claim.key)
+        except BaseException:  # `Unreachable`, or what nobody expected: the next renewal may succeed
             return False
-        self.unreachable_since = None
         return True
-
-    def _keep(self) -> None:
-        """The thread: renew until stopped, then release. The block does not wait long for an unreachable place."""
-        try:
-            self._renew()
-        except BaseException:
-            # Without renewals another process takes the trial over: this one must not go on in silence.
-            if self._lose() and self._tell:
-                self._tell()
-            raise
-        if not self.lost:
-            try:
-                self.claim.release()
-            except Exception:  # the claim expires
-                self._unreachable()
-
-    def _renew(self) -> None:
-        pause = max(min(self.claim.lease, LONGEST) / RENEWALS, SHORTEST)
-        while not self._stopping.wait(pause):
-            try:
-                self.claim.renew()
-                self.unreachable_since = None
-            except ClaimLost:
-                if self._lose() and self._tell:
-                    self._tell()
-                return
-            except Exception:  # `Unreachable`, or what nobody expected: the next renewal may succeed
-                self._unreachable()
-
-    def _lose(self) -> bool:
-        """Mark the claim lost; returns whether this call is the first to do so."""
-        with self._losing:
-            first, self.lost = not self.lost, True
-            self._stopping.set()
-            return first
-
-    def _unreachable(self) -> None:
-        if self.unreachable_since is None:
-            self.unreachable_since = time.time()

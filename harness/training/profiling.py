@@ -37,8 +37,6 @@ SKIPPED, TRACED = 5, 10
 """How many training steps pass before the trace begins, and how many it shows."""
 
 BREAKDOWN, TRACE = "breakdown.txt", "trace.json.gz"
-PROFILES = "profiles"
-"""The folder in a store, beside its runs."""
 
 _active: list[_Profile] = []
 """The profile of this process's trial, if it is profiled."""

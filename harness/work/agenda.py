@@ -1,28 +1,28 @@
-"""The work of a session, handed out one job at a time. Does not import torch.
+"""Which trial a worker runs next, claimed. Does not import torch.
 
-Any number of processes may work on the same trials. Before a job is handed out, its claim and the stored runs
-are checked; the job itself checks again under its claim. A trial claimed by another process is waited for,
-because that process may die. Whoever finds trials taken looks further ahead, so that many processes do not all walk
-the same way; which process runs a trial changes no result. While the database is unreachable no new job is handed out;
-running jobs continue.
+Any number of workers may work on the same trials. A trial is claimed, and then the stored runs are read again:
+another worker may have done it just now. A trial that another worker has claimed is waited for, because that worker may
+die. A worker that finds trials taken looks further ahead, so that many workers do not all walk the same way; which
+worker runs a trial changes no result. While the database is unreachable no trial begins; running ones continue.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from harness.documents import seconds_since
-from harness.errors import HarnessError, Unreachable
-from harness.stores.claims import Claims
+from harness.errors import HarnessError, NotReadable, Unreachable
+from harness.stores.claims import Claim, Claims
 from harness.stores.store import Store, supersede
-from harness.stores.stored import Status, StoredRun
+from harness.stores.stored import Problem, Status, StoredRun
 from harness.study.trial import Trial
-from harness.work.assignment import Assignment
-from harness.work.jobs import Answered, Event, Job, Later
+from harness.work.attempts import Attempt
+from harness.work.jobs import Answered, Job, Later
 from harness.work.states import Kind, State, Work, claim_key, lost_too_often, state_of
 
 POLL, LONGEST = 1.0, 30.0
@@ -43,13 +43,17 @@ ALL = 2000
 
 @dataclass
 class Agenda:
-    """The work of one `run`. `jobs` is the input of an executor, and `heard` takes the executor's events."""
+    """The work of one round. `jobs` is the input of the processes, and `heard` takes what became of the jobs."""
 
     todo: Sequence[Work]
     store: Store
     claims: Claims
-    assign: Callable[[Work, Kind], Assignment]
-    """Makes the assignment of a job of that kind."""
+    begin: Callable[[Work, Kind, Claim, Sequence[StoredRun]], Attempt]
+    """Begins an attempt under its claim."""
+    kind: Callable[[Work, Sequence[StoredRun]], Kind | None]
+    """What there is to do for some work, given the runs of its trial; None for nothing."""
+    given: Collection[str] = ()
+    """Keys of searches that need not be stored: what starts from them has what it needs."""
     retry: str | None = None
     waits: bool = True
     """Whether to wait for trials claimed by other processes."""
@@ -57,6 +61,8 @@ class Agenda:
     say: Callable[[str], None] = lambda line: None
     elsewhere: Callable[[Work], None] = lambda work: None
     """Callback for each trial that another process has done."""
+    refuse: Callable[[int, BaseException], None] = lambda number, error: None
+    """Callback for work whose attempt could not begin, by its number."""
     admits: Callable[[Work], bool] = lambda work: True
     """Whether a trial may begin now; one that may not is left to others. A `HarnessError` stops the handing out."""
     others: Collection[str] = ()
@@ -75,7 +81,8 @@ class Agenda:
         self._rng = random.Random()
         counted = {} if self.retry in ("lost", "all") else {n: work.losses for n, work in enumerate(self.todo)}
         self._losses = Counter(counted)
-        self._running: set[int] = set()
+        self.running: dict[int, Attempt] = {}
+        """The attempts under way, by the number of their work."""
         self._silent_since: float | None = None
         self._told_of_others = False
         self._not_before: dict[int, float] = {}
@@ -90,7 +97,7 @@ class Agenda:
         """Yield the next job, or `Later` while none is available but one may become so."""
         looked: set[int] = set()  # without success, since the last job or pause
         began = time.monotonic()
-        while self._pending or self._running:
+        while self._pending or self.running:
             if not self._pending:  # a running job may be queued again
                 yield Later(POLL)
                 continue
@@ -110,7 +117,7 @@ class Agenda:
             if not self._pending:  # others have done the rest
                 continue
             if number is None:
-                if not self.waits and not self._running:
+                if not self.waits and not self.running:
                     return
                 self._tell_of_others()
                 looked.clear()
@@ -123,27 +130,22 @@ class Agenda:
             self._pending.remove(number)
             if isinstance(job, Job):
                 looked.clear()
-                self._running.add(number)
                 yield job
                 began = time.monotonic()
 
-    def heard(self, event: Event) -> bool:
-        """Process an event; return whether the job is queued again: its trial was claimed, or its process died."""
-        if event.kind != "finished":
-            return False
-        number, status = event.job.number, event.data["status"]
-        self._running.discard(number)
+    def label(self, number: int) -> str:
+        """The name of that work, for readers."""
+        return self.todo[number].label
+
+    def heard(self, number: int, status: str) -> bool:
+        """Take the end of a job; return whether its work is queued again: another worker has it, or its child died."""
         if status == Answered.ELSEWHERE:
             self._taken += 1
-        else:
-            self._taken, self._some = 0, SOME
-            self._many = 1 if self._shared else MANY
-        if status in (Answered.ELSEWHERE, Answered.UNREACHABLE):
             self._pending.append(number)
             self._not_before[number] = time.monotonic() + POLL
-            if status == Answered.UNREACHABLE:
-                self._silent_too_long(str(event.data.get("error")))
             return True
+        self._taken, self._some = 0, SOME
+        self._many = 1 if self._shared else MANY
         if again := status == Answered.LOST and _may_try_again(self._losses, number):
             self._pending.append(number)
         return again
@@ -203,25 +205,66 @@ class Agenda:
         work = self.todo[number]
         if time.monotonic() < self._not_before.get(number, 0.0):
             return None
-        runs = self._runs(work.trial)
-        state = state_of(work.trial, runs)
-        # Its process may exist, but without a claim it is suspended or hangs, and is replaced.
-        kind = Kind.TRAIN if state is State.RUNNING else replace(work, state=state, losses=0).kind(self.retry)
-        if kind is not None:
-            if (start := work.trial.start) is not None and not self._has_started(start):
-                # It may have been stored between the two looks.
-                return None if self._may_come(start) or self._has_started(start) else self._give_up(work)
-            if self.claims.holder(claim_key(work.trial, kind)) is not None or self._is_at_work(runs):
+        try:
+            runs = self._readable_runs(work.trial)
+        except NotReadable as error:
+            return self._refused(number, error)
+        if (kind := self.kind(work, runs)) is None:
+            if state_of(work.trial, runs) is State.DONE:
                 self._taken += 1
-                return None
-            if not self.admits(work):
-                self.refused.append(work)
-                return False
-            return job_of(number, self.assign(work, kind))
-        if state is State.DONE:
+                self.elsewhere(work)
+            return False
+        start = work.trial.start
+        if kind is Kind.TRAIN and start is not None and not self._has_started(start):
+            # It may have been stored between the two looks.
+            return None if self._may_come(start) or self._has_started(start) else self._give_up(work)
+        if self.claims.holder(claim_key(work.trial, kind)) is not None or self._is_at_work(runs):
             self._taken += 1
-            self.elsewhere(work)
+            return None
+        if not self.admits(work):
+            self.refused.append(work)
+            return False
+        try:
+            attempt = self._begin(work, kind, max((run.attempt for run in runs), default=0))
+        except Unreachable:
+            raise
+        except (HarnessError, OSError) as error:
+            return self._refused(number, error)
+        if attempt is None:
+            self._taken += 1
+            return None
+        self.running[number] = attempt
+        return attempt.job(number)
+
+    def _begin(self, work: Work, kind: Kind, attempts: int) -> Attempt | None:
+        """Claim the trial and begin an attempt; None if another worker was faster."""
+        if (claim := self.claims.acquire(claim_key(work.trial, kind), at_least=attempts)) is None:
+            return None
+        try:
+            runs = self._readable_runs(work.trial)
+            if self.kind(work, runs) is kind:
+                return self.begin(work, kind, claim, runs)
+        except BaseException:
+            with contextlib.suppress(HarnessError):
+                claim.release()
+            raise
+        claim.release()
+        return None
+
+    def _refused(self, number: int, error: BaseException) -> bool:
+        """An attempt at that work could not begin."""
+        self.refuse(number, error)
         return False
+
+    def _readable_runs(self, trial: Trial) -> list[StoredRun]:
+        """The trial's runs. Raises `NotReadable` if none counts, but an unreadable one might."""
+        problems: list[Problem] = []
+        found = supersede(self.store.load({trial.key[:16]}, problems), [])
+        runs = [run for run in found if run.key == trial.key]
+        unreadable = next((one for one in problems if one.unreadable), None)
+        if unreadable is not None and not any(run.counts for run in runs):
+            raise NotReadable(f"{unreadable.place}: {unreadable.reason}; the trial may be done, and is not run again")
+        return runs
 
     def _state(self, trial: Trial) -> State:
         return state_of(trial, self._runs(trial))
@@ -236,13 +279,15 @@ class Agenda:
         return any(seconds_since(beat) < self.claims.lease for beat in beats)
 
     def _has_started(self, start: Trial) -> bool:
-        """Whether the search that a trial starts from is stored, with its ranking."""
+        """Whether the search that a trial starts from is stored, with its ranking, or given."""
+        if start.key in self.given:
+            return True
         found = supersede(self.store.load({start.key[:16]}, []), [])
         return any(run.key == start.key and run.counts and start.ranking_key in run.rankings for run in found)
 
     def _may_come(self, start: Trial) -> bool:
         """Whether that search is running or pending here, or claimed or to be claimed by another process."""
-        here = {self.todo[number].trial.key for number in (*self._pending, *self._running)}
+        here = {self.todo[number].trial.key for number in (*self._pending, *self.running)}
         claimed = any(self.claims.holder(claim_key(start, kind)) is not None for kind in Kind)
         claimed = claimed or self._is_at_work(self._runs(start))
         return start.key in here or claimed or (start.key in self.others and self._state(start) is not State.FAILED)
@@ -256,7 +301,7 @@ class Agenda:
         return False
 
     def _tell_of_others(self) -> None:
-        if not self._told_of_others and not self._running:
+        if not self._told_of_others and not self.running:
             self._told_of_others = True
             self.say(f"waiting for {len(self._pending)} trials claimed by other processes (Ctrl-C stops)")
 
@@ -274,51 +319,7 @@ class Agenda:
             self.recovered()
 
 
-@dataclass
-class Batch:
-    """Work whose every job is done once, in order, whatever others do. An agenda like `Agenda`."""
-
-    todo: Sequence[Work]
-    assign: Callable[[Work, Kind], Assignment]
-    kind: Kind
-    say: Callable[[str], None] = lambda line: None
-    elsewhere: Callable[[Work], None] = lambda work: None
-    gave_up: bool = field(default=False, init=False)
-    given_up: list[Work] = field(default_factory=list, init=False)
-    error: HarnessError | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        self._pending = deque(range(len(self.todo)))
-        self._running: set[int] = set()
-        self._losses: Counter[int] = Counter()
-
-    def jobs(self) -> Iterator[Job | Later]:
-        while self._pending or self._running:
-            if not self._pending:  # a running job may be queued again
-                yield Later(POLL)
-                continue
-            number = self._pending.popleft()
-            self._running.add(number)
-            yield job_of(number, self.assign(self.todo[number], self.kind))
-
-    def heard(self, event: Event) -> bool:
-        """As `Agenda.heard`: a job whose process died is queued again."""
-        if event.kind != "finished":
-            return False
-        self._running.discard(event.job.number)
-        again = event.data["status"] == Answered.LOST and _may_try_again(self._losses, event.job.number)
-        if again:
-            self._pending.append(event.job.number)
-        return again
-
-
 def _may_try_again(losses: Counter[int], number: int) -> bool:
     """Count one more loss of a job; return whether another try is allowed."""
     losses[number] += 1
     return not lost_too_often(losses[number], None)
-
-
-def job_of(number: int, assignment: Assignment) -> Job:
-    """The job of an assignment, with the resources that it names."""
-    resources = {name: getattr(assignment, name) for name in ("threads", "timeout", "device", "ranks", "devices")}
-    return Job(number, assignment.json(), **resources)

@@ -1,59 +1,65 @@
-"""What a job is told: which trial, what to do with it, and where. Does not import torch.
+"""What a child process does: the document that its worker leaves in the folder of an attempt.
 
-The sender builds it; it crosses to the training process as plain JSON, and `harness.work.job` interprets it.
+It names no store and no database, and holds no environment variables: the folder is all that a child knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from harness.errors import DataError
+from harness.files import make_folder, write_json
 from harness.schema import Naming
-from harness.stores.claims import LEASE
-from harness.stores.mongo.snapshot import WEIGHTS_MAX
-from harness.stores.opened import Opened
-from harness.stores.places import Places
+from harness.stores.directory.reading import read_small
+from harness.stores.directory.run_directory import INPUTS
 from harness.study.trial import Trial
 from harness.work.states import Kind
+
+ASSIGNMENT, KNOWN = "assignment.json", "known.json"
+"""Files in `INPUTS`, besides the weights that are ranked."""
+
+
+@dataclass(frozen=True)
+class Computing:
+    """How trials are computed, whatever they are. None of this is part of a trial's identity."""
+
+    threads: int = 1
+    device: str | None = None
+    """As the child names it; None for the best available one."""
+    ranks: int = 1
+    """Processes that train a trial together; each learns its own place from the worker."""
+    checkpoint_every: float = 60.0
+    compile: bool = False
+    """Whether torch compiles the operations of networks."""
+    timeout: float | None = None
+    """Seconds after which a trial fails; the worker measures them."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """The input of a job. The fields without a default determine what is done, the others where and how."""
+    """The input of a child, with the files beside it."""
 
     kind: Kind
     trial: Trial
-    store: Path
-    preset: str
-    overrides: Mapping[str, Any]
-    threads: int
-    device: str | None = None
-    """As the job's process names it; None for the best available one."""
-    mongo: str | None = field(default=None, repr=False)
-    """The address of the database that holds the claims and mirrors the run; None for no database."""
-    weights_max: int = WEIGHTS_MAX
-    lease: float = LEASE
-    work: Path | None = None
-    """The folder of checkpoints; None for `work` in the store."""
-    checkpoint_every: float = 60.0
+    computing: Computing = Computing()
+    preset: str = ""
+    checkpoints: Path | None = None
+    """The folder of checkpoints; None for one in the child's own folder, which lasts as long as that."""
+    naming: Naming | None = None
+    """What the studies that request the trial call it; None without a study."""
+    start: Mapping[str, Any] | None = None
+    """The ranking of the search that the trial starts from; None for a trial without a parent."""
+    run: str | None = None
+    """The run whose weights are ranked."""
     again: bool = False
     """Whether to compute a stored ranking again, because the code of its metrics has changed."""
-    found: tuple[int, ...] | None = None
-    """The architecture found by the search that the trial starts from; None to read it from the store."""
-    compile: bool = False
-    """Whether torch compiles the operations of networks."""
-    profile: bool = False
-    """Whether to record where the time goes; see `harness.training.profiling`."""
-    timeout: float | None = None
-    """Only for the error message; the executor enforces it."""
-    ranks: int = 1
-    """Processes that train the trial together; a process learns its own place from the executor."""
-    devices: float | None = None
-    """The GPUs that the trial needs; see `Row.devices`."""
-    naming: Naming | None = None
-    """What the studies that ask for the trial call it; None without a study."""
+    profile: Path | None = None
+    """The folder to profile the trial into; see `harness.training.profiling`."""
+    references: tuple[str, ...] = field(default=())
+    """The names of the references to make."""
 
     def json(self) -> dict[str, Any]:
         """As plain JSON types."""
@@ -61,25 +67,35 @@ class Assignment:
         return document | {
             "kind": self.kind.value,
             "trial": self.trial.json(),
-            "store": str(self.store),
-            "overrides": dict(self.overrides),
-            "work": None if self.work is None else str(self.work),
-            "found": None if self.found is None else list(self.found),
+            "computing": asdict(self.computing),
+            "checkpoints": self.checkpoints and str(self.checkpoints),
+            "profile": self.profile and str(self.profile),
+            "references": list(self.references),
         }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Assignment:
         """The assignment of such a document. Raises what `Trial.from_json` raises."""
-        work, found = document.get("work"), document.get("found")
         typed = {
             "kind": Kind(document["kind"]),
             "trial": Trial.from_json(document["trial"]),
-            "store": Path(document["store"]),
-            "work": None if work is None else Path(work),
-            "found": None if found is None else tuple(found),
+            "computing": Computing(**document["computing"]),
+            "checkpoints": document["checkpoints"] and Path(document["checkpoints"]),
+            "profile": document["profile"] and Path(document["profile"]),
+            "references": tuple(document["references"]),
         }
         return cls(**{**document, **typed})
 
-    def opened(self) -> Opened:
-        """The places where the job reads, claims and writes."""
-        return Opened(Places(self.store, self.mongo), lease=self.lease, weights_max=self.weights_max)
+    def write(self, folder: Path) -> None:
+        """Leave it in the folder of an attempt. Raises `OSError`."""
+        make_folder(folder / INPUTS)
+        write_json(folder / INPUTS / ASSIGNMENT, self.json())
+
+    @classmethod
+    def read(cls, folder: Path) -> Assignment:
+        """The assignment in a folder. Raises `DataError` if there is none that this version can read."""
+        path = folder / INPUTS / ASSIGNMENT
+        try:
+            return cls.from_json(read_small(path))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: not an assignment of this version ({error})") from error

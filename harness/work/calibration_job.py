@@ -40,7 +40,7 @@ def measure(document: Mapping[str, Any], progress: Callable[[dict[str, Any]], No
     A report has its "number", and "training" (seconds per image of a pass), "ranking" (seconds per evaluation) and
     "evaluations" (how many the ranking needs); or an "error".
     """
-    from harness.work.job import terminable
+    from harness.work.compute import terminable
 
     try:
         with terminable():

@@ -1,35 +1,42 @@
-"""The Sacred experiment: one trial in, one stored run out. Imported in training processes only.
+"""A trial as a Sacred run: trained in its folder, and recorded however it ends. Imported in training processes only.
 
 The harness resolves and validates the configuration and passes it to Sacred as plain JSON types. Sacred
 keeps the record (start, heartbeat, end, result, traceback) and our observer writes it. Sacred's seeding is
-not used: every rng is derived from the trial's seed.
+not used: every rng is derived from the trial's seed. The run counts once the worker has written its completion record.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 import torch
 
 from harness.components.registries import SPACES
 from harness.components.space import Architecture
-from harness.documents import finite
-from harness.interruption import held_back
-from harness.schema import NOBODY, title
+from harness.documents import finite, utc_now
+from harness.errors import DataError
+from harness.interruption import TIMEOUT, asked_first, held_back, reason_of
+from harness.schema import ASKED, NOBODY, title
 from harness.stores.checkpoints import Checkpoint
+from harness.stores.directory.log import drop_drawings
 from harness.stores.directory.observer import DirectoryObserver
-from harness.stores.directory.run_directory import PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
+from harness.stores.directory.run_directory import LOG, PREDICTIONS, WEIGHTS, RunDirectory, predictions_document
 from harness.stores.sacred import SETTINGS, Experiment, RunObserver
 from harness.study.judging import Predictions
 from harness.study.trial import Trial
 from harness.training.precision import arithmetic
 from harness.training.profiling import during
+from harness.training.stages.retrain import best_found
 from harness.training.stages.search import SearchProgress
 from harness.training.stages.train import Progress
 from harness.training.trial import Outcome, Watch, retrain_trial, run_trial
+from harness.work.jobs import Answered, failed
 from harness.work.task import Report, Task
 
 REPORT_EVERY = 0.2
@@ -43,32 +50,103 @@ SETTINGS.HOST_INFO.INCLUDE_CPU_INFO = False
 SETTINGS.HOST_INFO.INCLUDE_GPU_INFO = False
 
 
-def compute(task: Task, watch: Watch | None, checkpoint: Checkpoint, found: Architecture | None) -> Outcome:
-    """Compute the task's trial, with the other processes of its group; all get the same outcome.
+def train(task: Task) -> dict[str, Any]:
+    """Make the run of the task's folder, from its checkpoint if there is one; return the answer."""
+    checkpoint = task.checkpoint()
+    if not task.group.first:
+        with task.output():
+            compute(task, None, checkpoint)
+        return {"status": Answered.DONE}
+    assignment, directory = task.assignment, RunDirectory(task.folder)
+    info: dict[str, Any] = {"key": task.trial.key, "preset": assignment.preset}
+    info |= {} if assignment.naming is None else {ASKED: assignment.naming}
+    observer = DirectoryObserver(directory, task.trial.config.json(), info)
+    directory.write_sources(task.trial)
+    reply: dict[str, Any] = {"status": Answered.INTERRUPTED}
+    try:
+        try:
+            with _profiled(task):
+                reply = _recorded(task, directory, observer, checkpoint)
+        finally:
+            # Ignored for a moment only: the record is completed, however the run ended.
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            with contextlib.suppress(OSError):  # the log stays as it is
+                drop_drawings(directory.path / LOG)
+            observer.save_again()
+            directory.gather_metrics()
+    except OSError as error:
+        # A failing disk also prevents recording it: report the first error.
+        return reply if "error" in reply else failed(error)
+    return reply
 
-    `found` is the architecture to retrain, found by the trial's parent; None for a trial that searches.
-    """
-    config, device = task.trial.config, task.device
+
+def _recorded(
+    task: Task, directory: RunDirectory, observer: DirectoryObserver, checkpoint: Checkpoint
+) -> dict[str, Any]:
+    """Run the trial with its output in the log, and record how it ended; return the answer."""
+    with task.output() as log:
+        try:
+            with asked_first(checkpoint.request_stop):
+                sacred_run(task, directory, [observer], log, checkpoint)
+            return {"status": Answered.DONE}
+        except KeyboardInterrupt as interruption:
+            if reason_of(interruption) == TIMEOUT:
+                timeout = task.assignment.computing.timeout
+                text = f"it took longer than {timeout:g} s" if timeout else "it took too long"
+                observer.failed_event(utc_now(), [f"TimeoutError: {text}\n"])
+                return {"status": Answered.FAILED, "error": text}
+            if observer.status == "RUNNING":
+                observer.interrupted_event(utc_now(), "INTERRUPTED")
+            return {"status": Answered.INTERRUPTED}
+        except (Exception, SystemExit) as error:
+            with contextlib.suppress(OSError):  # a failing disk also prevents recording it
+                traceback.print_exc()
+                if observer.status == "RUNNING":  # it failed outside of the Sacred run
+                    observer.failed_event(utc_now(), traceback.format_exception(error))
+            return failed(error)
+
+
+def _profiled(task: Task) -> contextlib.AbstractContextManager[None]:
+    """Profile the run, if requested."""
+    if task.assignment.profile is None:
+        return contextlib.nullcontext()
+    from harness.training.profiling import profiled
+
+    config = task.trial.config
+    title = f"run {task.folder.name} ({config.method.name}, seed {config.seed}), on {task.device}"
+    return profiled(task.assignment.profile, title, torch.device(task.device))
+
+
+def compute(task: Task, watch: Watch | None, checkpoint: Checkpoint) -> Outcome:
+    """Compute the task's trial, with the other processes of its group; all get the same outcome."""
+    config, device, start = task.trial.config, task.device, task.assignment.start
+    found = None if start is None else _to_retrain(task.trial, start)
     with task.group.computing(config, device) as ranks:
         if found is None:
             return run_trial(config, device, watch, checkpoint, ranks)
         return retrain_trial(config, found, device, watch, checkpoint, ranks)
 
 
+def _to_retrain(trial: Trial, ranking: Mapping[str, Any]) -> Architecture:
+    """The architecture that the trial retrains, of those that the stage before has found."""
+    which = trial.config.retrain.which if trial.config.retrain else 0
+    if (found := best_found(ranking, which)) is not None:
+        return found
+    if ranking.get("found"):
+        raise DataError(f"the search has found {len(ranking['found'])} architectures; retrain.which is {which}")
+    raise DataError("the search has found nothing to retrain: it diverged")
+
+
 def computed_with(task: Task) -> dict[str, Any]:
-    """What the cost of a job says about how it was computed."""
-    return {"threads": task.assignment.threads, "arithmetic": arithmetic()}
+    """What the cost of a trial says about how it was computed."""
+    return {"threads": task.assignment.computing.threads, "arithmetic": arithmetic()}
 
 
 def sacred_run(
-    task: Task,
-    directory: RunDirectory,
-    observers: Sequence[RunObserver],
-    log: IO[str],
-    checkpoint: Checkpoint,
-    found: Architecture | None = None,
-) -> Outcome:
-    """Run the task's trial as a Sacred run into its directory, from its checkpoint if there is one."""
+    task: Task, directory: RunDirectory, observers: Sequence[RunObserver], log: IO[str], checkpoint: Checkpoint
+) -> None:
+    """Run the task's trial as a Sacred run into its directory."""
     trial, config = task.trial, task.trial.config
     progress = noted(task, observers)
     name = title(task.assignment.naming or NOBODY, config.method.name)
@@ -77,7 +155,6 @@ def sacred_run(
     # numpy's global rng, which Sacred seeds, takes seeds below 2³² only.
     experiment.add_config(config.json() | {"seed": config.seed % 2**32})  # type: ignore[no-untyped-call]
     experiment.observers.extend(observers)
-    outcomes: list[Outcome] = []
 
     @experiment.main  # type: ignore[untyped-decorator]
     def train_rank_judge(_run: Any) -> dict[str, Any]:
@@ -105,17 +182,15 @@ def sacred_run(
             print(f"continuing from a checkpoint, with {len(points)} points measured before")
 
         watch = Watch(epoch, metric, throttled(progress), searching(progress), restored)
-        outcome = compute(task, watch, checkpoint, found)
+        outcome = compute(task, watch, checkpoint)
         outcome.cost.update(computed_with(task))
         _store_outcome(trial, directory, outcome)
         for name in (PREDICTIONS, WEIGHTS):
             if (directory.path / name).exists():
                 _run.add_artifact(str(directory.path / name), name)
-        outcomes.append(outcome)
         return outcome.result
 
     experiment.run()
-    return outcomes[0]
 
 
 @during("logging")

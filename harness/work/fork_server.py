@@ -5,8 +5,8 @@ that forking is safe (no thread pool exists yet) and a job's memory is its own. 
 control socket: a JSON line with one file descriptor, the job's socket. Whichever process dies, no other
 is left behind:
 
-- `run` dies: each job watches its own socket, whose other end only `run` holds, and ends itself, at once unless
-  it is recording what it has done; the server sees the end of the control socket, kills jobs that do not end, and ends.
+- `run` dies: each job watches its own socket, whose other end only `run` holds, and ends itself at once; the server
+  sees the end of the control socket, kills jobs that do not end, and ends.
 - the server dies: its jobs continue, since `run` still listens to their sockets, and answer as usual.
 - a job dies: the server, its parent, reports to `run` how.
 
@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from harness.documents import one_line
-from harness.interruption import PATIENCE, STOPPED, TIMEOUT, grace, interrupt_main, raise_interruption, reason_of
+from harness.interruption import PATIENCE, STOPPED, TIMEOUT, interrupt_main, raise_interruption, reason_of
 from harness.work.jobs import Answered
 
 BOOT = (
@@ -216,7 +216,9 @@ def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> 
 
         def progress(report: dict[str, Any]) -> None:
             with lock:
-                _send_whole(connection, {"progress": report})
+                # What `run` does not take at once is dropped: a trial never waits for it. Notes are few.
+                if "note" in report or select.select([], [connection], [], 0)[1]:
+                    _send_whole(connection, {"progress": report})
 
         _send(connection, {"started": os.getpid()})
         try:
@@ -246,7 +248,6 @@ def _watch(connection: socket.socket) -> None:
         except OSError:
             received = b""
         if not received:
-            time.sleep(grace())
             os.killpg(0, signal.SIGKILL)  # this process, and those that it has started
         interrupt_main(TIMEOUT if received[:1] == OUT_OF_TIME else STOPPED)
 

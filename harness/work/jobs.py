@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.documents import Word
+from harness.documents import Word, one_line
+from harness.errors import is_machines_fault
 
-RUN_JOB = "harness.work.job:run_job"
+RUN_JOB = "harness.work.compute:run_job"
 """The target of a study's trials."""
 
 
@@ -32,7 +33,6 @@ class Answered(Word):
     LOST = "lost", "its process died without an answer"
     INTERRUPTED = "interrupted", "it was asked to stop, and did; or the machine failed, with an `error`"
     ELSEWHERE = "elsewhere", "another process has claimed the trial, or has changed its state"
-    UNREACHABLE = "unreachable", "the database does not answer, and nothing was started"
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,16 @@ class Event:
     data: Mapping[str, Any]
 
 
+def failed(error: BaseException) -> dict[str, Any]:
+    """The answer about work that ended with an error, in one line: interrupted if it is the machine's fault."""
+    if not is_machines_fault(error):
+        return {"status": Answered.FAILED, "error": one_line(error)}
+    text = one_line(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return {"status": Answered.INTERRUPTED, "error": f"{text}; the same command continues"}
+
+
 class Stopping:
     """Asks an executor to stop; safe to call from a signal handler.
 
@@ -89,16 +99,20 @@ class Stopping:
 
     def ask(self) -> None:
         self.asked += 1
-        with contextlib.suppress(BlockingIOError):  # full: the waiting process is already awake
-            self._waker.send(b"!")
+        self.wake()
 
     def warn(self) -> None:
         """Ask to stop, unless that was done: for warnings, of which several may come and none means "at once"."""
         if not self.asked:
             self.ask()
 
+    def wake(self) -> None:
+        """Have the executor look again, without a stop."""
+        with contextlib.suppress(BlockingIOError):  # full: the waiting process is already awake
+            self._waker.send(b"!")
+
     def fileno(self) -> int:
-        """For `select`: readable after an `ask`."""
+        """For `select`: readable after an `ask`, or a `wake`."""
         return self._wake.fileno()
 
     def heard(self) -> None:

@@ -16,6 +16,7 @@ import signal
 import socket
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,12 @@ class Processes:
         self._target = target
         self._grace = grace
         self._server: ForkServer | None = None
+        self._to_end: deque[int] = deque()
+
+    def end(self, number: int, stopping: Stopping) -> None:
+        """Kill the processes of a job; safe to call from any thread while its `execute` runs."""
+        self._to_end.append(number)
+        stopping.wake()
 
     def prepare(self) -> None:
         """Start the fork server: it imports torch while the caller plans."""
@@ -90,6 +97,8 @@ class Processes:
                 if deadline is not None and (stopping.asked > 1 or _over(deadline)):
                     yield from processes.end()
                     return
+                while self._to_end:
+                    processes.kill(self._to_end.popleft())
                 yield from processes.end_late_ones()
                 wakes = [deadline, processes.next_deadline()]
                 if not (exhausted or stopping.asked) and processes.has_room(held):
@@ -211,6 +220,11 @@ class _Jobs:
         """Tell a job, by its first process: the others do as that one does."""
         with contextlib.suppress(OSError):
             running.first.connection.sendall(message)
+
+    def kill(self, number: int) -> None:
+        """Kill the processes of a job, which then finishes as one whose process has died."""
+        if (running := self.running.get(number)) is not None and not self._is_orphaned(running):
+            running.server.end(running.job)
 
     def next_deadline(self) -> float | None:
         """When the next job times out."""

@@ -1,22 +1,23 @@
-"""Which references of studies are not stored yet, as jobs of an executor. Does not import torch."""
+"""Which references of studies are not stored yet, and the attempts that make them. Does not import torch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.components.preset import Preset, get_preset
-from harness.errors import DataError
+from harness.errors import DataError, HarnessError
+from harness.stores.directory.reading import read_small
 from harness.stores.merged import MergedStore
 from harness.stores.store import Store
+from harness.stores.stored import StoredRun
 from harness.study.references import Reference, references_of, stored_document, stored_result
 from harness.study.study import Study
-from harness.work.jobs import Job
-
-KIND = "reference"
-"""The kind of these jobs, in their documents."""
+from harness.work.assignment import Assignment
+from harness.work.attempts import Attempt, Attempts, fresh_folder, remove_folder
+from harness.work.jobs import Job, failed
+from harness.work.states import Kind
 
 
 @dataclass
@@ -27,6 +28,8 @@ class Missing:
     store: Store
 
     def __post_init__(self) -> None:
+        self.running: dict[int, Attempt] = {}
+        """The attempts under way, by the number of their job."""
         self._by_trial: dict[tuple[str, str], list[Reference]] = {}
         for one in self.references:
             self._by_trial.setdefault((one.trial.key, one.trial.ranking_key), []).append(one)
@@ -34,22 +37,12 @@ class Missing:
     def __len__(self) -> int:
         return len(self._by_trial)
 
-    def jobs(self, directory: Path, mongo: str | None, device: str | None = None) -> Iterator[Job]:
-        """The jobs; each stores what it makes in the directory, and in the database if there is one.
-
-        `device` is None for the CPU.
-        """
+    def jobs(self, attempts: Attempts) -> Iterator[Job]:
+        """The jobs; what each makes is stored as soon as it is there, in the directory and in a database."""
         for number, same in enumerate(self._by_trial.values()):
-            document = {
-                "kind": KIND,
-                "trial": same[0].trial.json(),
-                "keys": {one.name: one.key for one in same},
-                "store": str(directory.absolute()),
-                "mongo": mongo,
-                "device": device,
-                "threads": 1,
-            }
-            yield Job(number, document)
+            attempt = self.running[number] = Making(attempts, same)
+            attempt.prepare([])
+            yield attempt.job(number)
 
     def label(self, number: int) -> str:
         """The name of a job, for readers."""
@@ -68,6 +61,46 @@ class Missing:
     def left(self) -> int:
         """How many are still not stored."""
         return sum(stored_result(self.store, one) is None for one in self.references)
+
+
+class Making(Attempt):
+    """Makes the references of one trial. Needs no claim: two workers that make the same one store the same document."""
+
+    kind = Kind.REFERENCE
+
+    def __init__(self, attempts: Attempts, references: Sequence[Reference]) -> None:
+        super().__init__(attempts)
+        self.references = references
+        self._stored: set[str] = set()
+
+    def prepare(self, runs: Sequence[StoredRun]) -> None:
+        self.folder = fresh_folder(self.place.directory.path)
+        names = tuple(one.name for one in self.references)
+        computing = replace(self.attempts.computing, threads=1, ranks=1, timeout=None)
+        Assignment(self.kind, self.references[0].trial, computing, references=names).write(self.folder)
+
+    def job(self, number: int) -> Job:
+        return replace(super().job(number), threads=1, ranks=1, timeout=None)
+
+    def progressed(self) -> None:
+        """Store what has been made so far: it is not made again when this worker is killed."""
+        keys, opened = {one.name: one.key for one in self.references}, self.place.opened
+        stores = [opened.directory, *([opened.mirrored] if opened.has_database else [])]
+        for file in sorted(self.folder.glob("*.json")):
+            if file.name not in self._stored:
+                self._stored.add(file.name)
+                made = read_small(file)
+                for store in stores:
+                    store.remember(keys[made["reference"]], made)
+
+    def end(self, answer: Mapping[str, Any], say: Callable[[str], object]) -> dict[str, Any]:
+        try:
+            self.progressed()
+        except HarnessError as error:
+            return failed(error)
+        finally:
+            remove_folder(self.folder)
+        return dict(answer)
 
 
 def missing_references(

@@ -1,35 +1,32 @@
-"""A session: plan, hand out, execute, plan again, until nothing is left to try. Does not import torch.
+"""The loop of a worker: plan, claim, compute, commit, plan again, until nothing is left. Does not import torch.
 
-`run`, `store recompute` and `rerun` are sessions. They differ in what they choose of the plan, and in how it is
-handed out. A session prints nothing: a `Screen` shows its progress, and the rest is read from it afterwards.
+`run`, `worker`, `store recompute` and `rerun` are this loop. They differ in what they choose of the plan. It prints
+nothing: a `Screen` shows its progress, and the rest is read from it afterwards.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
 from harness.errors import Unreachable
-from harness.stores.directory.crash import record_death, record_failure
+from harness.stores.claims import Renewal
 from harness.stores.stored import StoredRun
 from harness.study.judging import lacks
 from harness.study.study import Request
 from harness.study.trial import Trial
-from harness.work.agenda import Agenda, Batch
-from harness.work.assignment import Assignment
-from harness.work.jobs import Answered, Event, Stopping
-from harness.work.keeper import Keeper
+from harness.work.agenda import Agenda
+from harness.work.attempts import Attempt, Attempts
+from harness.work.jobs import Answered, Job, Later, Stopping, failed
 from harness.work.plan import Asked, Plan, require_inputs
 from harness.work.processes import Processes
+from harness.work.settings import Settings
 from harness.work.slots import Slots
-from harness.work.states import Kind, State, Work, stand
+from harness.work.states import Kind, State, Work, left, stand
 from harness.work.workplace import Workplace
-
-Assign = Callable[[Work, Kind], Assignment]
-"""Makes the assignment of a job; the sender's settings are in it."""
 
 
 class Screen(Protocol):
@@ -48,31 +45,87 @@ Show = Callable[[Sequence[Work], int], contextlib.AbstractContextManager[Screen]
 """Opens the screen of a round: of this work, with that many jobs in parallel."""
 
 
+class Queue(Protocol):
+    """Jobs of attempts, one after the other: an `Agenda`, or the references that are missing."""
+
+    running: dict[int, Attempt]
+    """The attempts under way, by the number of their job."""
+
+    def label(self, number: int) -> str: ...
+
+
+def follow(
+    executor: Processes,
+    queue: Queue,
+    jobs: Iterable[Job | Later],
+    stopping: Stopping,
+    screen: Screen,
+    over: Callable[[int, Mapping[str, Any]], object],
+) -> None:
+    """Have children do the jobs of a queue, and commit what they have done; `over` takes each final answer."""
+    try:
+        for event in executor.execute(jobs, stopping):
+            number = event.job.number
+            attempt, label = queue.running[number], queue.label(number)
+            screen.stopping = bool(stopping.asked)
+            if event.kind == "started":
+                attempt.started(event.data.get("process"))
+                screen.started(number, label)
+            elif event.kind == "progress":
+                attempt.progressed()
+                screen.progress(number, event.data)
+                if "note" in event.data:
+                    screen.say(f"{label}: {event.data['note']}")
+            else:
+                answer = attempt.end(event.data, lambda line, label=label: screen.say(f"{label}: {line}"))  # type: ignore[misc]
+                del queue.running[number]
+                over(number, answer)
+    finally:
+        for attempt in queue.running.values():  # they have not started, or everything ends
+            attempt.discard()
+        queue.running.clear()
+
+
 @dataclass
 class Session:
-    """The loop of all commands that run jobs. What it did is in its fields afterwards."""
+    """One worker at work. What it did is in its fields afterwards."""
 
     place: Workplace
     """Reached already."""
+    settings: Settings
+    preset: str
+    overrides: Mapping[str, Any]
     planned: Callable[[list[StoredRun]], Plan]
     """Makes the plan from the stored runs."""
-    choose: Callable[[Plan], list[Work]]
-    """The work to do next, of a plan."""
-    agenda: Callable[[list[Work]], Agenda | Batch]
     executor: Processes
     stopping: Stopping
     show: Show
+    mine: Callable[[Work], bool] = lambda work: True
+    """Which trials this worker may run: it waits for others only where one of its own starts from them."""
+    admits: Callable[[Work], bool] = lambda work: True
+    """Asked before each trial begins: see `Agenda`."""
+    starts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Rankings that trials start from, by the key of the search, where they are not stored in this place."""
     attempted: set[tuple[str, str]] = field(default_factory=set)
     """What was tried: trial and ranking."""
     answers: list[tuple[Work, Mapping[str, Any]]] = field(default_factory=list)
-    """How every job ended."""
+    """How every attempt ended."""
     gave_up: bool = False
     """Whether the database was unreachable for too long."""
-    keeper: Keeper = field(default_factory=Keeper)
-    """Renews the claims of the jobs, besides their own processes."""
 
     def __post_init__(self) -> None:
         self.plan = self.planned(self.place.reader.runs())
+        computing = replace(self.settings.computing, device=self.slots.device, ranks=self.slots.ranks)
+        self.attempts = Attempts(
+            self.place,
+            computing,
+            self.preset,
+            self.overrides,
+            self.settings.work,
+            profile=self.settings.profile,
+            starts=self.starts,
+            renewal=Renewal(self._lost),
+        )
 
     @property
     def slots(self) -> Slots:
@@ -81,7 +134,7 @@ class Session:
 
     @property
     def errors(self) -> dict[str, str]:
-        """Errors of jobs that failed, died or were interrupted by a fault of the machine in the end, by trial."""
+        """Errors of attempts that failed, died or were interrupted by a fault of the machine in the end, by trial."""
         wrong = (Answered.FAILED, Answered.LOST, Answered.INTERRUPTED)
         return {key: answer["error"] for key, answer in self._last if answer["status"] in wrong and "error" in answer}
 
@@ -98,14 +151,31 @@ class Session:
 
     @property
     def done_here(self) -> set[str]:
-        """Keys of the trials that jobs of this session have done; other processes may have done the rest."""
+        """Keys of the trials that this worker has done; others may have done the rest."""
         done = ((work, answer) for work, answer in self.answers if answer["status"] == Answered.DONE)
         return {work.trial.key for work, answer in done if not answer.get("already")}
 
+    def left(self, todo: Sequence[Work]) -> list[Work]:
+        """The part of some work that other processes are doing."""
+        answered, missing = {_what(work) for work, _ in self.answers}, {_what(work) for work in self.choose(self.plan)}
+        return [work for work in todo if _what(work) in missing - answered] if not self.stopping.asked else []
+
+    def choose(self, plan: Plan) -> list[Work]:
+        """The work to do next, of a plan."""
+        retry = self.settings.retry
+        chosen = [work for work in plan.work if self.mine(work) and (work.state is State.RUNNING or work.kind(retry))]
+        return [one for work in chosen for one in (work.unranked if work.state is State.RANK else [work])]
+
+    def kind(self, work: Work, runs: Sequence[StoredRun]) -> Kind | None:
+        """What there is to do for some work, given the runs of its trial; None for nothing."""
+        return left(work, runs, self.settings.retry)
+
     def run(self) -> None:
         """Execute and plan again until nothing is left that was not tried, or a stop was asked for."""
-        with contextlib.closing(self.keeper):
+        try:
             self._run()
+        finally:
+            self.attempts.close(self.stopping)
 
     def _run(self) -> None:
         while not self.stopping.asked and not self.gave_up:
@@ -113,8 +183,7 @@ class Session:
             if not todo:
                 break
             self.attempted |= {_what(work) for work in todo}
-            agenda = self.agenda(todo)
-            self._follow(agenda)
+            agenda = self._round(todo)
             self.gave_up = agenda.gave_up
             if len(agenda.given_up) < len(todo):  # others made progress: a missing search may be there next time
                 self.attempted -= {_what(work) for work in agenda.given_up}
@@ -130,122 +199,110 @@ class Session:
             self.place.give_up()
             self.plan = self.planned(self.place.reader.runs())
 
-    def _follow(self, agenda: Agenda | Batch) -> None:
-        """Execute the agenda, and show its progress."""
-        run_ids: dict[int, str] = {}
-        with self.show(agenda.todo, min(len(self.slots), len(agenda.todo))) as screen:
-            agenda.say, agenda.elsewhere = screen.say, screen.elsewhere
-            for event in self.executor.execute(agenda.jobs(), self.stopping):
-                number, work = event.job.number, agenda.todo[event.job.number]
-                again = agenda.heard(event)
-                screen.stopping = bool(self.stopping.asked)
-                if event.kind == "started":
-                    screen.started(number, work.label)
-                elif event.kind == "progress" and "claim" in event.data:
-                    self.keeper.keep(number, self.place.claims.redeem(event.data["claim"]), event.data["owner"])
-                elif event.kind == "progress":
-                    screen.progress(number, event.data)
-                    if "note" in event.data:
-                        screen.say(f"{work.label}: {event.data['note']}")
-                    if "run_id" in event.data:
-                        run_ids[number] = event.data["run_id"]
-                else:
-                    self.keeper.leave(number)
-                    screen.finished(number, {**event.data, "again": again})
-                    self.answers.append((work, event.data))
-                    self._record_end(event, run_ids.pop(number, None))
+    def _round(self, todo: Sequence[Work]) -> Agenda:
+        """Do this work, and show its progress."""
+        agenda = self._agenda = Agenda(
+            todo,
+            self.place.reader,
+            self.place.claims,
+            self.attempts.begin,
+            self.kind,
+            given=self.starts.keys(),
+            retry=self.settings.retry,
+            waits=self.settings.waits,
+            outage_wait=self.settings.outage_wait,
+            admits=self.admits,
+            others={work.trial.key for work in self.plan.work if not self.mine(work)},
+            recovered=partial(self.place.sync_aside, self.stopping),
+        )
+        with self.show(todo, min(len(self.slots), len(todo))) as screen:
+            over = partial(self._over, screen)
+            agenda.say, agenda.elsewhere, agenda.refuse = screen.say, screen.elsewhere, partial(self._refused, screen)
+            follow(self.executor, agenda, agenda.jobs(), self.stopping, screen, over)
+        return agenda
 
-    def _record_end(self, event: Event, run_id: str | None) -> None:
-        """Store how the process of a run died, or which other one failed. A job that answers has stored its own end."""
-        status, store = event.data["status"], self.place.directory.path
-        if run_id is None or event.job.document["kind"] != Kind.TRAIN:
-            return
-        with contextlib.suppress(OSError):
-            if status == Answered.LOST:
-                record_death(store, run_id, event.data["error"])
-            elif status == Answered.FAILED and "rank" in event.data:
-                record_failure(store, run_id, event.data.get("traceback") or event.data["error"])
+    def _refused(self, screen: Screen, number: int, error: BaseException) -> None:
+        """An attempt could not begin."""
+        screen.started(number, self._agenda.label(number))
+        self._over(screen, number, failed(error))
+
+    def _over(self, screen: Screen, number: int, answer: Mapping[str, Any]) -> None:
+        """An attempt is over."""
+        again = self._agenda.heard(number, answer["status"])
+        screen.finished(number, {**answer, "again": again})
+        self.answers.append((self._agenda.todo[number], answer))
+
+    def _lost(self, key: str) -> None:
+        """Another worker has the trial of that claim: end the child. Called by the thread that renews claims."""
+        for number, attempt in list(self._agenda.running.items()):
+            if attempt.claim is not None and attempt.claim.key == key:
+                self.executor.end(number, self.stopping)
 
 
-def assigning(make: Callable[..., Assignment], profile: bool = False) -> Assign:
-    """Assignments of work, by a constructor that knows all the rest. `profile` is for the first trained trial only."""
-    to_profile = [profile]
+@dataclass
+class Recomputing(Session):
+    """The loop of `store recompute`: the rankings that need no training, the missing ones or all."""
 
-    def assign(work: Work, kind: Kind) -> Assignment:
-        profiled = kind is Kind.TRAIN and any(to_profile)
-        if profiled:
-            to_profile.clear()
-        return make(kind=kind, trial=work.trial, profile=profiled, devices=work.devices, naming=work.naming)
+    again: bool = False
 
-    return assign
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.attempts.again = self.again
+
+    def choose(self, plan: Plan) -> list[Work]:
+        return rankings(plan, self.again)
+
+    def kind(self, work: Work, runs: Sequence[StoredRun]) -> Kind | None:
+        done = next((run for run in runs if run.counts), None)
+        stored = None if done is None else done.rankings.get(work.trial.ranking_key)
+        return Kind.RANK if self.again or lacks(work.trial.config, stored) else None
 
 
 def working(
     place: Workplace,
     asked: Asked,
-    assign: Assign,
+    settings: Settings,
     executor: Processes,
     stopping: Stopping,
     show: Show,
     *,
-    retry: str | None = None,
-    waits: bool = True,
-    outage_wait: float = 600.0,
     planned: Callable[[list[StoredRun]], Plan] | None = None,
-    mine: Callable[[Work], bool] = lambda work: True,
-    admits: Callable[[Work], bool] = lambda work: True,
     kind: Callable[..., Session] = Session,
+    **more: Any,
 ) -> Session:
-    """The session of `run` and `worker`: everything that is not stored yet. Any number of processes may share the work.
+    """The loop of `run`, `worker` and `store recompute`. Any number of processes may share the work.
 
-    `planned` makes the plans, where what is asked for depends on what is stored. `mine` chooses the work that is run
-    here; the rest is expected from others. `admits` is asked before each trial begins: see `Agenda`. `kind` is the
-    class of the session.
+    `planned` makes the plans, where what is asked for depends on what is stored. `kind` is the class of the loop, and
+    `more` are other fields of it.
     """
-
-    def choose(plan: Plan) -> list[Work]:
-        chosen = [work for work in plan.work if mine(work) and (work.state is State.RUNNING or work.kind(retry))]
-        return [one for work in chosen for one in (work.unranked if work.state is State.RANK else [work])]
-
-    def agenda(todo: list[Work]) -> Agenda:
-        return Agenda(
-            todo,
-            place.reader,
-            place.claims,
-            assign,
-            retry=retry,
-            waits=waits,
-            outage_wait=outage_wait,
-            admits=admits,
-            others={work.trial.key for work in session.plan.work if not mine(work)},
-            recovered=partial(place.sync_aside, stopping),
-        )
-
-    session = kind(place, planned or asked.plan, choose, agenda, executor, stopping, show)
-    return session
-
-
-def recomputing(
-    place: Workplace, asked: Asked, assign: Assign, executor: Processes, stopping: Stopping, show: Show, *, again: bool
-) -> Session:
-    """The session of `store recompute`: the rankings that need no training, the missing ones or all."""
-    choose, agenda = partial(rankings, again=again), partial(Batch, assign=assign, kind=Kind.RANK)
-    return Session(place, asked.plan, choose, agenda, executor, stopping, show)
+    return kind(
+        place, settings, asked.preset, asked.overrides, planned or asked.plan, executor, stopping, show, **more
+    )
 
 
 def repeating(
-    place: Workplace, trial: Trial, label: str, assign: Assign, executor: Processes, stopping: Stopping, show: Show
+    place: Workplace,
+    run: StoredRun,
+    trial: Trial,
+    label: str,
+    settings: Settings,
+    executor: Processes,
+    stopping: Stopping,
+    show: Show,
 ) -> Session:
-    """The session of `rerun`: one trial, without a study, until it is done once in this place."""
+    """The loop of `rerun`: the trial of a run, without a study, until it is done once in this place.
+
+    Only this run is repeated, not the search that it started from.
+    """
 
     def planned(runs: list[StoredRun]) -> Plan:
         request = Request("", 0, trial.config.dataset, trial.config.seed, trial, False)
         return Plan((stand(label, [request], [run for run in runs if run.key == trial.key]),), ())
 
-    def choose(plan: Plan) -> list[Work]:
-        return [work for work in plan.work if work.state is not State.DONE]
-
-    return Session(place, planned, choose, partial(Batch, assign=assign, kind=Kind.TRAIN), executor, stopping, show)
+    starts = {} if trial.start is None else {trial.start.key: {"top1": (run.result or {}).get("top1")}}
+    return Session(
+        place, settings, run.preset, run.overrides, planned, executor, stopping, show, starts=starts
+    )
 
 
 def rankings(plan: Plan, again: bool) -> list[Work]:

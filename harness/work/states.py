@@ -37,6 +37,7 @@ class Kind(Word):
 
     TRAIN = "train", "makes a new run of the trial"
     RANK = "rank", "adds the ranking that the trial asks for to its done run"
+    REFERENCE = "reference", "makes references of a trial's configuration, without training it"
 
 
 LOSSES = 10
@@ -107,6 +108,13 @@ class Work:
             for key, trial in self.rankings.items()
             if key not in stored
         ]
+
+
+def left(work: Work, runs: Sequence[StoredRun], retry: str | None = None) -> Kind | None:
+    """What there is to do for some work now, given the runs of its trial; None for nothing."""
+    state = state_of(work.trial, runs)
+    # Its process may exist, but without a claim it is suspended or hangs, and is replaced.
+    return Kind.TRAIN if state is State.RUNNING else replace(work, state=state, losses=0).kind(retry)
 
 
 def claim_key(trial: Trial, kind: Kind) -> str:

@@ -88,17 +88,14 @@ def work(
     if new_files:
         agreement.tell()
     agreement.check()
-    gate = _Gate(agreement, settings.checkpoint_every, deadline, settings.work or place.directory.work)
+    gate = _Gate(agreement, settings.computing.checkpoint_every, deadline, settings.work or place.directory.work)
     session = working(
         place,
         asked,
-        settings.assigning(asked, executor.slots),
+        settings,
         executor,
         stopping,
         show,
-        retry=settings.retry,
-        waits=settings.waits,
-        outage_wait=settings.outage_wait,
         planned=gate.planned,
         mine=mine,
         admits=gate.admits,

@@ -22,11 +22,9 @@ from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.truth.table import Table
-from harness.work.assignment import Assignment
-from harness.work.job import run_job
 from harness.work.plan import make_plan
-from harness.work.states import Kind
 from tests.conftest import TOY
+from tests.jobs import attempt
 from tests.listed_gpus import listed_gpus
 from tests.processes import all_gone, descendants
 from tests.stored_runs import store_run
@@ -208,8 +206,7 @@ def test_one_trial_per_gpu_killed_and_continued_to_the_same_bytes_as_without_gpu
 ) -> None:
     (study,) = find_studies("seeing")
     for work in make_plan([study], "tiny", [], seeds=1).work:
-        assignment = Assignment(Kind.TRAIN, work.trial, Path("plain"), "tiny", {}, threads=1, device="cpu")
-        assert run_job(assignment.json(), lambda report: None)["status"] == "done"
+        assert attempt(work.trial, "plain")["status"] == "done"
     seen()
     Path("slowly").touch()
     engine = subprocess.Popen(

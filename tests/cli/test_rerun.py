@@ -17,8 +17,8 @@ from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.truth.table import Table
-from harness.work.job import run_job
 from tests.conftest import TOY
+from tests.jobs import run_job
 from tests.stored_runs import forge
 from tests.toy import SINGLE_PATH, user_folder
 

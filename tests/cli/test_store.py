@@ -32,8 +32,8 @@ from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request
 from harness.truth.table import Table
-from harness.work.job import run_job
 from tests.conftest import TOY
+from tests.jobs import run_job
 from tests.mongod import Mongod
 from tests.stored_runs import forge, judged, store_run
 from tests.toy import user_folder

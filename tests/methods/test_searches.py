@@ -154,7 +154,7 @@ class Finder(Method):
 
 def test_a_method_says_itself_what_it_has_found_and_that_is_retrained(tmp_path: Path) -> None:
     from harness.stores.directory.store import DirectoryStore
-    from harness.work.job import run_job
+    from tests.jobs import run_job
 
     rows = [Row({"": "row"}, {"method": "finder", "rank.top1": False, "retrain.epochs": 1})]
     with user_folder(tmp_path, {"methods/finder.py": FINDER}):

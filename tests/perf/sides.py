@@ -244,7 +244,7 @@ def trial() -> Turn:
 def job() -> Turn:
     """The same trials as the harness runs them: claimed, recorded, checkpointed, stored."""
     from harness.study.trial import Trial
-    from harness.work.job import run_job
+    from tests.jobs import run_job
 
     folder = tempfile.TemporaryDirectory()
     told: list[dict[str, Any]] = []

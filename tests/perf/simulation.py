@@ -22,12 +22,11 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -47,8 +46,8 @@ from harness.study.expansion import expand
 from harness.study.study import Request
 from harness.work import agenda as agendas
 from harness.work.agenda import Agenda
-from harness.work.jobs import Answered, Event, Job
-from harness.work.states import State, Work, stand
+from harness.work.jobs import Answered, Job
+from harness.work.states import Kind, State, Work, stand
 from tests.mongod import Mongod
 from tests.perf.synthetic import fill
 from tests.stored_runs import store_run
@@ -60,7 +59,7 @@ FILLED = 500
 """Runs of the stores whose reading is measured."""
 
 STARTING = 0.2
-"""Seconds from the choice of a trial to its claim: the fork of its process, and what is read before."""
+"""Seconds from the claim of a trial to its first step: its folder, and the fork of its process."""
 
 
 VARIES = 0.1
@@ -131,13 +130,17 @@ class TimedClaims(Claims):
 
     real: Claims
     server: Server
+    collisions: int = 0
+    """Trials that another worker had claimed between the look and the claim."""
 
     def __post_init__(self) -> None:
         self.lease = self.real.lease
 
     def acquire(self, key: str, at_least: int = 0) -> Claim | None:
         with self.server.measured("acquire"):
-            return self.real.acquire(key, at_least)
+            claim = self.real.acquire(key, at_least)
+        self.collisions += claim is None
+        return claim
 
     def holder(self, key: str) -> Any:
         with self.server.measured("holder"):
@@ -154,9 +157,6 @@ class TimedClaims(Claims):
         raise NotImplementedError
 
     def restart(self, record: Any) -> bool:
-        raise NotImplementedError
-
-    def redeem(self, ticket: Any) -> Any:
         raise NotImplementedError
 
 
@@ -270,7 +270,6 @@ class Simulation:
     held: set[str] = field(default_factory=set)
     lost: float = 0.0
     busy: float = 0.0
-    collisions: int = 0
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 
     def run(self, workers: int) -> Outcome:
@@ -281,7 +280,7 @@ class Simulation:
         }
         with mock.patch.multiple(agendas, time=self.clock, **quick):
             for _ in range(workers):
-                agenda = Agenda(self.work, self.store, self.claims, assign=lambda work, kind: ASSIGNED)
+                agenda = Agenda(self.work, self.store, self.claims, begin, left)
                 self.at(0.0, partial(self.ask, agenda, agenda.jobs()))
             makespan = 0.0
             while self.events:
@@ -290,7 +289,7 @@ class Simulation:
                 makespan = max(makespan, self.clock.now)
         twice = sum(count - 1 for count in self.done.values())
         durations = self.claims.server.durations
-        return Outcome(makespan, self.busy, self.lost, twice, len(self.done), self.collisions, durations)
+        return Outcome(makespan, self.busy, self.lost, twice, len(self.done), self.claims.collisions, durations)
 
     def at(self, when: float, act: Callable[[], None]) -> None:
         heapq.heappush(self.events, (when, next(NUMBERS), act))
@@ -301,34 +300,19 @@ class Simulation:
         if free:  # else there is nothing that the worker could do instead
             self.lost += self.clock.now - begin
         if isinstance(job, Job):
-            self.at(self.clock.now + STARTING, lambda: self.start(agenda, jobs, job))
+            self.held.add(self.work[job.number].trial.key)
+            seconds = self.seconds * self.rng.uniform(1 - VARIES, 1 + VARIES)
+            self.busy += seconds + STARTING
+            self.at(self.clock.now + STARTING + seconds, lambda: self.end(agenda, jobs, job))
         elif job is not None:
             if len(self.done) + len(self.held) < len(self.work):
                 self.lost += job.seconds
             self.at(self.clock.now + job.seconds, lambda: self.ask(agenda, jobs))
 
-    def start(self, agenda: Agenda, jobs: Iterator[Any], job: Job) -> None:
-        """As a training process does: claim, and look again under the claim."""
-        key, begin = self.work[job.number].trial.key, self.clock.now
-        claim = self.claims.acquire(key)
-        there = claim is not None and self.store.load({key[:16]}, [])
-        self.lost += self.clock.now - begin
-        if claim is None or there:
-            self.collisions += 1
-            self.lost += STARTING
-            if claim is not None:
-                claim.release()
-            agenda.heard(Event("finished", job, {"status": Answered.DONE if there else Answered.ELSEWHERE}))
-            self.ask(agenda, jobs)
-            return
-        self.held.add(key)
-        seconds = self.seconds * self.rng.uniform(1 - VARIES, 1 + VARIES)
-        self.busy += seconds + STARTING
-        self.at(self.clock.now + seconds, lambda: self.end(agenda, jobs, job, claim))
-
-    def end(self, agenda: Agenda, jobs: Iterator[Any], job: Job, claim: Claim) -> None:
+    def end(self, agenda: Agenda, jobs: Iterator[Any], job: Job) -> None:
         begin, server = self.clock.now, self.claims.server
-        trial = self.work[job.number].trial
+        trial, claim = self.work[job.number].trial, agenda.running.pop(job.number).claim
+        assert claim is not None
         with server.measured("confirm"):
             claim.confirm()
         self.done[trial.key] += 1
@@ -338,12 +322,29 @@ class Simulation:
         with server.measured("release"):
             claim.release()
         self.lost += self.clock.now - begin
-        agenda.heard(Event("finished", job, {"status": Answered.DONE}))
+        agenda.heard(job.number, Answered.DONE)
         self.ask(agenda, jobs)
 
 
+@dataclass
+class Begun:
+    """An attempt that nobody makes."""
+
+    claim: Claim
+
+    def job(self, number: int) -> Job:
+        return Job(number, {})
+
+
+def left(work: Work, runs: Sequence[StoredRun]) -> Kind | None:
+    return None if runs else Kind.TRAIN
+
+
+def begin(work: Work, kind: Kind, claim: Claim, runs: Sequence[StoredRun]) -> Any:
+    return Begun(claim)
+
+
 STATES = (State.WAITING, State.DONE)
-ASSIGNED: Any = SimpleNamespace(json=dict, threads=1, timeout=None, device=None, ranks=1, devices=None)
 NUMBERS = iter(range(sys.maxsize))
 
 

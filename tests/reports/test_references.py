@@ -32,8 +32,8 @@ from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.references import reference_names, references_of, stored_result
 from harness.study.study import Study
-from harness.work.job import run_job
-from harness.work.references import missing_references
+from harness.work.references import Missing, missing_references
+from tests.jobs import Silent, make_references
 from tests.stored_runs import store_run
 
 EVERY = reference_names()
@@ -71,10 +71,10 @@ REPORT = ["report", "mine.py", "--preset", "tiny", "--seeds", "2", "--references
 def make(store: Path, preset: Preset = TOY, study: Study = STUDY) -> int:
     """Make the missing references as their jobs do; return how many there were."""
     missing = missing_references([study], preset, DirectoryStore(store))
-    told: list[dict[str, Any]] = []
-    answers = [run_job(dict(job.document), told.append) for job in missing.jobs(store, None)]
+    screen = Silent()
+    answers = make_references(missing, store, screen)
     assert all(answer["status"] == "done" for answer in answers) and missing.left() == 0
-    assert {report["event"] for report in told} >= {one.name for one in missing.references}
+    assert {report["event"] for report in screen.reports} >= {one.name for one in missing.references}
     return len(missing.references)
 
 
@@ -189,9 +189,8 @@ def test_without_the_table_and_a_stored_result_the_reason_is_told(
 
 
 def test_one_that_cannot_be_made_is_a_failure_with_its_reason(toy_project: Path, tmp_path: Path) -> None:
-    job, *_ = missing_references([STUDY], TOY, DirectoryStore(tmp_path)).jobs(tmp_path, None)
-    document = dict(job.document) | {"keys": {"untried": "0" * 32}}
-    answer = run_job(document, lambda report: None)
+    (one, *_) = missing_references([STUDY], TOY, DirectoryStore(tmp_path)).references
+    (answer,) = make_references(Missing([replace(one, name="untried")], DirectoryStore(tmp_path)), tmp_path)
     assert answer["status"] == "failed" and "untried" in answer["error"]
     assert not (tmp_path / "references").exists()
 
@@ -263,8 +262,7 @@ def test_they_come_along_in_an_archive_and_into_the_database(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     missing = missing_references(find_studies("mine.py"), "tiny", DirectoryStore(tmp_path / "store"), 2)
-    for job in missing.jobs(tmp_path / "store", None):
-        run_job(dict(job.document), lambda report: None)
+    make_references(missing, tmp_path / "store")
     assert main(REPORT) == 0
     table = capsys.readouterr().out
     assert main(["store", "export", "mine.py", str(tmp_path / "a.tar"), *REPORT[2:6]]) == 0
@@ -322,14 +320,12 @@ def test_a_run_stopped_while_it_makes_them_goes_on(mine: Path, tmp_path: Path) -
     assert 3 <= len(early) < 4 * len(UNASKED)
     assert main([*RUN[:-1], "4", "--no-references"]) == 0
     missing = missing_references(find_studies("mine.py"), "tiny", DirectoryStore(store), 4, on_request=False)
-    for job in missing.jobs(store, None):
-        run_job(dict(job.document), lambda report: None)
+    make_references(missing, store)
     whole = kept(store)
     assert len(whole) >= 4 * len(UNASKED) and all(whole[name] == one for name, one in early.items())
     # Those of a run that was not killed are the same.
     missing = missing_references(find_studies("mine.py"), "tiny", DirectoryStore(tmp_path / "other"), 4)
-    for job in missing.jobs(tmp_path / "other", None):
-        run_job(dict(job.document), lambda report: None)
+    make_references(missing, tmp_path / "other")
     other = kept(tmp_path / "other")
     assert all(other[name] == one for name, one in whole.items())
 

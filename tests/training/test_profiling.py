@@ -17,7 +17,7 @@ from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
 from harness.training.profiling import PHASES, TRACED, Phases, phase, profiled
-from harness.work.job import run_job
+from tests.jobs import run_job
 
 
 @pytest.fixture(scope="module")

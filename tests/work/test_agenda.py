@@ -23,11 +23,11 @@ from harness.study.layout import Column, Row
 from harness.study.study import Study
 from harness.study.trial import Trial
 from harness.truth.table import Table
-from harness.work.agenda import Agenda, Batch
-from harness.work.assignment import Assignment
-from harness.work.jobs import Event, Job, Later
+from harness.work.agenda import Agenda
+from harness.work.jobs import Job, Later
 from harness.work.plan import make_plan
 from harness.work.states import Kind, Work, claim_key
+from tests.jobs import agenda_of, over
 from tests.stored_runs import store_run
 from tests.training.stages.test_retrain import CHILD
 
@@ -43,14 +43,10 @@ def todo(store: Store) -> list[Work]:
     return list(make_plan([STUDY], get_preset("tiny"), store.runs(), seeds=1).work)
 
 
-def assign(work: Work, kind: Kind) -> Assignment:
-    return Assignment(kind, work.trial, Path("runs"), "tiny", {}, threads=3, device="cpu", timeout=5.0)
-
-
 def agenda(folder: Path, store: Store | None = None, **more: object) -> tuple[Agenda, Claims]:
     claims = Claims(DirectoryRecords(folder))
     opened = store or DirectoryStore(folder)
-    return Agenda(todo(DirectoryStore(folder)), opened, claims, assign, **more), claims  # type: ignore[arg-type]
+    return agenda_of(todo(DirectoryStore(folder)), opened, claims, **more), claims
 
 
 def test_free_trials_are_given_out_and_those_of_others_later(tmp_path: Path) -> None:
@@ -60,7 +56,6 @@ def test_free_trials_are_given_out_and_those_of_others_later(tmp_path: Path) -> 
     jobs = one.jobs()
     job = next(jobs)
     assert isinstance(job, Job) and job.number == 1 and job.document["kind"] == "train"
-    assert (job.threads, job.device, job.ranks, job.timeout) == (3, "cpu", 1, 5.0)
     assert isinstance(next(jobs), Later)
     assert held is not None
     held.release()
@@ -68,7 +63,7 @@ def test_free_trials_are_given_out_and_those_of_others_later(tmp_path: Path) -> 
     assert isinstance(job, Job) and job.number == 0
     store_run(tmp_path, second.requests[0], 0.5)
     for number in (0, 1):
-        one.heard(Event("finished", Job(number, {}), {"status": "done"}))
+        over(one, number, "done")
     assert list(jobs) == []
 
 
@@ -78,7 +73,7 @@ def test_a_trial_that_was_found_taken_comes_again_but_not_at_once(tmp_path: Path
     job = next(jobs)
     assert isinstance(job, Job)
     assert isinstance(next(jobs), Job)
-    one.heard(Event("finished", job, {"status": "elsewhere"}))
+    over(one, job.number, "elsewhere")
     assert isinstance(next(jobs), Later)  # no race for it
 
 
@@ -109,12 +104,12 @@ def test_a_ranking_is_claimed_by_a_key_of_its_own(tmp_path: Path) -> None:
     plan = make_plan([STUDY], get_preset("tiny"), DirectoryStore(tmp_path).runs(), seeds=1, overrides={"rank.bins": 10})
     claims = Claims(DirectoryRecords(tmp_path))
     (work,) = (one for one in plan.work if one.state == "rank")
-    one = Agenda([work], DirectoryStore(tmp_path), claims, assign, waits=False)
+    one = agenda_of([work], DirectoryStore(tmp_path), claims, waits=False)
     assert claims.acquire(work.trial.key) is not None  # somebody trains it for more observations
     held = claims.acquire(claim_key(work.trial, Kind.RANK))
     assert held is not None and list(one.jobs()) == []  # and does not wait
     held.release()
-    again = Agenda([work], DirectoryStore(tmp_path), claims, assign)
+    again = agenda_of([work], DirectoryStore(tmp_path), claims)
     job = next(again.jobs())
     assert isinstance(job, Job) and job.document["kind"] == "rank"
 
@@ -165,17 +160,6 @@ def test_an_outage_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: 
     assert next(jobs, None) is None and one.gave_up
 
 
-def test_an_outage_that_a_job_met_counts_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-    monkeypatch.setattr("harness.work.agenda.time.monotonic", lambda: now)
-    one, _ = agenda(tmp_path, outage_wait=60.0)
-    job = next(one.jobs())
-    assert isinstance(job, Job)
-    assert one.heard(Event("finished", job, {"status": "unreachable", "error": "silence"})) and not one.gave_up
-    now += 60.0
-    assert one.heard(Event("finished", job, {"status": "unreachable", "error": "silence"})) and one.gave_up
-
-
 def test_without_waiting_only_what_runs_here_is_awaited(tmp_path: Path) -> None:
     one, claims = agenda(tmp_path, waits=False)
     assert claims.acquire(one.todo[0].trial.key) is not None
@@ -184,7 +168,7 @@ def test_without_waiting_only_what_runs_here_is_awaited(tmp_path: Path) -> None:
     assert isinstance(job, Job) and job.number == 1
     assert isinstance(next(jobs), Later)  # it may be queued again
     store_run(tmp_path, one.todo[1].requests[0], 0.5)
-    one.heard(Event("finished", job, {"status": "done"}))
+    over(one, job.number, "done")
     assert list(jobs) == []
     waiting, _ = agenda(tmp_path)
     assert isinstance(next(waiting.jobs()), Later)
@@ -203,20 +187,9 @@ def test_a_trial_whose_process_died_is_tried_again_up_to_the_limit(
     for number in range(tries):
         job = next(jobs)
         assert isinstance(job, Job) and job.number == 0
-        again = one.heard(Event("finished", job, {"status": "lost", "error": "killed by signal 9 (SIGKILL)"}))
+        again = over(one, job.number, "lost")
         assert again == (number + 1 < tries)
     assert isinstance(next(jobs), Later)
-
-
-def test_a_batch_tries_what_died_again_and_nothing_else(tmp_path: Path) -> None:
-    one = Batch(todo(DirectoryStore(tmp_path)), assign, Kind.TRAIN)
-    jobs, handed = one.jobs(), []
-    for status in ("lost", "failed", "lost", "done"):
-        job = next(jobs)
-        assert isinstance(job, Job)
-        handed.append(job.number)
-        assert one.heard(Event("finished", job, {"status": status, "error": ""})) == (status == "lost")
-    assert handed == [0, 1, 0, 0] and list(jobs) == []
 
 
 class Counting(DirectoryStore):
@@ -234,7 +207,7 @@ def many(folder: Path, claims: Claims, seeds: int = 100, **more: object) -> tupl
     """An agenda of two trials per seed."""
     store = Counting(folder)
     work = make_plan([STUDY], get_preset("tiny"), [], seeds=seeds).work
-    return Agenda(work, store, claims, assign, **more), store  # type: ignore[arg-type]
+    return agenda_of(work, store, claims, **more), store
 
 
 def test_alone_trials_are_given_out_in_order(tmp_path: Path) -> None:
@@ -293,11 +266,11 @@ def child(folder: Path, **more: object) -> tuple[Agenda, Claims, Trial]:
     _, work = make_plan([CHILD], get_preset("tiny"), [], seeds=1, only={"retrain.schedule.name": ["calr"]}).work
     assert work.trial.start is not None
     claims = Claims(DirectoryRecords(folder))
-    return Agenda([work], DirectoryStore(folder), claims, assign, **more), claims, work.trial.start  # type: ignore[arg-type]
+    return agenda_of([work], DirectoryStore(folder), claims, **more), claims, work.trial.start
 
 
 def test_a_child_waits_for_a_parent_that_others_train_or_rank(tmp_path: Path) -> None:
-    for kind in Kind:
+    for kind in (Kind.TRAIN, Kind.RANK):
         one, claims, parent = child(tmp_path)
         held = claims.acquire(claim_key(parent, kind))
         assert held is not None and isinstance(next(one.jobs()), Later)

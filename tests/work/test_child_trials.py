@@ -23,8 +23,8 @@ from harness.training.stages import train as stage
 from harness.training.state import TrialState
 from harness.training.trial import run_trial
 from harness.truth.table import TableBenchmark
-from harness.work.job import run_job
 from harness.work.plan import make_plan
+from tests.jobs import run_job
 from tests.stored_runs import store_run
 from tests.toy import toy_config
 from tests.training.stages.test_retrain import CHILD, RETRAIN

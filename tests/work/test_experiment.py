@@ -21,7 +21,10 @@ from harness.components import discovery
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
-from harness.work.job import run_job
+from harness.work.assignment import Assignment
+from harness.work.compute import compute
+from harness.work.states import Kind
+from tests.jobs import run_job
 from tests.toy import toy_config
 
 METHODS = '''
@@ -177,8 +180,7 @@ def test_nothing_private_is_stored(trained: tuple[Path, list[dict[str, Any]]]) -
 def test_progress_is_told(trained: tuple[Path, list[dict[str, Any]]]) -> None:
     store, said = trained
     (found,) = stored(store)
-    assert said[0]["event"] == "claimed" and said[1] == {"event": "start", "run_id": found.id}
-    epochs = [event for event in said[2:-1] if event["event"] == "epoch"]
+    epochs = [event for event in said[:-1] if event["event"] == "epoch"]
     assert [event | {"loss": 0} for event in epochs] == [
         EPOCHS | {"step": step, "loss": 0, "tau": None} for step in (1, 2, 3, 4)
     ]
@@ -186,7 +188,6 @@ def test_progress_is_told(trained: tuple[Path, list[dict[str, Any]]]) -> None:
     assert said[-1] == {
         "status": "done",
         "run_id": found.id,
-        "key": found.key,
         "result": found.result,
         "cost": found.cost,
     }
@@ -240,7 +241,6 @@ def test_a_failure_is_stored_with_its_traceback(project: Path, tmp_path: Path) -
     assert answer == {
         "status": "failed",
         "run_id": found.id,
-        "key": found.key,
         "error": "RuntimeError: the third step is one too many",
     }
     assert found.status == "failed" and found.result is None and found.stop_time is not None
@@ -256,12 +256,10 @@ def test_a_component_that_exits_is_a_failure(project: Path, tmp_path: Path) -> N
 
 
 def test_a_job_that_cannot_start_is_a_failure(project: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    answer = run(trial(), tmp_path / "file" / "runs")
-    assert answer["status"] == "failed" and "the store" in answer["error"] and "Not a directory" in answer["error"]
-    wrong = job(trial(), tmp_path / "runs")
-    wrong["trial"]["config"]["method"]["name"] = "sposs"
-    answer = run_job(wrong, void)
+    Assignment(Kind.TRAIN, trial()).write(tmp_path)
+    path = tmp_path / "inputs" / "assignment.json"
+    path.write_text(path.read_text().replace('"spos"', '"sposs"'))
+    answer = compute(tmp_path)
     assert answer["status"] == "failed" and "did you mean 'spos'?" in answer["error"]
 
 
@@ -302,7 +300,6 @@ def test_ranking_more_needs_no_training(trained: tuple[Path, list[dict[str, Any]
 
 
 def test_ranking_needs_a_done_run_with_whole_weights(project: Path, tmp_path: Path) -> None:
-    assert "no done run" in run(trial(), tmp_path, "rank")["error"]
     run(trial(), tmp_path)
     (found,) = stored(tmp_path)
     weights = bytearray((tmp_path / found.id / "weights.pt").read_bytes())
@@ -384,8 +381,9 @@ def test_a_run_terminated_while_it_writes_its_weights_is_interrupted(
 
     def progress(event: dict[str, Any]) -> None:
         """Where the weights will be written there is a pipe: nobody gets on before its other end is read."""
-        if event["event"] == "start":
-            pipe = tmp_path / event["run_id"] / ".pipe"
+        if event["event"] == "epoch":
+            (run,) = tmp_path.glob("*-1-*")
+            pipe = run / ".pipe"
             os.mkfifo(pipe)
             readers.append(threading.Thread(target=terminate, args=(pipe,)))
             readers[0].start()

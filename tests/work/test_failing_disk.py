@@ -19,8 +19,7 @@ from harness.stores.directory.store import DirectoryStore
 from harness.stores.stored import Status
 from harness.study.trial import Trial
 from harness.truth.table import Table
-from harness.work.job import run_job
-from tests.jobs import outcome
+from tests.jobs import outcome, run_job
 from tests.many_trials import finish, make_project, standing, start
 from tests.toy import toy_config
 
@@ -101,7 +100,6 @@ def test_an_error_of_the_machine_interrupts_the_trial_and_names_the_file(
         ("fsync", "/cout.txt"),
         ("fsync", "/sources/"),
         ("unlink", "/metrics.jsonl"),
-        ("link", "/claims/"),
     ],
 )
 def test_no_place_makes_it_failed(function: str, text: str, tmp_path: Path, fail: Fail, undisturbed: Any) -> None:
@@ -110,6 +108,13 @@ def test_no_place_makes_it_failed(function: str, text: str, tmp_path: Path, fail
     assert failures and answer["status"] in ("interrupted", "unreachable")
     assert not {one.status for one in DirectoryStore(tmp_path).runs()} & {Status.FAILED, Status.DONE}
     assert run(tmp_path)[0]["status"] == "done" and only(tmp_path) == undisturbed
+
+
+def test_a_claim_that_cannot_be_made_now_is_made_later(tmp_path: Path, fail: Fail, undisturbed: Any) -> None:
+    failures = fail("link", "/claims/")
+    answer, notes = run(tmp_path)
+    assert failures and answer["status"] == "done" and only(tmp_path) == undisturbed
+    assert any("new ones wait up to" in note for note in notes)
 
 
 def test_a_record_that_could_not_be_written_at_once_is_written_again(

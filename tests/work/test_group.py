@@ -5,26 +5,30 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.stores.directory.store import DirectoryStore
+from harness.stores.places import Places
 from harness.stores.stored import StoredRun
 from harness.study.catalogue import find_studies
+from harness.study.study import Request
 from harness.study.trial import Trial
 from harness.truth.table import Table
-from harness.work.agenda import job_of
-from harness.work.assignment import Assignment
+from harness.work.assignment import Computing
+from harness.work.attempts import Attempt, Attempts
 from harness.work.jobs import Job, Stopping
 from harness.work.plan import make_plan
 from harness.work.processes import Processes
+from harness.work.session import follow
+from harness.work.settings import Settings
 from harness.work.slots import Slots
-from harness.work.states import Kind
+from harness.work.states import Kind, stand
+from tests.jobs import Silent
 from tests.processes import all_gone
 from tests.shared_trials import processes, shared_trials
 
@@ -63,27 +67,46 @@ def ended(tmp_path_factory: pytest.TempPathFactory, toy_table: Table) -> Iterato
         trials = {work.named.row: work.trial for work in make_plan([study], "tiny", [], seeds=1).work}
         rows = dict(zip(("nothing", "training", "ranking"), trials.values(), strict=True))
         found = {name: Ended(store) for name, (_, _, store) in JOBS.items()}
-        jobs = [_job(number, rows[stage], ranks, store) for number, (stage, ranks, store) in enumerate(JOBS.values())]
-        executor = Processes(Slots.cpu(1))
-        for event in executor.execute(jobs, Stopping()):
-            name = list(JOBS)[event.job.number]
-            if event.kind == "finished":
-                found[name].answer |= event.data
-                found[name].processes = processes()
-                assert all_gone(found[name].processes)
-                _prepare(name)
-            elif event.kind == "progress":
-                found[name].notes += [event.data["note"]] if "note" in event.data else []
-                found[name].answer |= {key: event.data[key] for key in ("run_id",) if key in event.data}
-                if name == "killed" and event.data["event"] == "epoch":  # a checkpoint is there; they wait now
-                    (second,) = (process for process, rank in processes().items() if rank == 1)
-                    os.kill(second, signal.SIGKILL)
+        queue = Several(rows, found)
+        follow(Processes(Slots.cpu(1)), queue, queue.jobs(), Stopping(), queue, queue.over)
         yield found
 
 
-def _job(number: int, trial: Trial, ranks: int, store: str) -> Job:
-    assign = partial(Assignment, preset="tiny", overrides={}, threads=1, device="cpu", checkpoint_every=0.0)
-    return job_of(number, assign(Kind.TRAIN, trial, Path(store).absolute(), ranks=ranks))
+class Several(Silent):
+    """The attempts, one after the other, and a screen that notes how they end."""
+
+    def __init__(self, rows: Mapping[str, Trial], found: dict[str, Ended]) -> None:
+        super().__init__()
+        self.rows, self.found = rows, found
+        self.running: dict[int, Attempt] = {}
+
+    def label(self, number: int) -> str:
+        return list(JOBS)[number]
+
+    def jobs(self) -> Iterator[Job]:
+        for number, (stage, ranks, store) in enumerate(JOBS.values()):
+            trial, place = self.rows[stage], Settings(Places(Path(store))).workplace(print)
+            how = Computing(device="cpu", checkpoint_every=0.0, ranks=ranks)
+            runs = [run for run in place.directory.runs() if run.key == trial.key]
+            work = stand("", [Request("", 0, "", 0, trial, False)], runs)
+            claim = place.claims.acquire(trial.key)
+            assert claim is not None
+            self.running[number] = Attempts(place, how, "tiny", {}).begin(work, Kind.TRAIN, claim, runs)
+            yield self.running[number].job(number)
+
+    def progress(self, number: int, report: Mapping[str, Any]) -> None:
+        name = self.label(number)
+        self.found[name].notes += [report["note"]] if "note" in report else []
+        if name == "killed" and report["event"] == "epoch":  # a checkpoint is there; they wait now
+            (second,) = (process for process, rank in processes().items() if rank == 1)
+            os.kill(second, signal.SIGKILL)
+
+    def over(self, number: int, answer: Mapping[str, Any]) -> None:
+        ended = self.found[self.label(number)]
+        ended.answer |= answer
+        ended.processes = processes()
+        assert all_gone(ended.processes)
+        _prepare(self.label(number))
 
 
 def _prepare(ended: str) -> None:

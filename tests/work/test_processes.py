@@ -47,15 +47,6 @@ def act(job, progress):
     if job["act"] == "wait":
         while not os.path.exists(job["for"]):
             time.sleep(0.01)
-    if job["act"] == "record":
-        from harness.interruption import finish_alone
-
-        finish_alone()
-        begun()
-        while not os.path.exists(job["for"]):
-            time.sleep(0.01)
-        with open(job["for"], "w") as file:
-            file.write("recorded")
     if job["act"] == "hang":
         try:
             begun({"hanging": True})
@@ -348,15 +339,3 @@ def killed(tmp_path: Path, *jobs: dict[str, str], target: str = "targets:act") -
 def test_killing_the_process_that_runs_jobs_leaves_nothing_behind(tmp_path: Path) -> None:
     processes = killed(tmp_path, {"act": "hang"}, {"act": "deaf"})
     assert all(gone(process) for process in processes)
-
-
-def test_a_job_that_records_what_it_has_done_outlives_the_process_that_runs_it(tmp_path: Path) -> None:
-    """For as long as that takes; here for as long as a busy machine may need."""
-    patience = "from harness import interruption\nfrom harness.work import fork_server\n"
-    patience += "interruption.PATIENCE = fork_server.PATIENCE = 120.0\n"
-    (tmp_path / "patient.py").write_text(patience + TARGETS)
-    now = tmp_path / "now"
-    processes = killed(tmp_path, {"act": "record", "for": str(now)}, target="patient:act")
-    now.touch()
-    assert all(gone(process) for process in processes)
-    assert now.read_text() == "recorded"

@@ -28,7 +28,7 @@ from harness.stores.upkeep.importing import import_into_directory
 from harness.study.configuration import RunConfig
 from harness.study.study import Request
 from harness.study.trial import Trial
-from harness.work.job import run_job
+from tests.jobs import run_job
 from tests.stored_runs import forget_losses, forget_panel, judged, store_run
 from tests.toy import toy_config
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,46 +17,15 @@ from harness.stores.places import Places
 from harness.stores.stored import StoredRun
 from harness.study.layout import Column, Row
 from harness.study.study import Study
-from harness.work.agenda import Agenda
-from harness.work.assignment import Assignment
-from harness.work.job import run_job
 from harness.work.jobs import Answered, Event, Job, Later, Stopping
 from harness.work.plan import Plan, make_plan
-from harness.work.session import Session, assigning, repeating, working
+from harness.work.session import Session, repeating, working
+from harness.work.settings import Settings
 from harness.work.slots import Slots
-from harness.work.states import Kind, State, Work
+from harness.work.states import State, Work
 from harness.work.workplace import Workplace
+from tests.jobs import Inline
 from tests.stored_runs import store_run
-
-
-@dataclass
-class Inline:
-    """An executor without processes: the jobs run here, one after the other."""
-
-    slots: Slots
-    done: list[Job] = field(default_factory=list)
-    stop_after: int = 99
-
-    def prepare(self) -> None:
-        pass
-
-    def execute(self, jobs: Iterable[Job | Later], stopping: Stopping) -> Iterator[Event]:
-        for job in jobs:
-            if isinstance(job, Later):
-                continue
-            said: list[Mapping[str, Any]] = []
-            yield Event("started", job, {})
-            answer = run_job(job.document, said.append)
-            yield from (Event("progress", job, report) for report in said)
-            self.done.append(job)
-            if len(self.done) >= self.stop_after:
-                stopping.ask()
-            yield Event("finished", job, answer)
-            if stopping.asked:
-                return
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass
@@ -88,6 +56,8 @@ class Bins:
     """Two studies of one trial: the second ranks it otherwise."""
 
     bins: Sequence[int]
+    preset: str = "tiny"
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def plan(self, runs: list[StoredRun], check: bool = True) -> Plan:
         toy = {"space": "toy", "dataset": "toy", "benchmark": "toy", "network.width": 4, "train.epochs": 2}
@@ -100,16 +70,14 @@ class Bins:
 def session(
     store: Path, executor: Any, notes: list[str], bins: Sequence[int] = (3, 4), outage_wait: float = 600.0
 ) -> Session:
-    assign = assigning(partial(Assignment, store=store, preset="tiny", overrides={}, threads=1, device="cpu"))
-
     @contextlib.contextmanager
     def show(todo: Sequence[Work], parallel: int) -> Iterator[Noted]:
         notes.append(f"round of {len(todo)}, {parallel} in parallel")
         yield Noted(notes)
 
-    place = Workplace(Places(store))
+    settings = Settings(Places(store), outage_wait=outage_wait)
     asked: Any = Bins(bins)
-    return working(place, asked, assign, executor, Stopping(), show, outage_wait=outage_wait)
+    return working(settings.workplace(print), asked, settings, executor, Stopping(), show)
 
 
 def test_it_plans_again_after_every_round_until_nothing_is_left(toy_project: Path, tmp_path: Path) -> None:
@@ -119,7 +87,7 @@ def test_it_plans_again_after_every_round_until_nothing_is_left(toy_project: Pat
     assert [work.state for work in one.plan.work] == [State.WAITING]
     one.run()
     # One trial, trained once; the ranking that it does not make itself comes in a second round.
-    assert [job.document["kind"] for job in executor.done] == [Kind.TRAIN, Kind.RANK]
+    assert len(executor.done) == 2
     assert [work.state for work in one.plan.work] == [State.DONE] and one.errors == {} and len(one.attempted) == 2
     round_of_one = ["round of 1, 1 in parallel", "started with3/3 seed 0 +1", "finished done"]
     assert notes == round_of_one * 2
@@ -146,11 +114,6 @@ def test_the_store_must_be_writable() -> None:
         Workplace(Places(Path("/proc"))).check_writable()
 
 
-def test_trials_wait_for_the_database_as_long_as_was_asked_for(toy_project: Path, tmp_path: Path) -> None:
-    agenda = session(tmp_path, Inline(Slots.cpu(1)), [], outage_wait=5.0).agenda([])
-    assert isinstance(agenda, Agenda) and agenda.outage_wait == 5.0
-
-
 def test_a_stop_ends_the_loop(toy_project: Path, tmp_path: Path) -> None:
     one = session(tmp_path, Inline(Slots.cpu(1), stop_after=1), [])
     one.run()
@@ -160,15 +123,18 @@ def test_a_stop_ends_the_loop(toy_project: Path, tmp_path: Path) -> None:
 
 def test_a_trial_without_a_study_is_done_once_per_place(toy_project: Path, tmp_path: Path) -> None:
     (work,) = Bins([3]).plan([]).work
+    first: Any = Inline(Slots.cpu(1))
+    session(tmp_path / "first", first, [], bins=[3]).run()
+    (run,) = DirectoryStore(tmp_path / "first").runs()
     executor: Any = Inline(Slots.cpu(1))
+    settings = Settings(Places(tmp_path / "again"), retry="all")
     for _ in range(2):
-        assign = assigning(partial(Assignment, store=tmp_path, preset="tiny", overrides={}, threads=1, device="cpu"))
-        place = Workplace(Places(tmp_path))
         show = lambda todo, parallel: contextlib.nullcontext(Noted([]))  # noqa: E731
-        one = repeating(place, work.trial, "again", assign, executor, Stopping(), show)
+        place = settings.workplace(print)
+        one = repeating(place, run, work.trial, "again", settings, executor, Stopping(), show)
         one.run()
         assert [work.label for work in one.plan.work if work.state is State.DONE] == ["again"]
-    assert len(executor.done) == 1 == len(DirectoryStore(tmp_path).runs())
+    assert len(executor.done) == 1 == len(DirectoryStore(tmp_path / "again").runs())
 
 
 def test_notes_are_said_and_the_failure_of_another_rank_is_stored(toy_project: Path, tmp_path: Path) -> None:
@@ -179,10 +145,7 @@ def test_notes_are_said_and_the_failure_of_another_rank_is_stored(toy_project: P
         def execute(self, jobs: Iterable[Job | Later], stopping: Stopping) -> Iterator[Event]:
             job = next(iter(jobs))
             assert isinstance(job, Job)
-            trial = Assignment.from_json(job.document).trial
-            run_id = DirectoryStore(tmp_path).create(trial, "tiny", {}, 1).id
             yield Event("started", job, {})
-            yield Event("progress", job, {"event": "start", "run_id": run_id})
             yield Event("progress", job, {"event": "note", "note": "training starts again"})
             failed = {"status": "failed", "rank": 1, "error": "rank 1: ValueError: no"}
             yield Event("finished", job, failed | {"traceback": "Trace\nValueError: no\n"})

@@ -1,34 +1,41 @@
-"""Records how the process of a run died, which could not do so itself. Imports no torch."""
+"""Records how a run ended whose process could not record it itself. Imports no torch."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from harness.documents import shortened_trace, utc_text
+from harness.owner import this_process
 from harness.stores.directory.reading import Damaged, read_small
-from harness.stores.directory.run_directory import COMPLETION, RUN, RunDirectory
+from harness.stores.directory.run_directory import COMPLETION, RUN, TRIAL, RunDirectory
 
 
-def record_death(store: Path, run_id: str, reason: str) -> None:
+def record_death(run: RunDirectory, reason: str) -> None:
     """Add to a lost run how its process died. The run stays open: it counts as lost, since its owner is dead."""
-    _record(store, run_id, {"fail_trace": shortened_trace([reason])})
+    trial = read_small(run.path / TRIAL)
+    if trial["owner"] == this_process():  # it died before it could write its own name
+        run.write(TRIAL, trial | {"owner": trial["owner"] | {"started": None}})
+    _record(run, {"fail_trace": shortened_trace([reason])})
 
 
-def record_failure(store: Path, run_id: str, trace: str) -> None:
-    """Mark a run as failed whose process was ended because another of its group failed, whose traceback it gets."""
+def record_failure(run: RunDirectory, trace: str) -> None:
+    """Mark a run as failed whose process was ended: because another rank failed, or because it took too long."""
     lines = shortened_trace(trace.splitlines(keepends=True))
-    _record(store, run_id, {"status": "FAILED", "stop_time": utc_text(), "fail_trace": lines})
+    _record(run, {"status": "FAILED", "stop_time": utc_text(), "fail_trace": lines})
 
 
-def _record(store: Path, run_id: str, end: dict[str, Any]) -> None:
-    """Called by the process that started the run and saw it end. A run that is complete, or recorded its own end, stays
-    as it is."""
-    directory = RunDirectory(store / run_id)
+def record_interruption(run: RunDirectory) -> None:
+    """Mark a run as interrupted, which may have ended well, but must not count."""
+    _record(run, {"status": "INTERRUPTED", "stop_time": utc_text()}, ("RUNNING", "COMPLETED"))
+
+
+def _record(run: RunDirectory, end: dict[str, Any], over: tuple[str, ...] = ("RUNNING",)) -> None:
+    """Called by the worker that saw the process end. A run that is complete, or recorded its own end, stays as it
+    is."""
     try:
-        entry = read_small(directory.path / RUN)
+        entry = read_small(run.path / RUN)
     except Damaged:
         entry = {"status": "RUNNING"}  # killed before it wrote anything
-    if entry.get("status") != "RUNNING" or (directory.path / COMPLETION).exists():
+    if entry.get("status") not in over or (run.path / COMPLETION).exists():
         return
-    directory.write(RUN, entry | end)
+    run.write(RUN, entry | end)

@@ -31,6 +31,8 @@ METRICS, POINTS = "metrics.json", "metrics.jsonl"
 RESULT, PREDICTIONS, WEIGHTS = "result.json", "predictions.json", "weights.pt"
 COMPLETION, RANKINGS = "completion.json", "rankings"
 INVALID, SOURCES = "invalid.json", "sources"
+INPUTS = "inputs"
+"""The folder of what a run is made from; a complete run has none."""
 ABSENT = "absent.json"
 """Lists weights that were left out when the run was copied here, by checksum: it is complete without them."""
 
@@ -111,10 +113,13 @@ class RunDirectory:
         self.write(METRICS, to_columns(read_points(self.path / POINTS)))
         (self.path / POINTS).unlink(missing_ok=True)
 
-    def complete(self) -> str | None:
-        """Write the completion record, once every file that it names is on disk, and the folders that hold them.
+    def own(self) -> None:
+        """Record this process as the one that makes the run: the run is lost when it dies without recording an end."""
+        self.write(TRIAL, json.loads((self.path / TRIAL).read_text()) | {"owner": this_process()})
 
-        From then on the run counts. Returns why it might not survive a power failure all the same; None if it does.
+    def verified(self) -> dict[str, Any]:
+        """The completion record, once every file that it names is on disk, and the folders that hold them.
+
         Raises `DataError` unless Sacred's own record says COMPLETED, and `OSError`.
         """
         status = json.loads((self.path / RUN).read_text())["status"]
@@ -126,15 +131,19 @@ class RunDirectory:
         sources = [self.path / SOURCES] if (self.path / SOURCES).is_dir() else []
         for path in (*files, *sources, self.path, self.path.parent):
             make_durable(path)
-        self.write(
-            COMPLETION,
-            {
-                "schema": SCHEMA,
-                "metrics": {name: len(columns["steps"]) for name, columns in metrics.items()},
-                "files": {str(path.relative_to(self.path)): sha256(path) for path in files},
-                "sizes": {str(path.relative_to(self.path)): path.stat().st_size for path in files},
-            },
-        )
+        return {
+            "schema": SCHEMA,
+            "metrics": {name: len(columns["steps"]) for name, columns in metrics.items()},
+            "files": {str(path.relative_to(self.path)): sha256(path) for path in files},
+            "sizes": {str(path.relative_to(self.path)): path.stat().st_size for path in files},
+        }
+
+    def complete(self, record: Mapping[str, Any] | None = None) -> str | None:
+        """Write the completion record, as `verified` gives it. From then on the run counts.
+
+        Returns why it might not survive a power failure all the same; None if it does. Raises what `verified` raises.
+        """
+        self.write(COMPLETION, self.verified() if record is None else record)
         return _settle(self.path)
 
 

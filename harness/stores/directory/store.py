@@ -20,7 +20,7 @@ from harness.files import make_durable, make_folder, write_json
 from harness.stores.directory.curves import by_metric, from_columns
 from harness.stores.directory.index import summaries
 from harness.stores.directory.reading import Damaged, read_small, read_verified
-from harness.stores.directory.run_directory import METRICS, POINTS, RunDirectory, read_points
+from harness.stores.directory.run_directory import INPUTS, METRICS, POINTS, RunDirectory, read_points
 from harness.stores.store import REFERENCE, Metrics, Store
 from harness.stores.stored import Problem, StoredRun, stored_run
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DirectoryStore", "Problem", "StoredRun"]
 
-CLAIMS, WORK, REFERENCES = "claims", "work", "references"
+CLAIMS, WORK, REFERENCES, PROFILES = "claims", "work", "references", "profiles"
 """Folders beside the runs; so is `harness.stores.directory.index.INDEX`."""
 
 RUN_ID = re.compile(r"[0-9a-f]{16}-[1-9][0-9]*(-[0-9a-f]{8})?")
@@ -118,7 +118,8 @@ class DirectoryStore(Store):
         there = sorted(path for path in folder.rglob("*") if not path.name.startswith("."))
         # A symbolic link is listed with its own size: whoever reads it must decide.
         sizes = {str(path.relative_to(folder)): path.lstat() for path in there}
-        return {name: one.st_size for name, one in sizes.items() if not stat.S_ISDIR(one.st_mode)}
+        kept = {name: one for name, one in sizes.items() if not name.startswith(f"{INPUTS}/")}
+        return {name: one.st_size for name, one in kept.items() if not stat.S_ISDIR(one.st_mode)}
 
     def folder_of(self, run: StoredRun) -> Path | None:
         return self.path_of(run)

@@ -1,4 +1,4 @@
-"""Mirrors one run while it is running: a Sacred observer that only wakes a thread.
+"""Mirrors one run while it is running, in a thread of its worker.
 
 Training neither waits for the database nor sees its errors. Data that could not be mirrored stays in the run
 directory; `harness store sync` mirrors it later.
@@ -19,7 +19,6 @@ from harness.errors import HarnessError, Unreachable
 from harness.stores.mongo.connection import connect, disconnect, hide
 from harness.stores.mongo.projection import project
 from harness.stores.mongo.snapshot import WEIGHTS_MAX, look
-from harness.stores.sacred import RunObserver
 
 if TYPE_CHECKING:
     from pymongo.database import Database
@@ -38,10 +37,8 @@ KNOWN_SILENT = 1.0
 _logger = logging.getLogger(__name__)
 
 
-class Mirror(RunObserver):
+class Mirror:
     """Mirrors a run directory into the database at that address, until it is closed."""
-
-    priority = 10  # after the observer that writes the directory
 
     def __init__(self, path: Path, uri: str, weights_max: int = WEIGHTS_MAX, every: float = EVERY) -> None:
         self.path = path
@@ -76,19 +73,8 @@ class Mirror(RunObserver):
             self._failed(error)
             return False
 
-    def started_event(self, *args: Any, **kwargs: Any) -> None:
-        self._wake.set()
-
-    def heartbeat_event(self, *args: Any, **kwargs: Any) -> None:
-        self._wake.set()
-
-    def completed_event(self, *args: Any, **kwargs: Any) -> None:
-        self._wake.set()
-
-    def interrupted_event(self, *args: Any, **kwargs: Any) -> None:
-        self._wake.set()
-
-    def failed_event(self, *args: Any, **kwargs: Any) -> None:
+    def wake(self) -> None:
+        """The run has changed."""
         self._wake.set()
 
     def _work(self) -> None:

@@ -23,6 +23,7 @@ from harness.stores.directory.reading import Damaged, is_beside, read_small, sum
 from harness.stores.directory.run_directory import (
     ABSENT,
     COMPLETION,
+    INPUTS,
     INVALID,
     METRICS,
     POINTS,
@@ -201,7 +202,7 @@ def _scan(path: Path) -> dict[str, os.stat_result]:
 def _files(folder: str, inside: str) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(".") or inside + entry.name == ABSENT:
+            if entry.name.startswith(".") or inside + entry.name in (ABSENT, INPUTS):
                 continue  # being written, or about this directory only
             if entry.is_dir(follow_symlinks=False):
                 yield from _files(entry.path, f"{inside}{entry.name}/")

@@ -6,7 +6,7 @@ stop between any two steps and resume from the state that a keeper has stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -96,7 +96,7 @@ def with_valid(dataset: DataSet) -> DataSet:
     return replace(dataset, train=joined([dataset.train, dataset.valid]))
 
 
-def best_found(ranking: dict[str, Any], which: int = 0) -> Architecture | None:
+def best_found(ranking: Mapping[str, Any], which: int = 0) -> Architecture | None:
     """What the stored stage before has found: by a search, by the method, or else the best-ranked architecture.
 
     `which` counts from the best. None if the stage diverged, found fewer, or top-1 was not requested.

@@ -179,8 +179,7 @@ class _Shift:
 
     def _show(self, worker: int, number: int, event: str, data: Mapping[str, Any]) -> None:
         """Show an event of a trial. Of two workers that both begin it, the one that gets its claim goes on."""
-        waits = (Answered.ELSEWHERE, Answered.UNREACHABLE)
-        passed_on = event == "finished" and (data.get("again") or data["status"] in waits)
+        passed_on = event == "finished" and (data.get("again") or data["status"] == Answered.ELSEWHERE)
         owner = self.owners.get(number)
         if owner is None and not passed_on:
             self.owners[number] = worker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -23,7 +24,7 @@ import pytest
 from pymongo.database import Database
 
 from harness.errors import Unreachable, UserError
-from harness.stores.claims import KIND, Claim, ClaimLost, Claims, Lease
+from harness.stores.claims import KIND, Claim, ClaimLost, Claims, Renewal
 from harness.stores.directory.records import DirectoryRecords
 from harness.stores.mongo.records import WAIT, MongoRecords
 from tests.mongod import Mongod, free_port
@@ -39,7 +40,7 @@ import json, os, sys, threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from harness.errors import Unreachable
-from harness.stores.claims import ClaimLost, Claims, Lease
+from harness.stores.claims import ClaimLost, Claims, Renewal
 
 kind, where, name, lease = sys.argv[1:]
 if kind == "directory":
@@ -75,10 +76,12 @@ def race(keys):
 
 def keep(key):
     gone = threading.Event()
-    with Lease(claims.acquire(key), gone.set) as lease:
-        say("kept")
-        gone.wait(20)
-        return lease.lost
+    renewal = Renewal(lambda key: gone.set())
+    renewal.keep(claims.acquire(key))
+    say("kept")
+    lost = gone.wait(20)
+    renewal.close()
+    return lost
 
 def say(answer):
     print(json.dumps(answer), flush=True)
@@ -254,20 +257,6 @@ def test_a_claim_that_is_not_renewed_is_taken_over_and_its_late_result_does_not_
     assert place.open(LONG).acquire(KEY) is None
 
 
-def test_another_process_renews_a_claim_by_its_ticket(place: Place) -> None:
-    claims = place.open(LONG)
-    claim = acquired(claims)
-    redeemed = place.open(LONG).redeem(json.loads(json.dumps(claim.ticket())))
-    redeemed.renew()
-    redeemed.confirm()
-    holder = claims.holder(KEY)
-    assert holder is not None and holder.generation == 2 and holder.attempt == redeemed.attempt == 1
-    claim.renew()
-    claim.release()
-    with pytest.raises(ClaimLost):
-        redeemed.renew()
-
-
 def test_a_claim_that_was_released_cannot_be_renewed(place: Place) -> None:
     claim = acquired(place.open(LONG))
     claim.release()
@@ -396,56 +385,49 @@ def test_no_two_threads_hold_a_claim_that_changes_hands_all_the_time(place: Plac
     assert [attempt for _, attempt in seen] == list(range(1, 41))
 
 
-def test_a_lease_keeps_its_claim_and_releases_it(place: Place) -> None:
+def test_all_claims_are_renewed_until_they_are_released(place: Place) -> None:
     claims = place.open(3.0)
-    with Lease(acquired(claims)) as lease:
+    own = [acquired(claims, key) for key in (KEY, "another")]
+    with contextlib.closing(Renewal()) as renewal:
+        for claim in own:
+            renewal.keep(claim)
         until = time.monotonic() + 3.2
         while time.monotonic() < until:
-            assert claims.acquire(KEY) is None
+            assert claims.acquire(KEY) is None and claims.acquire("another") is None
             time.sleep(0.02)
-        assert lease.confirm()
-        assert (lease.lost, lease.unreachable_since) == (False, None)
-    assert claims.holder(KEY) is None
-    assert acquired(claims).attempt == 2
+        own[0].confirm()
+        renewal.release(own[0])
+        assert claims.holder(KEY) is None and claims.holder("another") is not None
+        assert acquired(claims).attempt == 2
 
 
-def test_a_lease_releases_its_claim_when_the_work_fails(place: Place) -> None:
-    claims = place.open(LONG)
-    with pytest.raises(ZeroDivisionError), Lease(acquired(claims)):
-        raise ZeroDivisionError
-    assert acquired(claims).attempt == 2
+def test_a_claim_whose_work_stands_still_is_not_renewed(place: Place) -> None:
+    """As that of a trial whose process is suspended."""
+    works = False
+    with contextlib.closing(Renewal()) as renewal:
+        renewal.keep(acquired(place.open(SHORT)), lambda: works)
+        awaited(place.open(LONG))
 
 
-def test_a_lease_that_is_lost_tells_so_once(place: Place) -> None:
+def test_a_claim_that_is_lost_is_told_once(place: Place) -> None:
     claims = place.open(SHORT)
     claim = acquired(claims)
     taker = awaited(place.open(LONG))
     told: list[str] = []
     gone = threading.Event()
 
-    def lost() -> None:
-        told.append(threading.current_thread().name)
+    def lost(key: str) -> None:
+        told.append(f"{key} by {threading.current_thread().name}")
         gone.set()
 
-    with Lease(claim, lost) as lease:
+    with contextlib.closing(Renewal(lost)) as renewal:
+        renewal.keep(claim)
         assert gone.wait(20)
-        assert lease.lost
         with pytest.raises(ClaimLost):
-            lease.confirm()
-    assert told == [f"lease of {KEY}"]
-    taker.confirm()  # still its own: the end of the lost lease released nothing
-
-
-def test_a_lease_that_is_lost_at_its_confirmation_raises_and_tells_nothing(place: Place) -> None:
-    claims = place.open(LONG)
-    claim = acquired(claims)
-    told: list[str] = []
-    with Lease(claim, lambda: told.append("lost")) as lease:
-        claim.release()
-        with pytest.raises(ClaimLost):
-            lease.confirm()
-        assert lease.lost
-    assert told == []
+            claim.confirm()
+        renewal.release(claim)
+    assert told == [f"{KEY} by renewal of claims"]
+    taker.confirm()  # still its own: the release of the lost claim released nothing
 
 
 # Of directories only
@@ -618,23 +600,25 @@ def test_an_owner_goes_on_while_the_server_is_gone_and_renews_when_it_is_back(se
     place = MongoRecords(client["lab"])
     claims = Claims(place, lease=1.2)
     told: list[str] = []
-    with Lease(acquired(claims), lambda: told.append("lost")) as lease:
+    claim = acquired(claims)
+    with contextlib.closing(Renewal(told.append)) as renewal:
+        renewal.keep(claim)
         server.kill()
         place.wait = SOON
-        await_that(lambda: lease.unreachable_since is not None)
-        assert lease.confirm() is False
-        for use in (lambda: claims.acquire("another"), lambda: claims.holder(KEY), claims.records):
+        for use in (claim.confirm, lambda: claims.acquire("another"), lambda: claims.holder(KEY), claims.records):
             with pytest.raises(Unreachable, match=r"^the database does not answer: .*\Z"):
                 use()
         place.wait = WAIT
         server.start()
-        await_that(lambda: lease.unreachable_since is None)
-        assert lease.confirm() is True
+        claim.confirm()
+        before = claims.records()[0].age
+        await_that(lambda: claims.records()[0].age < max(before, 0.2))
         assert claims.acquire(KEY) is None
         assert acquired(claims, "another").attempt == 1
         server.kill()
         place.wait = SOON
-    assert (told, lease.lost) == ([], False)  # and the end came, though nothing could be released
+        renewal.release(claim)
+    assert told == []  # and the end came, though nothing could be released
     with pymongo.timeout(0.1):
         client.close()  # says good-bye, and waits for an answer
 

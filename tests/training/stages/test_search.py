@@ -83,7 +83,7 @@ def test_a_search_with_stored_weights_resumes_too(saves: int, toy_project: Path,
         pieces += 1
         assert pieces < 50, "it does not get on"
         with suppress(Stop):
-            kept = checkpoint(tmp_path, config, saves, of="ranking")
+            kept = checkpoint(tmp_path, config, saves, run="ranking")
             resumed = rank_again(config, lambda: weights, {}, checkpoint=kept)
             break
     assert pieces > 1 and resumed.cost["resumed"] == pieces - 1
@@ -94,7 +94,7 @@ def test_a_search_with_stored_weights_resumes_too(saves: int, toy_project: Path,
 
 def test_a_checkpoint_of_a_search_is_not_one_of_training(toy_project: Path, tmp_path: Path) -> None:
     config = searching_config()
-    assert checkpoint(tmp_path, config).path != checkpoint(tmp_path, config, of="ranking").path
+    assert checkpoint(tmp_path, config).path != checkpoint(tmp_path, config, run="ranking").path
 
 
 def test_progress_names_the_generation_and_the_best_so_far(

@@ -90,8 +90,7 @@ def session(tmp_path: Path, seen: Seen) -> Iterator[Following]:
             return contextlib.nullcontext(seen)
 
         place, executor = settings.workplace(print), Processes(Slots.cpu(1))
-        assign = settings.assigning(asked, executor.slots)
-        made = working(place, asked, assign, executor, Stopping(), show, kind=Following)
+        made = working(place, asked, settings, executor, Stopping(), show, kind=Following)
         assert isinstance(made, Following)
         yield made
 
