@@ -119,7 +119,7 @@ def test_a_mirror_follows_its_run(store: DirectoryStore, mongod: str, mongo_data
     runs = mongo_database["runs"]
     await_that(lambda: runs.count_documents({"status": "RUNNING", "harness.revision": {"$gt": 0}}) == 1)
     directory.log_metric("train_loss", 7, 0.5)
-    mirror.heartbeat_event({}, "", TIME, None)
+    mirror.wake()
     await_that(lambda: mongo_database["metrics"].count_documents({"steps": 7}) == 1)
     (directory.path / "metrics.jsonl").unlink()
     finish(directory, trial(), RESULT)
@@ -133,9 +133,9 @@ def test_a_run_without_a_server_goes_on(store: DirectoryStore, caplog: pytest.Lo
     directory, observer = start(store)
     with caplog.at_level(logging.WARNING):
         mirror = Mirror(directory.path, uri, every=0.01)
-        mirror.heartbeat_event({}, "", TIME, None)
+        mirror.wake()
         finish(directory, trial(), RESULT)
-        mirror.completed_event(TIME, RESULT)
+        mirror.wake()
         began = time.monotonic()
         assert not mirror.close(wait=5.0)
         assert time.monotonic() - began < 60
@@ -204,7 +204,7 @@ def test_a_mirror_goes_on_when_the_server_is_back(store: DirectoryStore, server:
         await_that(lambda: runs.count_documents({"harness.revision": {"$gt": 0}}) == 1)
         server.kill()
         directory.log_metric("train_loss", 7, 0.5)
-        mirror.heartbeat_event({}, "", TIME, None)
+        mirror.wake()
         await_that(lambda: mirror.error is not None)
         server.start()
         (directory.path / "metrics.jsonl").unlink()
