@@ -223,8 +223,14 @@ class _Jobs:
 
     def kill(self, number: int) -> None:
         """Kill the processes of a job, which then finishes as one whose process has died."""
-        if (running := self.running.get(number)) is not None and not self._is_orphaned(running):
-            running.server.end(running.job)
+        if (running := self.running.get(number)) is None:
+            return
+        if not self._is_orphaned(running):
+            running.server.end(running.job)  # also those that are suspended
+        for process in running.processes:
+            if not process.silent:
+                with contextlib.suppress(OSError):
+                    process.connection.shutdown(socket.SHUT_WR)
 
     def next_deadline(self) -> float | None:
         """When the next job times out."""

@@ -272,7 +272,7 @@ def test_a_second_ctrl_c_ends_trials_that_do_not_stop(project: Path) -> None:
         engine.communicate(timeout=GRACE - 1)
     assert engine.returncode == 130
     assert all_gone(children)
-    assert sorted(run.status for run in DirectoryStore(Path("twice")).runs()) == ["done", "lost"]
+    assert sorted(run.status for run in DirectoryStore(Path("twice")).runs()) == ["done", "interrupted"]
 
 
 @pytest.mark.long

@@ -185,9 +185,16 @@ def test_a_job_may_print_what_the_terminal_cannot_show(monkeypatch: pytest.Monke
     assert [event.data["status"] for event in run(["print"]) if event.kind == "finished"] == ["done"]
 
 
-def test_long_talk_arrives_whole_and_in_order() -> None:
-    events = list(run(["talk"]))
-    assert [event.data["step"] for event in events if "step" in event.data] == list(range(2000))
+def test_progress_arrives_whole_and_in_order_and_what_is_not_taken_is_dropped() -> None:
+    events, busy = [], 0
+    for event in run(["talk"]):
+        events.append(event)
+        if "step" in event.data and not busy:
+            busy = 1
+            time.sleep(0.5)  # the job goes on: it does not wait for this process
+    steps = [event.data["step"] for event in events if "step" in event.data]
+    assert steps == sorted(set(steps)) and steps[0] == 0 and len(steps) < 2000
+    assert all(event.data["text"] == "x" * 1000 for event in events if "step" in event.data)
     assert events[-1].data["status"] == "done"
 
 

@@ -29,7 +29,7 @@ from harness.stores.mongo.sync import sync, unsynced
 from tests.long.campaign.servers import changing, listening
 from tests.mongod import Mongod, free_port
 from tests.processes import await_that
-from tests.stores.conftest import NUMBERS, RESULT, TIME, finish, trial
+from tests.stores.conftest import NUMBERS, RESULT, finish, trial
 
 Make = Callable[..., Path]
 Mongo = Database[dict[str, Any]]
