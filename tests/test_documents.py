@@ -179,7 +179,7 @@ def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
     for line in "\n".join(blocks(text, "")).splitlines():
         inner = re.search(r"\$\(((?:python -m )?harness .*?)\)", line)
         shown = inner[1] if inner else line
-        if re.match(r"(python -m )?harness\b|make\b", shown):
+        if re.match(r"(python -m )?harness(\s|$)|make\b", shown):
             words = shlex.split(shown.removeprefix("python -m "), comments=True)
             yield words[0], words[1:]
 

@@ -6,7 +6,7 @@ control socket: a JSON line with one file descriptor, the job's socket. Whicheve
 is left behind:
 
 - `run` dies: each job watches its own socket, whose other end only `run` holds, and ends itself at once; the server
-  sees the end of the control socket, kills jobs that do not end, and ends.
+  sees the end of the control socket, kills its jobs, and ends.
 - the server dies: its jobs continue, since `run` still listens to their sockets, and answer as usual.
 - a job dies: the server, its parent, reports to `run` how.
 
@@ -30,13 +30,12 @@ import signal
 import socket
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from harness.documents import one_line
-from harness.interruption import PATIENCE, STOPPED, TIMEOUT, interrupt_main, raise_interruption, reason_of
+from harness.interruption import STOPPED, TIMEOUT, interrupt_main, raise_interruption, reason_of
 from harness.work.jobs import Answered
 
 BOOT = (
@@ -64,8 +63,9 @@ def main(control_number: int, target_name: str) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     control = socket.socket(fileno=control_number)
     wake, waker = socket.socketpair()
+    jobs: dict[int, Place] = {}
     try:
-        with _ending_with(control, wake, waker):
+        with _ending_with(control, wake, waker, jobs):
             target, warm_up = _load(target_name)
     except BaseException as error:
         _send(control, {"event": "broken", "error": one_line(error), "traceback": traceback.format_exc()})
@@ -76,26 +76,29 @@ def main(control_number: int, target_name: str) -> None:
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     gc.collect()
     gc.freeze()  # all objects so far are shared with the jobs: garbage collection must not touch their pages
-    jobs: dict[int, Place] = {}
     signal.signal(signal.SIGTSTP, lambda number, frame: _pause(jobs))
     try:
         _send(control, {"event": "ready"})
-        _serve(control, wake, target, warm_up, jobs)
+        _serve(control, wake, waker, target, warm_up, jobs)
     except (BrokenPipeError, ConnectionResetError):
         pass  # `run` has ended
     finally:
-        _end(jobs)
+        _signal_groups(jobs, signal.SIGKILL)  # not reaped yet, so the process ids are still theirs
 
 
 @contextlib.contextmanager
-def _ending_with(control: socket.socket, wake: socket.socket, waker: socket.socket) -> Iterator[None]:
-    """In this context the process ends when `run` does: importing takes seconds, and the socket is not read then."""
+def _ending_with(
+    control: socket.socket, wake: socket.socket, waker: socket.socket, jobs: dict[int, Place]
+) -> Iterator[None]:
+    """In this context the process ends when `run` does, and its jobs: importing takes seconds, and the socket is not
+    read then."""
 
     def watch() -> None:
         poll = select.poll()
         poll.register(control, 0)  # requests may already wait there: only the hang-up counts
         poll.register(wake, select.POLLIN)
         if any(number == control.fileno() for number, _ in poll.poll()):
+            _signal_groups(list(jobs), signal.SIGKILL)
             os._exit(1)
 
     watcher = threading.Thread(target=watch)
@@ -108,7 +111,12 @@ def _ending_with(control: socket.socket, wake: socket.socket, waker: socket.sock
 
 
 def _serve(
-    control: socket.socket, wake: socket.socket, target: Target, warm_up: Iterator[None], jobs: dict[int, Place]
+    control: socket.socket,
+    wake: socket.socket,
+    waker: socket.socket,
+    target: Target,
+    warm_up: Iterator[None],
+    jobs: dict[int, Place],
 ) -> None:
     """Fork for every request and report every end; returns when the control socket closes."""
     buffer = b""
@@ -118,7 +126,8 @@ def _serve(
         # The first jobs start before the warm-up.
         ready, _, _ = select.select([control, wake], [], [], None if warm or not jobs else 0)
         if not ready:
-            warm = next(warm_up, STOP) is STOP
+            with _ending_with(control, wake, waker, jobs):
+                warm = next(warm_up, STOP) is STOP
         if wake in ready:
             with contextlib.suppress(BlockingIOError):
                 wake.recv(4096)
@@ -176,16 +185,6 @@ def _signal_groups(processes: Iterable[int], number: int) -> None:
     for process in processes:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # a member may belong to another user
             os.killpg(process, number)
-
-
-def _end(jobs: dict[int, Place]) -> None:
-    """Wait for the jobs to end themselves, and kill those that do not."""
-    until = time.monotonic() + PATIENCE
-    while jobs and time.monotonic() < until:
-        for process, _ in _ended(jobs):
-            del jobs[process]
-        time.sleep(0.01)
-    _signal_groups(jobs, signal.SIGKILL)  # not reaped yet, so the process ids are still theirs
 
 
 def _pause(jobs: Iterable[int]) -> None:

@@ -201,6 +201,7 @@ class Session:
 
     def _round(self, todo: Sequence[Work]) -> Agenda:
         """Do this work, and show its progress."""
+        self.place.check_writable()  # makes the store durable, before the first claim is made in it
         agenda = self._agenda = Agenda(
             todo,
             self.place.reader,

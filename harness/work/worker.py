@@ -83,7 +83,6 @@ def work(
     place = settings.workplace(say)
     if not place.reach(settings.outage_wait, stopping):
         return Worked(None, unreachable=place.silence)
-    place.check_writable()
     agreement = Agreement.of(asked, place.opened.board)
     if new_files:
         agreement.tell()

@@ -173,7 +173,7 @@ def test_a_gpu_that_torch_cannot_use_is_an_error_and_nothing_trains_on_the_cpu(
     assert "0 of 2 trials done" in shown.out and not Path("seen").exists()
     assert "torch cannot use the GPU of this job (CUDA_VISIBLE_DEVICES=0): " in shown.err
     assert "--device cpu runs trials on the CPU" in shown.err
-    assert not DirectoryStore(Path("runs")).runs()
+    assert {run.status for run in DirectoryStore(Path("runs")).runs()} == {"interrupted"}
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0"])
