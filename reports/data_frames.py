@@ -60,6 +60,8 @@ def pairs_frame(
     for number in (row, against):
         if isinstance(number, int) and not 0 <= number < len(study.rows):
             raise InvalidConfiguration(f"study {study.name} has rows 0 to {len(study.rows) - 1}, not {number}")
+    # As columns of data frames name it, too.
+    metric = {name.replace(".", "_"): name for name in number_names()}.get(metric, metric)
     values: dict[tuple[int, str, int], float | None] = {}
     for one in findings.counted:
         value = look_up(one.metrics, metric)

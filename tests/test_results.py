@@ -277,6 +277,9 @@ def test_the_report_s_table_and_paired_differences(tmp_path: Path, requests: lis
     assert two[["row", "against", "difference"]].values.tolist() == [[5, 1, 0.0]]
     with pytest.raises(UnknownName, match="did you mean 'kendall_tau'"):
         results.pairs("ablation_calr_ms", "kendal_tau", store=tmp_path, preset="tiny")
+    spelled = ("panel.all.tau", "panel_all_tau")
+    dotted, plain = (results.pairs("ablation_calr_ms", name, store=tmp_path, preset="tiny") for name in spelled)
+    pandas.testing.assert_frame_equal(dotted, plain)
     with pytest.raises(InvalidConfiguration, match="rows 0 to 11, not 12"):
         results.pairs("ablation_calr_ms", row=12, store=tmp_path, preset="tiny")
 
