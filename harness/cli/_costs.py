@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Terms:
     """How costs are estimated and shown."""
 
-    calibration: bool | None
-    """Whether to measure what no done trial tells; None for only if nothing else is known of any trial."""
+    calibrate: bool
+    """Whether to train for a few seconds to measure what no done trial tells."""
     devices: int | None
     price: float | None
     """Of one device for one hour."""
@@ -44,11 +44,11 @@ class Price(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
 
 
 def cost_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--calibration --devices --price; the command receives `terms`."""
+    """--calibrate --devices --price; the command receives `terms`."""
 
     @wraps(command)
-    def asking(calibration: bool | None, devices: int | None, price: float | None, **others: Any) -> Any:
-        return command(terms=Terms(calibration, devices, price), **others)
+    def asking(calibrate: bool, devices: int | None, price: float | None, **others: Any) -> Any:
+        return command(terms=Terms(calibrate, devices, price), **others)
 
     for option in (
         click.option("--price", type=Price(), metavar="X/h", help="Show money, too: the price of one device per hour."),
@@ -57,11 +57,7 @@ def cost_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.IntRange(1),
             help="Show the time on that many devices.  [default: the slots of this machine]",
         ),
-        click.option(
-            "--calibration/--no-calibration",
-            default=None,
-            help="Estimate by a few seconds of training.  [default: only if nothing else is known]",
-        ),
+        click.option("--calibrate", is_flag=True, help="Train for a few seconds to estimate what no done trial tells."),
     ):
         asking = option(asking)
     return asking
@@ -76,10 +72,11 @@ def show_costs(asked: Asked, todo: Sequence[Work], runs: Sequence[StoredRun], te
     slots = Slots.of()
     presets = {study.name: get_preset(asked.preset, study.about) for study in asked.studies}
     found = budget(todo, Estimator(runs, presets))
-    if terms.calibration or (terms.calibration is None and found.seconds is None):
+    if terms.calibrate:
         found = budget(todo, Estimator(runs, presets, _measured(todo, slots)))
     if found.seconds is None:
-        tried = "" if terms.calibration is False else ", and none could be measured"
+        advice = "; --calibrate trains for a few seconds to make one"
+        tried = ", and none could be measured" if terms.calibrate else advice
         click.echo(f"no estimate: no trial of preset {asked.preset} is done yet{tried}")
         return
     _show_studies(asked, found, terms)
@@ -100,7 +97,7 @@ def _measured(todo: Sequence[Work], slots: Any) -> dict[str, float]:
     from harness.work.states import Kind
 
     if sys.stderr.isatty():
-        click.echo("training for a few seconds to estimate the time (--no-calibration leaves that out)", err=True)
+        click.echo("training for a few seconds to estimate the time", err=True)
     found = estimate([one for one in todo if one.kind() is Kind.TRAIN], slots)
     for problem in found.without:
         click.echo(f"not in the estimate: {problem}" if found.by_key else f"not measured: {problem}")

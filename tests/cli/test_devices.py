@@ -233,7 +233,7 @@ def test_two_trials_share_a_gpu_unless_one_needs_it_whole_and_lack_of_memory_is_
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["run", "sharing", "--preset", "tiny", "--seeds", "2", "--per-device", "2", "--no-references"]
-    assert main(["plan", *command[1:6], "--no-calibration"]) == 0
+    assert main(["plan", *command[1:6]]) == 0
     assert "2 need 1 GPU each" in capsys.readouterr().out
     assert main([*command, "--ranks", "3"]) == 2
     assert "--ranks 3: each of 3 ranks needs a GPU of its own, and 2 can be used here" in capsys.readouterr().err

@@ -79,7 +79,7 @@ def test_a_message_lists_at_most_ten_names(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_plan_needs_no_store(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "ablation_calr_ms", "--preset", "tiny", "--store", "new", "--no-calibration"]) == 0
+    assert main(["plan", "ablation_calr_ms", "--preset", "tiny", "--store", "new"]) == 0
     printed = capsys.readouterr()
     assert "24 trials, 0 done" in printed.out and "there is no store new yet" in printed.err
     assert not Path("new").exists()

@@ -77,10 +77,11 @@ def test_plan_of_nothing_done_and_of_everything_done(
     requests: list[Request], capsys: pytest.CaptureFixture[str]
 ) -> None:
     only = ["--only", "method.name=spos,schedule.name=cosine,clusters.name=none"]
-    assert main(["plan", "ablation_calr_ms", *TINY, *only, "--no-calibration"]) == 0
+    assert main(["plan", "ablation_calr_ms", *TINY, *only]) == 0
     passes, time = capsys.readouterr().out.splitlines()[-2:]
     assert passes == "15 passes over 7,680 images in training"
-    assert time == "no estimate: no trial of preset tiny is done yet"
+    advice = "--calibrate trains for a few seconds to make one"
+    assert time == f"no estimate: no trial of preset tiny is done yet; {advice}"
     store_run(Path("runs"), requests[0], 0.5)
     assert main(["plan", "ablation_calr_ms", *TINY, *only]) == 0
     assert capsys.readouterr().out.endswith("nothing to run\n")
@@ -93,7 +94,7 @@ def test_plan_of_nothing_done_measures_every_stage_for_a_few_seconds(
 ) -> None:
     monkeypatch.setattr("harness.work.calibration.CAP", 300.0)  # a busy machine takes its time
     with user_folder(folder, {"studies/mine.py": MINE}):
-        assert main(["plan", "mine", *TINY, "with", "rank.images=32"]) == 0
+        assert main(["plan", "mine", *TINY, "--calibrate", "with", "rank.images=32"]) == 0
     *_, passes, curves, searches, _, _, row, source, path, time = capsys.readouterr().out.splitlines()
     assert passes == "33 passes over 16,896 images in training"
     assert row.split()[:2] == ["mine", "3"] and row.endswith("[1]")
@@ -121,10 +122,10 @@ def test_all_that_is_missing_is_said_at_once_with_the_way_to_get_it(capsys: pyte
     assert len(missing) == 4
     assert all(way in line for way, line in zip((*ways, "image-net.org"), missing, strict=True))
     assert any(re.fullmatch(r"[\d,]+ passes over [\d,]+ images in training", line) for line in lines)
-    assert main(["plan", *asked, "--calibration"]) == 0
+    assert main(["plan", *asked, "--calibrate"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "not measured: cifar10: images or ground truth are missing" in lines
-    assert main(["plan", "darts_space", *asked[1:]]) == 0
+    assert main(["plan", "darts_space", *asked[1:], "--calibrate"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "no estimate: no trial of preset paper is done yet, and none could be measured"
     assert main(["run", *asked]) == 2

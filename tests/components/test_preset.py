@@ -38,7 +38,7 @@ def test_a_users_preset_is_beside_ours_and_a_scale_of_every_command(
 ) -> None:
     with discovery.fresh():
         assert {"tiny", "demo", "paper", "quick"} <= presets_of("nasbench201").keys()
-        assert main(["plan", "ours", "--preset", "quick", "--no-calibration"]) == 0
+        assert main(["plan", "ours", "--preset", "quick"]) == 0
         assert "1 trials under preset quick" in capsys.readouterr().out
         assert main(["explain", "quick"]) == 0
         assert "train.epochs=1" in capsys.readouterr().out
@@ -96,7 +96,7 @@ def test_a_study_whose_space_lacks_the_preset_is_left_out_with_a_line(
     (folder / "studies" / "presets" / "theirs.py").write_text(OWN.format(space="elsewhere"))
     (folder / "studies" / "theirs.py").write_text(STUDY.format(name="theirs", space=', space="elsewhere"'))
     with discovery.fresh():
-        assert main(["plan", "ours", "theirs", "--preset", "tiny", "--no-calibration"]) == 0
+        assert main(["plan", "ours", "theirs", "--preset", "tiny"]) == 0
         said = capsys.readouterr()
         assert "left out: theirs; elsewhere has no preset 'tiny', only quick" in said.err
         assert "theirs" not in said.out and "ours: One row" in said.out

@@ -96,7 +96,7 @@ def test_planning_decodes_nothing_and_looks_at_the_folders_a_few_times(
 
     monkeypatch.setattr(ImageNet, "find", counted)
     monkeypatch.chdir(tmp_path)  # where there is no store yet
-    paper = ["--preset", "paper", "--no-calibration", "with", "dataset=imagenet-256"]
+    paper = ["--preset", "paper", "with", "dataset=imagenet-256"]
     assert main(["plan", "mobilenet_main", *paper, "rank.images=6"]) == 0
     assert "60 waiting" in (out := capsys.readouterr().out) and "passes over" in out
     assert next(looks) < 10

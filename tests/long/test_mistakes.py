@@ -127,7 +127,7 @@ MISTAKES: dict[str, Mistake] = {
     "7 a short column": Mistake("no column is named 'tau'.*'kendall_tau'", [("query", "tau > 0.5")], 2),
     "8 a wrong folder": Mistake("no study is named 'mine'.*studies", [RUN], 2, at="methods"),
     "9 report before run": Mistake("there is no store runs yet: `harness run", [("report", "mine", *TINY)], 0, moved),
-    "10 plan of a new store": Mistake("2 trials", [("plan", "mine", *TINY, "--store", "new", "--no-calibration")], 0),
+    "10 plan of a new store": Mistake("2 trials", [("plan", "mine", *TINY, "--store", "new")], 0),
     "11 a damaged run": Mistake("result.json", [("store", "check")], 1, damaged),
     "11 a damaged run is made again": Mistake("2 of 2 trials done", [RUN], 0, damaged),
     "12 a store that was moved": Mistake("no store runs yet|no store.*did you mean", [("status",)], 0, moved),

@@ -82,7 +82,7 @@ def test_the_plan_counts_one_training_and_three_searches(project: Path, capfd: p
     plan = planned("nowhere")
     assert len(plan.work) == 4 and plan.searches == 3  # one supernet, three retrainings
     assert [work.trial.config.retrain is None for work in plan.work] == [True, False, False, False]
-    assert main(["plan", *ASKED, "--no-calibration"]) == 0
+    assert main(["plan", *ASKED]) == 0
     text = capfd.readouterr().out
     assert "4 trials" in text and "3 searches with trained supernets" in text
 
