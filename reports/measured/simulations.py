@@ -110,11 +110,8 @@ def print_rates() -> Rows:
 
 PUBLISHED_RHO = {"grad-norm": 0.58, "snip": 0.58, "synflow": 0.74, "naswot": 0.73}
 """Spearman's ρ over the whole space on CIFAR-10 (Abdelfattah et al., 2021; there NASWOT is jacob_cov, a forerunner)."""
-SIZES = {
-    "the benchmark's": ("cifar10", {"width": 16, "depth": 5}, 100),
-    "that of `small`": ("cifar10-16", {"width": 8, "depth": 1}, 500),
-}
-"""By name: images, network, and how many architectures."""
+DEPTHS = {1: 400, 5: 150}
+"""By cells per stage, 1 in `small` and 5 in the benchmark, how many architectures."""
 
 
 def print_proxies() -> Rows:
@@ -134,7 +131,9 @@ def print_proxies() -> Rows:
     names = [name for name in reference_names() if name.startswith("az") or PROXIES.get(name).order in range(1, 20)]
     names.remove("random")
     found: dict[str, list[str]] = {name: [] for name in names}
-    for dataset, network, count in SIZES.values():
+    dataset = "cifar10-16"
+    for depth, count in DEPTHS.items():
+        network = {"width": 8, "depth": depth}
         config = RunConfig.from_json({"dataset": dataset, "benchmark": "nasbench201", "network": network})
         proxies = {name: PROXIES.get(name)() for name in names}
         together = [one for one in proxies.values() if isinstance(one, NetworkProxy)]
@@ -144,7 +143,7 @@ def print_proxies() -> Rows:
         for name, proxy in proxies.items():
             scores = proxy.predict(scene, architectures)
             found[name].append(_correlation(np.array([scores[one] for one in architectures]), truth))
-    heads = (f"{name} size, {count} architectures" for name, (_, _, count) in SIZES.items())
+    heads = (f"{depth} cell{'s' * (depth > 1)} per stage, {count} architectures" for depth, count in DEPTHS.items())
     rows: Rows = [("proxy", "published", *heads)]
     return [
         *rows,
