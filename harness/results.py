@@ -50,11 +50,10 @@ _CALLER = 4
 _OPENED: dict[str, stores.Store] = {}
 """The stores that data frames came from, by name."""
 
-_JUDGING = (
-    *("images", "batch_size", "calibration", "calibration_images", "precision"),
-    *("truth", "selection", "selection_on", "bins", "truth_split"),
-)
-"""The settings of a ranking that decide which predictions it makes, and over which τ is taken."""
+_TRUTH = ("truth", "selection", "selection_on", "bins", "truth_split")
+"""The settings of a ranking that decide by which accuracies it is judged, and over which architectures τ is taken."""
+_JUDGING = ("images", "batch_size", "calibration", "calibration_images", "precision", *_TRUTH)
+"""These, and those that decide which predictions it makes."""
 _OPTIONAL = ("images", "truth", "selection_on", "benchmark")
 """Those of them for which null has a meaning."""
 
@@ -158,7 +157,7 @@ def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
         space = SPACES.get(config["space"])()
         rank = {**config["rank"], **asked}
         benchmark = asked.get("benchmark", config["benchmark"])
-        on = (benchmark, config["space"], config["dataset"], *(rank.get(key) for key in _JUDGING[4:]))
+        on = (benchmark, config["space"], config["dataset"], *(rank.get(key) for key in _TRUTH))
         if on not in judged:
             judged[on] = _truth_and_selection(*on)
         truth, selected = judged[on] or (None, None)
