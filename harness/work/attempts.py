@@ -275,10 +275,11 @@ class Training(Attempt):
     def _record_end(self, answer: Mapping[str, Any]) -> None:
         """Record how the child ended, unless it has done so."""
         error = str(answer.get("error") or answer["status"])
-        begun = (self.folder / RUN).exists()
+        # What fails before the run begins (no GPU, other images) is not the trial's fault: it is tried again.
+        begun = (self.folder / RUN).exists() or "rank" in answer or "traceback" not in answer
         if answer["status"] == Answered.LOST:
             record_death(self.run, error)
-        elif answer["status"] == Answered.FAILED and (begun or "rank" in answer):
+        elif answer["status"] == Answered.FAILED and begun:
             record_failure(self.run, answer.get("traceback") or error)
         else:
             record_interruption(self.run)

@@ -286,7 +286,7 @@ class _Jobs:
                 process = running.processes[message["rank"]]
                 yield from self._listen(process)
                 if "error" in message:
-                    process.answer = {"status": Answered.FAILED, "error": message["error"]}
+                    process.answer = {"status": Answered.INTERRUPTED, "error": message["error"]}
                 yield from self._ended(process, _how_it_ended(message.get("code", 0)))
         if over:
             self.selector.unregister(server.control)

@@ -70,5 +70,5 @@ def test_an_owner_that_was_suspended_finds_its_trial_taken(tmp_path: Path, toy_t
         os.kill(process, signal.SIGCONT)
     assert "1 of 1 trials done" in finish(slow)
     runs, counts = standing(folder / "runs")
-    assert counts == {"interrupted": 1, "counts": 1}
-    assert [run.status for run in runs] == ["interrupted", "done"]  # its late result did not replace the new one
+    assert counts == {"lost": 1, "counts": 1}
+    assert [run.status for run in runs] == ["lost", "done"]  # its process was ended by the one that took it over
