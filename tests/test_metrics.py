@@ -57,6 +57,26 @@ def test_tau_is_symmetric_and_turns_with_the_order(values: list[tuple[int, int]]
     assert kendall_tau(np.exp(first), np.array(second) * 3 - 1) == pytest.approx(tau, nan_ok=True)
 
 
+def test_a_null_permutes_residuals_of_an_isotonic_fit_within_deciles_of_truth() -> None:
+    """Against the fit by its definition, the largest of the least means of all stretches around a place."""
+    rng = np.random.default_rng(1)
+    truth = np.sort(rng.normal(60, 10, 40))
+    guess = truth + rng.normal(0, 8, 40)
+    fitted = [
+        max(min(guess[low : high + 1].mean() for high in range(place, 40)) for low in range(place + 1))
+        for place in range(40)
+    ]
+    residuals = guess - fitted
+    order = rng.permutation(40)  # the order of the architectures does not matter
+    made = matched_null(guess[order], truth[order], np.random.default_rng(0), 6)[:, np.argsort(order)]
+    assert made.shape == (6, 40)
+    for first in range(0, 40, 4):
+        decile = slice(first, first + 4)
+        for row in made:
+            assert np.sort(row[decile] - fitted[decile]) == pytest.approx(np.sort(residuals[decile]), abs=1e-9)
+    assert len({tuple(row.round(6)) for row in made}) == 6
+
+
 @pytest.mark.parametrize(
     ("first", "second"), [([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]), ([1.0, 2.0], [7.0, 7.0]), ([1.0], [1.0]), ([], [])]
 )
