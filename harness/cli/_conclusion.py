@@ -38,9 +38,13 @@ def conclude(
     rest = sorted((state, count) for state, count in states.items() if state is not State.DONE)
     others = "".join(f", {count} {_WORDS.get(state, state)}" for state, count in rest)
     click.echo(f"{states[State.DONE]} of {len(everything)} trials done, {now} of them now{others}")
+    done = session.done_here - errors.keys()
+    unread = [work for work in everything if work.state is State.WAITING and work.trial.key in done]
     failed = [work for work in everything if work.state is State.FAILED or work.trial.key in failed_now]
     lost = [work for work in everything if work.state is State.LOST and work.kind() is None]
     stopped = [work for work in everything if work.trial.key in interrupted]
+    for work in unread:
+        click.echo(f"done, but cannot be read now: {work.label}; `harness status` looks again", err=True)
     for word, works in (("failed", failed), ("lost", lost), ("interrupted", stopped)):
         for work in works:
             trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]

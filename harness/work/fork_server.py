@@ -214,7 +214,8 @@ def _run(connection: socket.socket, target: Target, request: dict[str, Any]) -> 
         lock = threading.Lock()
 
         def progress(report: dict[str, Any]) -> None:
-            with lock:
+            # Once `run` has ended, `_watch` ends this process; until then that is no error of the trial.
+            with lock, contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 # What `run` does not take at once is dropped: a trial never waits for it. Notes are few.
                 if "note" in report or select.select([], [connection], [], 0)[1]:
                     _send_whole(connection, {"progress": report})

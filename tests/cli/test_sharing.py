@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.truth.table import Table
 from tests.many_trials import finish, make_project, standing, start
-from tests.processes import descendants
+from tests.processes import all_gone, await_that, descendants
 
 RUN = ("run", "many", "--preset", "tiny", "--jobs", "1", "--no-references")
 
@@ -72,3 +72,34 @@ def test_an_owner_that_was_suspended_finds_its_trial_taken(tmp_path: Path, toy_t
     runs, counts = standing(folder / "runs")
     assert counts == {"lost": 1, "counts": 1}
     assert [run.status for run in runs] == ["lost", "done"]  # its process was ended by the one that took it over
+
+
+LATE = """
+        import os
+        from pathlib import Path
+        if not Path("killed").exists():
+            really = os.killpg
+            os.killpg = lambda *arguments: (time.sleep(5), really(*arguments))
+            Path("begun").touch()
+            while not Path("killed").exists():
+                time.sleep(0.01)
+"""
+
+
+def test_a_trial_whose_run_is_killed_never_fails_of_it(tmp_path: Path, toy_table: Table) -> None:
+    """On a busy machine a trial computes and reports for some time after the death of its `run`."""
+    folder = make_project(tmp_path / "project", toy_table, milliseconds=1, epochs=2)
+    method = folder / "methods" / "slow.py"
+    method.write_text(method.read_text().replace("        time.sleep(0.001)\n", LATE))
+    only = (*RUN, "--seeds", "1", "--only", "schedule.name=calr")
+    killed = start(folder, *only)
+    await_that(lambda: (folder / "begun").exists() or killed.poll() is not None)
+    trial = descendants(killed.pid)
+    killed.kill()
+    killed.wait()
+    (folder / "killed").touch()
+    assert all_gone(trial)
+    again = start(folder, *only)
+    said = finish(again)
+    assert again.returncode == 0 and "1 of 1 trials done" in said, said
+    assert not standing(folder / "runs")[1]["failed"]
