@@ -40,17 +40,25 @@ def test_each_of_two_processes_counts_its_own_trials(tmp_path: Path, toy_table: 
 
 
 def test_a_trial_that_takes_too_long_fails_and_goes_on_later(tmp_path: Path, toy_table: Table) -> None:
-    folder = make_project(tmp_path / "project", toy_table, milliseconds=150)
-    while not list((folder / "runs").glob("*-1-*")):  # again where a busy machine needs longer than that to make it
-        short = start(folder, *RUN, "--seeds", "1", "--only", "schedule.name=calr", "--timeout", "1", "--no-wait")
+    folder = make_project(tmp_path / "project", toy_table, milliseconds=2000)
+    method = folder / "methods" / "slow.py"
+    method.write_text(method.read_text().replace("time.sleep(", "__import__('os').path.exists('quick') or time.sleep("))
+    only = (*RUN, "--seeds", "1", "--only", "schedule.name=calr")
+    timeout = 1
+    while True:
+        short = start(folder, *only, "--timeout", str(timeout), "--no-wait")
         said = finish(short)
-        assert short.returncode == 1 and "it took longer than 1 s" in said
-    (run,), counts = standing(folder / "runs")
-    assert counts == {"failed": 1} and "it took longer than 1 s" in "".join(run.fail_trace or [])
-    longer = start(folder, *RUN, "--seeds", "1", "--only", "schedule.name=calr", "--retry", "failed")
+        assert short.returncode == 1 and f"it took longer than {timeout} s" in said, said
+        runs, counts = standing(folder / "runs")
+        if counts["failed"]:
+            break
+        timeout *= 2  # a busy machine needs longer to begin
+    assert f"it took longer than {timeout} s" in "".join(runs[-1].fail_trace or [])
+    (folder / "quick").touch()
+    longer = start(folder, *only, "--retry", "failed")
     assert "1 of 1 trials done, 1 of them now" in finish(longer)
     _, counts = standing(folder / "runs")
-    assert counts == {"failed": 1, "counts": 1}
+    assert counts["failed"] == counts["counts"] == 1
 
 
 def test_an_owner_that_was_suspended_finds_its_trial_taken(tmp_path: Path, toy_table: Table) -> None:
