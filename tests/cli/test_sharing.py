@@ -48,12 +48,12 @@ def test_a_trial_that_takes_too_long_fails_and_goes_on_later(tmp_path: Path, toy
     while True:
         short = start(folder, *only, "--timeout", str(timeout), "--no-wait")
         said = finish(short)
-        assert short.returncode == 1 and f"it took longer than {timeout} s" in said, said
+        assert short.returncode == 1, said
         runs, counts = standing(folder / "runs")
         if counts["failed"]:
             break
         timeout *= 2  # a busy machine needs longer to begin
-    assert f"it took longer than {timeout} s" in "".join(runs[-1].fail_trace or [])
+    assert f"it took longer than {timeout} s" in said and f"{timeout} s" in "".join(runs[-1].fail_trace or []), said
     (folder / "quick").touch()
     longer = start(folder, *only, "--retry", "failed")
     assert "1 of 1 trials done, 1 of them now" in finish(longer)
