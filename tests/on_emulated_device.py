@@ -18,6 +18,7 @@ import torch
 from harness.components.dataset import Stream
 from harness.components.preset import get_preset
 from harness.components.registries import DATASETS, SPACES
+from harness.data import devices
 from harness.data.loading import EvaluationBatches
 from harness.data.randomness import seed_globals
 from harness.stores.checkpoints import Checkpoint
@@ -27,7 +28,7 @@ from harness.study.layout import Row
 from harness.study.study import Study
 from harness.study.trial import Trial
 from harness.training import emulated_device
-from harness.training.precision import fix_arithmetic
+from harness.training.precision import arithmetic, fix_arithmetic
 from harness.training.stages import train
 from harness.training.trial import Outcome, run_trial
 
@@ -82,6 +83,7 @@ def plain() -> Iterator[None]:
     modules = [module for name, module in sys.modules.items() if name.endswith(ends)]
     owners: list[Any] = [getattr(module, "Engine", module) for module in modules if hasattr(module, "Engine")] + modules
     with contextlib.ExitStack() as stack:
+        stack.enter_context(devices.forced_layout(devices.memory_format(emulated_device.NAME)))
         for owner in owners:
             for name, made in changed.items():
                 if hasattr(owner, name):
@@ -124,7 +126,8 @@ def case(settings: dict[str, Any]) -> dict[str, Any]:
         resumed = in_pieces(config)
     with plain():
         here = computed(config, "cpu")
-    return found | {"gpu": there.cost.get("gpu"), "same": same(there, here), "resumed": same(there, resumed)}
+    found |= {"arithmetic": arithmetic(emulated_device.NAME), "gpu": there.cost.get("gpu")}
+    return found | {"same": same(there, here), "resumed": same(there, resumed)}
 
 
 def budgets(cases: dict[str, list[Any]]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """Normalised images (channels_last), labels, and which samples they are.
+    """Normalised images (in the layout of their device), labels, and which samples they are.
 
     Labels are classes (int64, one per image), or probabilities (float32, images × classes): soft labels, as mixing
     makes them. Cross-entropy accepts both.

@@ -4,8 +4,10 @@ kind of accelerator. Checks and tests register the emulated device (`harness.tra
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -57,6 +59,59 @@ def wait(device: torch.device | str) -> None:
     """Wait until the device has done its work."""
     if accelerated(device):
         module(device).synchronize(device)
+
+
+_LAYOUT: dict[str, Any] = {"precision": "float32", "forced": None}
+"""What decides how images are laid out in this process."""
+
+
+def fix_layout(precision: str) -> None:
+    """Lay images out for trainings in that precision, from now on and in the whole process."""
+    _LAYOUT["precision"] = precision
+
+
+def memory_format(device: torch.device | str) -> torch.memory_format:
+    """How images and convolutions' weights are laid out on the device.
+
+    Channel by channel for float32 on a GPU: without tensor cores, cuDNN's kernels for the other order are slower by
+    what users have measured (`harness doctor --gpu` compares both). Pixel by pixel for tensor cores, and on CPUs.
+    """
+    if _LAYOUT["forced"] is not None:
+        return cast(torch.memory_format, _LAYOUT["forced"])
+    exact = accelerated(device) and _LAYOUT["precision"] == "float32"
+    return torch.contiguous_format if exact else torch.channels_last
+
+
+def laid_out(images: torch.Tensor) -> torch.Tensor:
+    """The images, or weights of convolutions, in the layout of their device."""
+    layout = memory_format(images.device)
+    if layout is torch.contiguous_format:
+        _, channels, height, width = images.shape
+        # Strides say which order convolutions take, and those of one channel or one pixel may be of both.
+        if images.stride() != (channels * height * width, height * width, width, 1):
+            return images.clone(memory_format=layout)
+    return images.contiguous(memory_format=layout)
+
+
+Placed = TypeVar("Placed", bound=torch.nn.Module)
+
+
+def placed(network: Placed, device: torch.device | str) -> Placed:
+    """The network on that device. Networks are made as they like it on CPUs; channel by channel, they are turned."""
+    if memory_format(device) is torch.contiguous_format:
+        # A clone, because the weights of 1×1 kernels are in both orders, and strides say which one convolutions take.
+        network._apply(lambda one: one.clone(memory_format=torch.contiguous_format) if one.dim() == 4 else one)
+    return network.to(device)
+
+
+@contextlib.contextmanager
+def forced_layout(layout: torch.memory_format) -> Iterator[None]:
+    """Context in which that layout is used everywhere: for comparisons."""
+    before, _LAYOUT["forced"] = _LAYOUT["forced"], layout
+    try:
+        yield
+    finally:
+        _LAYOUT["forced"] = before
 
 
 def free_bytes(device: torch.device | str) -> int:

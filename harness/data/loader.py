@@ -16,7 +16,7 @@ from torch import Tensor
 
 from harness.components.dataset import DataSet, Split
 from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share, part_of
-from harness.data.devices import accelerated
+from harness.data.devices import accelerated, memory_format
 from harness.errors import DataError
 from harness.seeds import derive
 
@@ -185,7 +185,7 @@ class RowWindows:
 
 
 class Normalise:
-    """Bytes to floats with the data set's mean and deviation, in channels_last order."""
+    """Bytes to floats with the data set's mean and deviation, in the layout of the device."""
 
     def __init__(self, dataset: DataSet, device: torch.device | str) -> None:
         std = torch.tensor(dataset.std, device=device).view(1, -1, 1, 1)
@@ -196,7 +196,7 @@ class Normalise:
 
     def __call__(self, images: Tensor) -> Tensor:
         if images.device.type != "cpu" or not images.is_contiguous(memory_format=torch.channels_last):
-            floats = images.to(torch.float32, memory_format=torch.channels_last)
+            floats = images.to(torch.float32, memory_format=memory_format(images.device))
             return floats.mul_(self.scale).add_(self.shift)
         # A whole row of pixels at a time: the same bits, faster than three numbers at a time.
         width, channels = images.shape[3], images.shape[1]

@@ -12,7 +12,7 @@ from torch import Tensor
 from harness.components.augmentation import Augmentation, BatchAugmentation, BatchTransform, Order, Transform
 from harness.components.dataset import DataSet, Split, Stream
 from harness.components.loader import WHOLE, Batch, EpochOrder, Loader, Share, part_of
-from harness.data.devices import accelerated, free_bytes
+from harness.data.devices import accelerated, free_bytes, laid_out
 from harness.data.loader import DeviceLoader, Normalise, copied, in_order
 from harness.data.randomness import seeded
 from harness.data.streaming import LeftOut, Samples, StreamLoader, batches, fitting, workers
@@ -112,7 +112,7 @@ class AugmentedLoader:
             for transform in self.transforms:
                 images, labels = transform(images, labels)
         whole, part = len(labels), self.share.of(len(labels))
-        images = images[part].contiguous(memory_format=torch.channels_last)
+        images = laid_out(images[part])
         batch = Batch(images, labels[part], indices[part])
         return batch if self.share.size == 1 else part_of(batch, len(batch.labels) / whole, part.start, whole)
 

@@ -63,8 +63,8 @@ def measure(
 
 def _ready(piece: Piece, batch: int, device: torch.device) -> Callable[[], None]:
     """A function that runs the piece once and waits until it is done."""
-    network = piece.network.to(device).eval()
-    images = torch.randn(batch, *piece.shape, device=device).contiguous(memory_format=torch.channels_last)
+    network = devices.placed(piece.network, device).eval()
+    images = devices.laid_out(torch.randn(batch, *piece.shape, device=device))
 
     def run() -> None:
         with torch.inference_mode():

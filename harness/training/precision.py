@@ -17,7 +17,11 @@ from typing import Any
 
 import torch
 
+from harness.data.devices import accelerated, fix_layout, memory_format
+
 TYPES = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+LAYOUTS = {torch.contiguous_format: "channel by channel", torch.channels_last: "pixel by pixel"}
 
 
 def fix_arithmetic(precision: str = "float32") -> None:
@@ -26,14 +30,16 @@ def fix_arithmetic(precision: str = "float32") -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
+    fix_layout(precision)
 
 
-def arithmetic() -> str:
-    """These settings as they are, in words, to be stored with a run."""
+def arithmetic(device: torch.device | str = "cpu") -> str:
+    """These settings as they are, in words, to be stored with a run; of a GPU also the layout of images."""
     kinds = (torch.backends.cuda.matmul, torch.backends.cudnn)
     products, convolutions = ("tf32" if kind.allow_tf32 else "ieee" for kind in kinds)
     fixed = torch.backends.cudnn.deterministic and not torch.backends.cudnn.benchmark
-    return f"products {products}, convolutions {convolutions}, cuDNN {'deterministic' if fixed else 'by speed'}"
+    said = f"products {products}, convolutions {convolutions}, cuDNN {'deterministic' if fixed else 'by speed'}"
+    return f"{said}, images {LAYOUTS[memory_format(device)]}" if accelerated(device) else said
 
 
 def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:

@@ -21,6 +21,7 @@ from harness.components.dataset import DataSet
 from harness.components.proxy import NetworkProxy, NotApplicable, Scores
 from harness.components.registries import SPACES
 from harness.components.space import Architecture, Space, network_settings
+from harness.data.devices import placed
 from harness.data.loading import loader_for
 from harness.seeds import derive
 from harness.study.configuration import RunConfig
@@ -183,7 +184,7 @@ class ProxyScene:
         with torch.random.fork_rng(devices=[]):
             network = self.space.standalone(architecture, settings)
         initialise(network, self.seed)
-        return InitialNetwork(network.to(self.device).train(), images, labels, self.seed)
+        return InitialNetwork(placed(network, self.device).train(), images, labels, self.seed)
 
 
 def _finite(scores: dict[Architecture, float]) -> dict[Architecture, float]:

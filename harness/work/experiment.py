@@ -140,7 +140,7 @@ def _to_retrain(trial: Trial, ranking: Mapping[str, Any]) -> Architecture:
 
 def computed_with(task: Task) -> dict[str, Any]:
     """What the cost of a trial says about how it was computed."""
-    return {"threads": task.assignment.computing.threads, "arithmetic": arithmetic()}
+    return {"threads": task.assignment.computing.threads, "arithmetic": arithmetic(task.device)}
 
 
 def sacred_run(

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from harness.components.space import Architecture
+from harness.data.devices import laid_out
 
 from .cell import EDGES, INPUTS, NODES, NORMAL
 
@@ -50,7 +51,7 @@ class Evaluation:
 
     def __init__(self, network: Supernet, batches: Sequence[Tensor], budget: int = BUDGET) -> None:
         self.network = network
-        self.batches = [images.contiguous(memory_format=torch.channels_last) for images in batches]
+        self.batches = [laid_out(images) for images in batches]
         self._edges, self._beginnings = Kept(budget), Kept(budget)
 
     @torch.no_grad()

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.components.space import Architecture
+from harness.data.devices import laid_out
 from harness.training.parts import per_image
 
 from .cell import (
@@ -110,7 +111,7 @@ class Cell(nn.Module):
         if not terms:
             height, width = ((side - 1) // self.size.stride(0) + 1 for side in values.plain[0].shape[2:])
             zero = values.plain[0].new_zeros((len(values.plain[0]), self.size.channels, height, width))
-            values.plain.append(zero.contiguous(memory_format=torch.channels_last))
+            values.plain.append(laid_out(zero))
             return
         total = terms[0]
         for term in terms[1:]:
@@ -169,7 +170,7 @@ class Network(nn.Module):
 
     def begin(self, x: Tensor) -> Tensor:
         """The activated output of the stem."""
-        y = self.stem_norm(self.stem(x.contiguous(memory_format=torch.channels_last)))
+        y = self.stem_norm(self.stem(laid_out(x)))
         return torch.relu_(y)
 
     def through(self, x: Tensor, run: Callable[[Cell, Tensor, Tensor], Values]) -> Iterator[Tensor]:

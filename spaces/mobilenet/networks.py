@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from harness.components.latency import Piece, Pieces
 from harness.components.space import Architecture
+from harness.data.devices import laid_out
 from harness.errors import InvalidConfiguration
 
 from .counts import squeezed
@@ -152,7 +153,7 @@ class Network(nn.Module):
         return [self.stem, self.first, *blocks, self.head, self.classifier]
 
     def run(self, x: Tensor, architecture: Architecture) -> Tensor:
-        x = x.contiguous(memory_format=torch.channels_last)
+        x = laid_out(x)
         for module in self.path(architecture):
             x = module(x)
         return x
@@ -224,7 +225,7 @@ class StandaloneNetwork(Network):
 
     def block_features(self, x: Tensor) -> list[Tensor]:
         """The output of the stem, and of each block; a skipped one has none."""
-        features, (stem, *blocks) = [x.contiguous(memory_format=torch.channels_last)], self.path(self.architecture)[:-2]
+        features, (stem, *blocks) = [laid_out(x)], self.path(self.architecture)[:-2]
         for block in (stem, *blocks):
             features.append(block(features[-1]))
         return features[1:]

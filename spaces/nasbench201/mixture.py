@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from harness.data.devices import laid_out
 from harness.training.parts import batch_norm
 
 from .cell import CONV1X1, CONV3X3, EDGES, NODES, POOL, SKIP
@@ -50,7 +51,7 @@ def _convolved(cell: Cell, edges: Sequence[int], active: Tensor, weights: Sequen
         # Normalisation subtracts a bias with the mean, so none is added.
         own: list[Any] = [cell.convolutions[f"{edge}_{operation}"] for edge in edges]
         wide = torch.cat([one.convolution.weight for one in own])
-        wide = wide.contiguous(memory_format=torch.channels_last)  # concatenation loses that order
+        wide = laid_out(wide)  # concatenation loses that order
         y = functional.conv2d(active, wide, padding=kernel // 2)
         scale = by_edge[:, operation].repeat_interleave(channels)
         y = batch_norm(y, scale, None)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.components.space import Architecture, NetworkSettings
-from harness.data.devices import accelerated
+from harness.data.devices import accelerated, laid_out
 from harness.training.parts import groups_here
 
 from . import mixture
@@ -188,7 +188,7 @@ class Network(nn.Module):
         return self._through(x, lambda cell, x: cell(x, architecture))
 
     def _through(self, x: Tensor, run_cell: Callable[[Cell, Tensor], Tensor]) -> Tensor:
-        x = self.stem_norm(self.stem(x.contiguous(memory_format=torch.channels_last)))
+        x = self.stem_norm(self.stem(laid_out(x)))
         for block in self.blocks:
             x = run_cell(block, x) if isinstance(block, Cell) else block(x)
         x = torch.relu(self.last_norm(x)).mean((2, 3), keepdim=True)
@@ -300,7 +300,7 @@ class StandaloneNetwork(Network):
 
     def block_features(self, x: Tensor) -> list[Tensor]:
         """The output of the stem, and of each cell and reduction."""
-        features = [self.stem_norm(self.stem(x.contiguous(memory_format=torch.channels_last)))]
+        features = [self.stem_norm(self.stem(laid_out(x)))]
         for block in self.blocks:
             features.append(block(features[-1], self.architecture) if isinstance(block, Cell) else block(features[-1]))
         return features

@@ -109,6 +109,9 @@ def _problems(name: str, shown: dict[str, Any]) -> Any:
         yield "other bytes than on the CPU without its faster code"
     if shown["gpu"] != "emulated GPU":
         yield f"the cost names {shown['gpu']} as the model of the GPU"
+    layout = "pixel by pixel" if name in ("bfloat16", "autoformer") else "channel by channel"
+    if not shown["arithmetic"].endswith(f"images {layout}"):
+        yield f"the cost says {shown['arithmetic']!r}"
     if not shown["resumed"]:
         yield "other bytes if it is stopped and resumed"
     yield from (f"CUDA has no order for {one}" for one in shown["unordered"] if not one.startswith(SMALL_MAPS))

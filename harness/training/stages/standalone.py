@@ -21,6 +21,7 @@ from harness.components.augmentation import Augmentation, Order
 from harness.components.dataset import DataSet, Split
 from harness.components.schedule import Factor
 from harness.components.space import Architecture, Network, Space, network_settings
+from harness.data.devices import placed
 from harness.data.loading import evaluation_batches, loader_for
 from harness.data.randomness import step_randomness
 from harness.errors import Diverged, InvalidConfiguration
@@ -90,7 +91,7 @@ class StandaloneTraining:
         with torch.random.fork_rng(devices=[]):  # modules draw weights when made; those of `initialise` replace them
             self.network = space.standalone(architecture, settings)
         initialise(self.network, seed)
-        self.network.to(device)
+        placed(self.network, device)
         division.prepare(self.network)
         check_last_batch(len(dataset.train), recipe.batch_size, division.groups, division.ranks.size, "train")
         make = partial(loader_for, order=order, augment=augment, share=division.share)

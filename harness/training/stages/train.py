@@ -20,6 +20,7 @@ from harness.components.dataset import DataSet
 from harness.components.method import Method, Part, Step, check_partition
 from harness.components.registries import AUGMENTATIONS, ORDERS, SPACES
 from harness.components.space import Architecture, Space, network_settings
+from harness.data.devices import placed
 from harness.data.loader import Batch, Loader
 from harness.data.loading import loader_for
 from harness.data.randomness import step_randomness
@@ -234,7 +235,7 @@ def _new_network(
     """The network of a supernet with its initial weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(config.seed, "weights", number))
-        return compile_if_wanted(space.supernet(settings).to(device))
+        return compile_if_wanted(placed(space.supernet(settings), device))
 
 
 def _make_part(
