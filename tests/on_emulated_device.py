@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
-import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -20,17 +20,15 @@ from harness.components.preset import get_preset
 from harness.components.registries import DATASETS, SPACES
 from harness.data import devices
 from harness.data.loading import EvaluationBatches
-from harness.data.randomness import seed_globals
-from harness.stores.checkpoints import Checkpoint
 from harness.study.configuration import RunConfig
 from harness.study.expansion import expand
 from harness.study.layout import Row
 from harness.study.study import Study
-from harness.study.trial import Trial
 from harness.training import emulated_device
-from harness.training.precision import arithmetic, fix_arithmetic
+from harness.training.precision import arithmetic
 from harness.training.stages import train
-from harness.training.trial import Outcome, run_trial
+from harness.training.workload import Size
+from harness.work.diagnosis.gpu import Extent, GpuCheck, computed, in_pieces, same
 
 SHORT = {"train.epochs": 2, "train.batch_size": 512, "rank.candidates": 2, "rank.bins": 2, "rank.top_sample": 2}
 
@@ -40,38 +38,6 @@ def configured(settings: dict[str, Any]) -> RunConfig:
     short = SHORT if space == "nasbench201" else {"train.epochs": 1}
     study = Study("one", "one row", [Row({"": ""}, settings)], [])
     return expand(study, get_preset("tiny", space), 1, short)[0].trial.config
-
-
-class Stop(Exception):
-    """Stands for whatever ends a process."""
-
-
-class Stopping(Checkpoint):
-    """Saves between any two steps; stops the trial right after the second save."""
-
-    left = 2
-
-    def save(self, state: dict[str, Any]) -> None:
-        super().save(state)
-        self.left -= 1
-        if not self.left:
-            raise Stop
-
-
-def computed(config: RunConfig, device: str, checkpoint: Checkpoint | None = None) -> Outcome:
-    seed_globals(config.seed)
-    fix_arithmetic(config.train.precision)
-    return run_trial(config, device, checkpoint=checkpoint)
-
-
-def in_pieces(config: RunConfig) -> Outcome:
-    with tempfile.TemporaryDirectory() as folder:
-        for stops in range(100):
-            every = 0.0 if not stops else 1e9
-            kept = Stopping(Path(folder), Trial(config), every=every, threads=1, device=emulated_device.NAME)
-            with contextlib.suppress(Stop):
-                return computed(config, emulated_device.NAME, kept)
-    raise AssertionError("it does not get on")
 
 
 @contextlib.contextmanager
@@ -107,14 +73,6 @@ def steps_watched() -> Iterator[Counter[str]]:
         yield found
 
 
-def same(one: Outcome, other: Outcome) -> bool:
-    """Whether weights and predictions are equal to the last bit."""
-    assert one.supernets is not None and other.supernets is not None
-    pairs = zip(one.supernets.networks, other.supernets.networks, strict=True)
-    states = [[{n: getattr(t, "raw", t) for n, t in net.state_dict().items()} for net in pair] for pair in pairs]
-    return one.predictions == other.predictions and all(torch.equal(a[n], b[n]) for a, b in states for n in a)
-
-
 def case(settings: dict[str, Any]) -> dict[str, Any]:
     config = configured(settings)
     SPACES.get(config.space)()
@@ -123,7 +81,7 @@ def case(settings: dict[str, Any]) -> dict[str, Any]:
             there = computed(config, emulated_device.NAME)
         found = {"in_steps": dict(in_steps), "between": dict(emulated_device.waits - in_steps)}
         found["unordered"] = dict(emulated_device.unordered)
-        resumed = in_pieces(config)
+        resumed = in_pieces(config, emulated_device.NAME)
     with plain():
         here = computed(config, "cpu")
     found |= {"arithmetic": arithmetic(emulated_device.NAME), "gpu": there.cost.get("gpu")}
@@ -170,7 +128,31 @@ def streamed() -> dict[str, Any]:
     return found
 
 
-CHECKS = {"ranking": ranking, "streamed": streamed}
+def doctor() -> dict[str, Any]:
+    """What `harness doctor --gpu` finds on the device: states and texts, and the document."""
+    sizes = {"nasbench201": Size(2, 8, 2), "mobilenet": Size(2, 32, 2)}
+    extent = Extent(0.01, sizes, tuple(sizes), together=2, studies=("nb201_main", "mobilenet_main"))
+    with emulated_device.emulated():
+        check = GpuCheck(emulated_device.NAME, extent)
+        findings = [(str(one.state), one.subject, one.text) for one in check.findings()]
+    return {"findings": findings, "document": check.document}
+
+
+def wrong() -> dict[str, Any]:
+    """What it finds where every trial has other randomness, as on a GPU that computes something else."""
+    from harness.training import trial
+
+    train, calls = trial.train, itertools.count()
+
+    def otherwise(config: RunConfig, *given: Any) -> Any:
+        return train(replace(config, seed=next(calls)), *given)
+
+    with emulated_device.emulated(), mock.patch.object(trial, "train", otherwise):
+        check = GpuCheck(emulated_device.NAME, Extent(spaces=("nasbench201",)))
+        return {"findings": [(str(one.state), "trials", one.text) for one in check._trials()]}
+
+
+CHECKS = {"doctor": doctor, "wrong": wrong, "ranking": ranking, "streamed": streamed}
 
 
 def main() -> None:

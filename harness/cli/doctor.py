@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from harness.cli._help import Command
 from harness.cli._store_option import store_option
 from harness.stores.places import Places
+
+if TYPE_CHECKING:
+    from harness.work.diagnosis.finding import Findings
 
 
 @click.command("doctor", cls=Command, example="harness doctor --store runs")
@@ -17,20 +23,57 @@ from harness.stores.places import Places
     type=click.FloatRange(0),
     help="Seconds to wait for torch and its GPUs, which are asked in another process.",
 )
+@click.option(
+    "--gpu",
+    is_flag=True,
+    help="Try and time the GPU instead, in about 2 minutes, and write all figures to --file.",
+)
+@click.option(
+    "--file",
+    default="gpu.json",
+    show_default=True,
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="With --gpu: where to write figures. The file names no user, host or folder and may be sent to us.",
+)
 @store_option
-def command(wait: float, store: Places) -> int:
+def command(wait: float, gpu: bool, file: Path, store: Places) -> int:
     """Check installation, GPUs, store, database, data, tables and disk, and say what to do about each problem.
 
     One line per check: ok, note or problem. Nothing is changed. Takes a few seconds. Exits 1 if there is a problem.
+
+    With --gpu: whether a tiny trial of each space gives on the GPU what it gives on the CPU, the same bytes twice and
+    resumed; times at paper size; layouts of images and numbers of trials on the GPU compared; hours of each study.
     """
+    from harness.work.diagnosis.examination import examine
+
+    return _check_gpu(file) if gpu else _shown(examine(store, wait))
+
+
+def _check_gpu(file: Path) -> int:
+    import torch
+
+    from harness.files import write_json
+    from harness.work.diagnosis.gpu import GpuCheck
+
+    if not torch.cuda.is_available():
+        click.echo("there is no GPU here that torch can use, so nothing was checked; `harness doctor` says more")
+        return 1
+    check = GpuCheck("cuda")
+    status = _shown(check.findings())
+    write_json(file, check.document)
+    click.echo(f"figures are in {file}")
+    return status
+
+
+def _shown(findings: Findings) -> int:
+    """Print findings as they come; 1 if one is a problem."""
     from collections import Counter
 
-    from harness.work.diagnosis.examination import examine
     from harness.work.diagnosis.finding import State
 
     colours = {State.OK: "green", State.NOTE: "yellow", State.PROBLEM: "red"}
     counts: Counter[State] = Counter()
-    for finding in examine(store, wait):
+    for finding in findings:
         counts[finding.state] += 1
         state = click.style(f"{finding.state:8}", fg=colours[finding.state])
         click.echo(f"{state} {finding.subject:11} {finding.text}")

@@ -83,6 +83,8 @@ class Hours:
     """The settings of the trials that it holds for, as dotted configuration keys. `dataset` is always one of them."""
     ranking: float = 0.0
     """Device-hours of the ranking after the training, where a table judges it; the same for every training."""
+    published: float | None = None
+    """Device-hours of the training in the paper, if it has any."""
 
 
 @dataclass(frozen=True)

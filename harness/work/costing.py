@@ -134,6 +134,13 @@ def _by_runs(runs: Sequence[StoredRun], images: int | None, source: str) -> Esti
     return Estimated(total / len(runs), source)
 
 
+def published_hours(preset: Preset, config: RunConfig) -> float | None:
+    """The device-hours that the paper has for such a training; None if it has none."""
+    document = config.json()
+    stated = [one for one in preset.hours if one.published is not None and _fits(one.settings, document)]
+    return max(stated, key=lambda one: len(one.settings)).published if stated else None
+
+
 def _fits(settings: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
     """Whether a configuration has these values."""
 

@@ -10,6 +10,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+import torch
+
+from harness.cli import main
 from harness.components.preset import get_preset
 from harness.environment import PROJECT
 from harness.study.catalogue import find_studies
@@ -38,6 +42,15 @@ def lines(said: str, state: str) -> list[str]:
     """The lines of that state, each with what to do behind it."""
     joined = re.sub(r"\n +what to do: ", " >> ", said)
     return [line for line in joined.splitlines() if line.startswith(f"{state} ")]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: test_gpu.py tries it")
+def test_without_a_gpu_its_check_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor", "--gpu"]) == 1
+    assert capsys.readouterr().out.startswith("there is no GPU here that torch can use") and not list(tmp_path.iterdir())
 
 
 def test_a_sound_place_has_no_problem_and_says_so(tmp_path: Path) -> None:

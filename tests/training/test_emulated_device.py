@@ -47,6 +47,7 @@ MORE_OFTEN = {
     "mobilenet": {"synchronize harness/data/devices.py": 5},  # a search
 }
 """Lines that wait more often, and how often: scores of a method's own, measurements, calibration."""
+RIGHT = {"difference": 0, "repeats": True, "resumes": True}
 SMALL_MAPS = "_adaptive_avg_pool2d_backward spaces/darts/operations.py"
 """For maps below 8×8, which preset `paper` does not have."""
 
@@ -89,6 +90,32 @@ def test_streamed_images_of_evaluations_stay_on_the_device_where_they_fit(measur
     streamed = measured["streamed"]
     assert streamed["fits"] == 0 and streamed["scarce"] == 2  # one copy per batch
     assert streamed["same if fits"] and streamed["same if scarce"]
+
+
+def test_the_check_of_a_gpu_runs(measured: dict[str, Any]) -> None:
+    """`harness doctor --gpu`: what it says of the emulated device, which computes what a CPU computes."""
+    findings, document = measured["doctor"]["findings"], measured["doctor"]["document"]
+    assert [state for state, *_ in findings if state == "problem"] == [], findings
+    subjects = [subject for _, subject, _ in findings]
+    both = ["nasbench201", "mobilenet"]
+    wanted = ["gpu", *("trials",) * 2, *("speed",) * 2, *("layout",) * 2, "together", *("hours",) * 2]
+    assert subjects == wanted and document["gpu"] == "emulated GPU" and "problems" not in document
+    assert all(document["trials"][one] | {"difference": 0} == RIGHT for one in both)
+    assert all(0 < document["trials"][one]["difference"] < 0.05 for one in both)
+    assert all(document["speed"][one][time] > 0 for one in both for time in ("step_ms", "ranking_ms"))
+    assert all(set(document["layout"][one]) == {"channel by channel", "pixel by pixel"} for one in both)
+    assert set(document["together"]["steps_per_second"]) == {"1", "2"}
+    hours = document["hours"]["nb201_main"]
+    assert hours["published_training"] == pytest.approx(6 * (2.67 + 5.13 + 16.04), rel=0.01)
+    speed = document["speed"]["nasbench201"]
+    passes = 3 * 2 * (250 * 25_000 + 1000 * 25_000 + 1500 * 25_000)
+    assert hours["same_training"] == pytest.approx(passes / 2 * speed["step_ms"] / 3.6e6, rel=0.01)
+    assert document["hours"]["mobilenet_main"]["training"] > 0
+
+
+def test_the_check_of_a_gpu_finds_a_wrong_one(measured: dict[str, Any]) -> None:
+    said = [text for state, subject, text in measured["wrong"]["findings"] if (state, subject) == ("problem", "trials")]
+    assert len(said) == 1 and "from those of a CPU" in said[0] and "other bytes the second time" in said[0]
 
 
 def _shown(cases: dict[str, Any], *arguments: str) -> dict[str, Any]:
