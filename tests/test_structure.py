@@ -36,6 +36,7 @@ COMPUTES = (
     "harness.truth.build",
     "harness.truth.verify",
     "harness.work.checking",
+    "harness.work.diagnosis.gpu",
     "harness.work.compute",
     "harness.work.proxies",
     "harness.work.calibration_job",

@@ -9,7 +9,8 @@ from harness.cli._request import WithUpdates
 
 @click.command("check", cls=WithUpdates, example="harness check methods/mine.py")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-def command(files: tuple[str, ...], updates: tuple[str, ...]) -> int:
+@click.option("--gpu", is_flag=True, help="Train on an emulated GPU, too: no GPU is needed.")
+def command(files: tuple[str, ...], updates: tuple[str, ...], gpu: bool) -> int:
     """Check components and studies: build each, train a few steps with it, and say what is wrong.
 
     FILE is a file or folder of yours such as methods/mine.py, or the name of a known component or study. Overrides
@@ -22,12 +23,14 @@ def command(files: tuple[str, ...], updates: tuple[str, ...]) -> int:
     from harness.work.checking.components import check_named
     from harness.work.checking.findings import Verdict
 
+    if gpu:
+        import harness.training.emulated_device  # noqa: F401  # before the first gradient, or it gets no thread for them
     overrides = parse_updates(updates)
     torch.set_num_threads(1)  # as a trial by default: sums in one order
     colours = {Verdict.OK: "green", Verdict.WRONG: "red", Verdict.NOTE: "yellow"}
     checks = wrong = 0
     for name in files:
-        for found in check_named(name, overrides):
+        for found in check_named(name, overrides, gpu):
             click.secho(found.about, bold=True)
             for line in found.lines:
                 click.echo(f"  {click.style(f'{line.verdict:5}', fg=colours[line.verdict])}  {line.text}")

@@ -15,6 +15,8 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -117,12 +119,15 @@ class EmulatedTensor(torch.Tensor):
 
 
 def place() -> str:
-    """The innermost line of the project that is running."""
+    """The innermost line of the project, or of the user's folder (as ./methods/mine.py:7), that is running."""
+    here = f"{Path.cwd()}/"
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(OURS) and file != __file__:
             return f"{file.removeprefix(f'{PROJECT}/')}:{frame.f_lineno}"
+        if file.startswith(here) and not file.startswith((f"{PROJECT}/", sys.prefix)):
+            return f"./{file.removeprefix(here)}:{frame.f_lineno}"
         frame = frame.f_back
     return "elsewhere"
 
@@ -155,15 +160,26 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     own = {key: value for key, value in kwargs.items() if not (name == "_to_copy" and key == "non_blocking")}
     if target == NAME:
         own["device"] = "cpu"
-    if any(argument.name == "generator" for argument in func._schema.arguments):
+    draws, aliases = _nature(func)
+    if draws:
         own["generator"] = generator
     raw, own = _changed((args, own), lambda one: one.raw if isinstance(one, EmulatedTensor) else one)
     result = func(*raw, **own)
     if moves and (target == "cpu" or (name == "copy_" and not on_device)):
         return args[0] if name == "copy_" else result
     result = result.clone() if name == "_to_copy" and result is raw[0] else result
+    if not aliases:
+        return _changed(result, EmulatedTensor)
     correct: Any = return_and_correct_aliasing
     return correct(func, args, kwargs, _changed(result, EmulatedTensor))
+
+
+@cache
+def _nature(func: Any) -> tuple[bool, bool]:
+    """Whether the operation draws random numbers, and whether its results share memory with its arguments."""
+    arguments, returned = func._schema.arguments, func._schema.returns
+    aliases = any(one.alias_info is not None for one in (*arguments, *returned))
+    return any(one.name == "generator" for one in arguments), aliases
 
 
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:

@@ -47,7 +47,6 @@ MORE_OFTEN = {
     "mobilenet": {"synchronize harness/data/devices.py": 5},  # a search
 }
 """Lines that wait more often, and how often: scores of a method's own, measurements, calibration."""
-RIGHT = {"difference": 0, "repeats": True, "resumes": True}
 SMALL_MAPS = "_adaptive_avg_pool2d_backward spaces/darts/operations.py"
 """For maps below 8×8, which preset `paper` does not have."""
 
@@ -97,20 +96,17 @@ def test_the_check_of_a_gpu_runs(measured: dict[str, Any]) -> None:
     findings, document = measured["doctor"]["findings"], measured["doctor"]["document"]
     assert [state for state, *_ in findings if state == "problem"] == [], findings
     subjects = [subject for _, subject, _ in findings]
-    both = ["nasbench201", "mobilenet"]
-    wanted = ["gpu", *("trials",) * 2, *("speed",) * 2, *("layout",) * 2, "together", *("hours",) * 2]
-    assert subjects == wanted and document["gpu"] == "emulated GPU" and "problems" not in document
-    assert all(document["trials"][one] | {"difference": 0} == RIGHT for one in both)
-    assert all(0 < document["trials"][one]["difference"] < 0.05 for one in both)
-    assert all(document["speed"][one][time] > 0 for one in both for time in ("step_ms", "ranking_ms"))
-    assert all(set(document["layout"][one]) == {"channel by channel", "pixel by pixel"} for one in both)
-    assert set(document["together"]["steps_per_second"]) == {"1", "2"}
+    assert subjects == ["gpu", "trials", "speed", "layout", "together", "hours"] and "problems" not in document
+    trial = document["trials"]["nasbench201"]
+    assert trial["repeats"] and trial["resumes"] and 0 < trial["difference"] < 0.05
+    assert all(document["speed"]["nasbench201"][time] > 0 for time in ("step_ms", "ranking_ms"))
+    assert set(document["layout"]["nasbench201"]) == {"channel by channel", "pixel by pixel"}
+    assert document["gpu"] == "emulated GPU" and document["together"]["steps_per_second"]["1"] > 0
     hours = document["hours"]["nb201_main"]
     assert hours["published_training"] == pytest.approx(6 * (2.67 + 5.13 + 16.04), rel=0.01)
     speed = document["speed"]["nasbench201"]
     passes = 3 * 2 * (250 * 25_000 + 1000 * 25_000 + 1500 * 25_000)
     assert hours["same_training"] == pytest.approx(passes / 2 * speed["step_ms"] / 3.6e6, rel=0.01)
-    assert document["hours"]["mobilenet_main"]["training"] > 0
 
 
 def test_the_check_of_a_gpu_finds_a_wrong_one(measured: dict[str, Any]) -> None:

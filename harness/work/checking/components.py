@@ -40,24 +40,24 @@ from harness.work.checking.training import CPU, EPOCHS, Tried, check_training, f
 Overrides = Mapping[str, Any]
 
 
-def check_named(name: str, overrides: Overrides) -> Iterator[Findings]:
-    """The findings of a file or of a registered name, one component after the other.
+def check_named(name: str, overrides: Overrides, gpu: bool = False) -> Iterator[Findings]:
+    """The findings of a file or of a registered name, one component after the other; by `gpu` on an emulated GPU, too.
 
     Raises `UserError` for a file that does not exist, and for a name that nothing has.
     """
     path = Path(name)
     if path.is_dir() and not (path / "__init__.py").is_file():
         for file in sorted(path.glob("[!_.]*.py")):
-            yield from _in_file(file, overrides)
+            yield from _in_file(file, overrides, gpu)
         return
     if name.endswith(".py") or path.name != name or path.is_dir():
-        yield from _in_file(path, overrides)
+        yield from _in_file(path, overrides, gpu)
         return
     found = [
         (kind, entry) for kind, registry in REGISTRIES.items() for known, entry in registry.items() if known == name
     ]
     for kind, entry in found:
-        yield _checked(kind, entry, overrides)
+        yield _checked(kind, entry, overrides, gpu)
     if not found:
         known = {other for registry in REGISTRIES.values() for other in registry.names()}
         try:
@@ -68,7 +68,7 @@ def check_named(name: str, overrides: Overrides) -> Iterator[Findings]:
             yield _study(study, name, overrides)
 
 
-def _in_file(path: Path, overrides: Overrides) -> Iterator[Findings]:
+def _in_file(path: Path, overrides: Overrides, gpu: bool) -> Iterator[Findings]:
     file = path / "__init__.py" if path.is_dir() else path
     if not file.is_file():
         raise UserError(f"there is no file {path}")
@@ -87,7 +87,7 @@ def _in_file(path: Path, overrides: Overrides) -> Iterator[Findings]:
         if entry.file.resolve().is_relative_to(inside)
     ]
     for kind, entry in entries:
-        yield _checked(kind, entry, overrides)
+        yield _checked(kind, entry, overrides, gpu)
     if hasattr(module, "study") or hasattr(module, "studies"):
         with about.check("holds studies whose metrics exist"):
             studies = studies_in(file)
@@ -115,10 +115,10 @@ def _study(study: Any, origin: str, overrides: Overrides) -> Findings:
     return found
 
 
-def _checked(kind: str, entry: Entry[Any], overrides: Overrides) -> Findings:
+def _checked(kind: str, entry: Entry[Any], overrides: Overrides, gpu: bool) -> Findings:
     registry = REGISTRIES[kind]
     origin = f"{shown(entry.file)}:{entry.line}"
-    found = Findings(f"{registry.kind} {entry.name!r} ({origin})", origin)
+    found = Findings(f"{registry.kind} {entry.name!r} ({origin})", origin, gpu)
     things: list[Any] = []
     with found.check("fits its interface"):
         things.append(registry.get(entry.name))

@@ -40,6 +40,8 @@ class Findings:
     """What is checked, for readers."""
     origin: str
     """The file and line of errors that pass through no line of the user's."""
+    gpu: bool = False
+    """Whether trainings are also tried on the emulated GPU."""
     lines: list[Finding] = field(default_factory=list)
 
     @property

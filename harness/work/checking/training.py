@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,6 +54,7 @@ class Tried:
     """The checkpoint after some steps."""
     passes: int = 0
     supernets: Supernets | None = None
+    device: torch.device = CPU
     _first: list[dict[str, torch.Tensor]] = field(default_factory=list)
 
     def start(self, course: Any) -> None:
@@ -61,8 +62,8 @@ class Tried:
         self._first = [_copied(network) for network in course.supernets.networks]
         if self.resumed is not None:
             state = torch.load(io.BytesIO(self.resumed), weights_only=True)
-            course.restore(state["course"], CPU)
-            set_random_state(state["random"], CPU)
+            course.restore(state["course"], self.device)
+            set_random_state(state["random"], self.device)
 
     def between_steps(self) -> None:
         course: Any = self.course
@@ -70,7 +71,7 @@ class Tried:
         if len(self.losses) == self.enough:
             raise _Enough
         if len(self.losses) == RESUMED_AFTER and self.resumed is None:
-            state = {"course": course.state(), "random": random_state(CPU)}
+            state = {"course": course.state(), "random": random_state(self.device)}
             check_plain(state, "state")
             torch.save(state, file := io.BytesIO())
             self.state = file.getvalue()
@@ -87,9 +88,15 @@ class Tried:
         return all(any(not torch.equal(one[name], other[name]) for name in one) for one, other in pairs)
 
 
-def attempt(config: RunConfig, dataset: DataSet, resumed: bytes | None = None, enough: int | None = None) -> Tried:
+def attempt(
+    config: RunConfig,
+    dataset: DataSet,
+    resumed: bytes | None = None,
+    enough: int | None = None,
+    device: torch.device = CPU,
+) -> Tried:
     """Train as a trial does, from its seed or from a state."""
-    tried, meter = Tried(resumed, enough), Meter(CPU)
+    tried, meter = Tried(resumed, enough, device=device), Meter(device)
     seed_globals(config.seed)
     with contextlib.suppress(_Enough):
         tried.supernets = train(config, dataset, meter, keeper=tried)
@@ -156,7 +163,39 @@ def check_training(found: Findings, config: RunConfig, dataset: DataSet) -> Trie
             "what changes from step to step must be in training.memory or training.modules (for a sampler: state and "
             "restore)",
         )
+    if found.gpu:
+        _check_on_gpu(found, config, dataset)
     return first
+
+
+def _check_on_gpu(found: Findings, config: RunConfig, dataset: DataSet) -> None:
+    """Check on the emulated GPU that it trains and resumes, and name lines that would slow a GPU down."""
+    from harness.training import emulated_device
+
+    gpu = torch.device(emulated_device.NAME)
+    trains = found.check("trains on a GPU, and resumes there to the same weights (emulated)")
+    with emulated_device.emulated(), trains:
+        first = attempt(config, dataset, device=gpu)
+        _require_losses(first)
+        waits, unordered = list(_own_lines(emulated_device.waits)), list(_own_lines(emulated_device.unordered))
+        _require_equal(
+            first,
+            attempt(config, dataset, first.state, device=gpu),
+            "a resumed training and an uninterrupted one",
+            "what changes from step to step must be in training.memory or training.modules",
+        )
+        for place, times in waits:
+            found.note(f"{place}: the CPU waits for the GPU {times} times in {EPOCHS * BATCHES} steps, which is slow")
+        for place, _ in unordered:
+            found.note(f"{place}: a GPU adds or writes in no fixed order here, so results differ from run to run")
+
+
+def _own_lines(counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """Lines of the user's folder, each with how often it was counted."""
+    for name, count in sorted(counts.items()):
+        operation, _, place = name.partition(" ")
+        if place.startswith("./"):
+            yield f"{place[2:]} ({operation})", count
 
 
 def _require_losses(tried: Tried) -> None:

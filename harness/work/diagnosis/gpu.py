@@ -59,6 +59,8 @@ class Extent:
 
     seconds: float = 3.0
     """For each measurement of speed."""
+    warm: int = 3
+    """Calls before it that do not count."""
     sizes: Mapping[str, Size] = field(default_factory=dict)
     """By space, images that are smaller or fewer than the preset's."""
     spaces: Sequence[str] | None = None
@@ -129,8 +131,8 @@ class GpuCheck:
         found = self.document["speed"] = {}
         for space in self.spaces:
             work, size = self._fitting(space)
-            step = timed(work.step, self.device, self.extent.seconds)
-            rank = timed(work.rank, self.device, self.extent.seconds)
+            step = timed(work.step, self.device, self.extent)
+            rank = timed(work.rank, self.device, self.extent)
             batch, ranked = work.config.train.batch_size, work.config.rank.batch_size
             found[space] = {"step_ms": step, "batch": batch, "ranking_ms": rank, "ranking_batch": ranked}
             text = f"{space}: {step:.3g} ms per step of {batch} images, {rank:.3g} ms per ranking batch of {ranked}"
@@ -165,7 +167,7 @@ class GpuCheck:
             for name, layout in LAYOUTS.items():
                 with devices.forced_layout(layout):
                     work, _ = self._fitting(space)
-                    times[name] = timed(work.step, self.device, self.extent.seconds)
+                    times[name] = timed(work.step, self.device, self.extent)
             best = min(times, key=lambda name: times[name])
             used = next(name for name, layout in LAYOUTS.items() if layout is devices.memory_format(self.device))
             text = f"{space}: " + ", ".join(f"{one:.3g} ms {name}" for name, one in times.items())
@@ -318,13 +320,13 @@ def difference(one: Outcome, other: Outcome, config: RunConfig) -> float:
     return float((apart / moved) ** 0.5) if moved else float("inf")
 
 
-def timed(work: Callable[[], Any], device: str, seconds: float, warm: int = 3) -> float:
+def timed(work: Callable[[], Any], device: str, extent: Extent) -> float:
     """Milliseconds of a call, on average over as many as fit into the time."""
-    for _ in range(warm):
+    for _ in range(extent.warm):
         work()
     devices.wait(device)
     begun, count = time.perf_counter(), 0
-    while time.perf_counter() - begun < seconds or not count:
+    while time.perf_counter() - begun < extent.seconds or not count:
         work()
         count += 1
         if count % 8 == 0:
@@ -376,7 +378,7 @@ def main() -> None:
         devices.wait(given["device"])
         print("ready", flush=True)
         sys.stdin.readline()
-        print(1000 / timed(work.step, given["device"], given["seconds"], warm=0), flush=True)
+        print(1000 / timed(work.step, given["device"], Extent(given["seconds"], warm=0)), flush=True)
 
 
 if __name__ == "__main__":
