@@ -79,7 +79,7 @@ def case(settings: dict[str, Any]) -> dict[str, Any]:
     with emulated_device.emulated():
         with steps_watched() as in_steps:
             there = computed(config, emulated_device.NAME)
-        found = {"in_steps": dict(in_steps), "between": dict(emulated_device.waits - in_steps)}
+        found: dict[str, Any] = {"in_steps": dict(in_steps), "between": dict(emulated_device.waits - in_steps)}
         found["unordered"] = dict(emulated_device.unordered)
         resumed = in_pieces(config, emulated_device.NAME)
     with plain():
@@ -140,8 +140,7 @@ def doctor() -> dict[str, Any]:
 
 def wrong() -> dict[str, Any]:
     """What it finds where every trial has other randomness, as on a GPU that computes something else."""
-    from harness.training import trial
-
+    trial: Any = sys.modules["harness.training.trial"]
     train, calls = trial.train, itertools.count()
 
     def otherwise(config: RunConfig, *given: Any) -> Any:

@@ -100,7 +100,8 @@ def placed(network: Placed, device: torch.device | str) -> Placed:
     """The network on that device. Networks are made as they like it on CPUs; channel by channel, they are turned."""
     if memory_format(device) is torch.contiguous_format:
         # A clone, because the weights of 1×1 kernels are in both orders, and strides say which one convolutions take.
-        network._apply(lambda one: one.clone(memory_format=torch.contiguous_format) if one.dim() == 4 else one)
+        apply: Any = network._apply
+        apply(lambda one: one.clone(memory_format=torch.contiguous_format) if one.dim() == 4 else one)
     return network.to(device)
 
 
