@@ -21,6 +21,7 @@ jobs do not wait for it, and later jobs start faster. It must not run tensor ope
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -65,8 +66,10 @@ def main(control_number: int, target_name: str) -> None:
     wake, waker = socket.socketpair()
     jobs: dict[int, Place] = {}
     try:
+        _die_with_parent(signal.SIGKILL)  # no thread runs while a library is loaded
         with _ending_with(control, wake, waker, jobs):
             target, warm_up = _load(target_name)
+        _die_with_parent(0)
     except BaseException as error:
         _send(control, {"event": "broken", "error": one_line(error), "traceback": traceback.format_exc()})
         sys.exit(1)
@@ -84,6 +87,12 @@ def main(control_number: int, target_name: str) -> None:
         pass  # `run` has ended
     finally:
         _signal_groups(jobs, signal.SIGKILL)  # not reaped yet, so the process ids are still theirs
+
+
+def _die_with_parent(number: int) -> None:
+    """Have the kernel send this process a signal when its parent dies; 0 for none. Only Linux can."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
 
 
 @contextlib.contextmanager

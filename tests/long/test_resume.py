@@ -110,7 +110,7 @@ def attempt(method: str, work: Path, out: Path, every: float, log: int) -> None:
     if state is not None:
         ranking, observing = len(state["predictions"][1]) > 0, len(state["course"]["paths"]) == 16
         stage = "rank" if ranking else "observe or end of epoch" if observing else "train"
-        stage = "search" if any(len(scores) for _, scores in state["scores"].values()) else stage
+        stage = "search" if any(len(found[1]) for found in state["scores"].values()) else stage
     os.write(log, f"{stage}\n".encode())
     curves: list[Any] = []
     watch = Watch(
