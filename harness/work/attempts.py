@@ -221,7 +221,6 @@ class Training(Attempt):
             attempts.profile = False
             profile = self.place.directory.path.absolute() / PROFILES / self.run.id
         attempts.assignment(self.work, self.kind, start=start, profile=profile).write(self.folder)
-        self.mirror = self.place.opened.mirror(self.run)
 
     def _start(self) -> Mapping[str, Any] | None:
         """The ranking of the search that the trial starts from; None for a trial without a parent."""
@@ -236,9 +235,15 @@ class Training(Attempt):
             raise DataError(f"no done search of trial {start.key[:16]} in {reader.name} whose best could be retrained")
         return ranking
 
+    def _mirroring(self) -> Mirror | None:
+        """What copies the run while it is made; None without a database. Not before the child has written its name."""
+        if self.mirror is None:
+            self.mirror = self.place.opened.mirror(self.run)
+        return self.mirror
+
     def progressed(self) -> None:
-        if self.mirror is not None:
-            self.mirror.wake()
+        if (mirror := self._mirroring()) is not None:
+            mirror.wake()
 
     def end(self, answer: Mapping[str, Any], say: Callable[[str], object]) -> dict[str, Any]:
         reply = dict(answer)
@@ -288,7 +293,7 @@ class Training(Attempt):
         """Copy the run to the database, if there is one, and release the claim then: its next owner must find the run
         there."""
         assert self.claim is not None
-        claim, mirror, run, attempts = self.claim, self.mirror, self.run, self.attempts
+        claim, mirror, run, attempts = self.claim, self._mirroring(), self.run, self.attempts
         if mirror is None:
             self.renewal.release(claim)
             return
@@ -303,11 +308,6 @@ class Training(Attempt):
                 self.renewal.release(claim)
 
         attempts.copying(threading.Thread(target=copy, name=f"copy of {run.id}"))
-
-    def discard(self) -> None:
-        if self.mirror is not None and not self.begun:
-            self.mirror.close(0.0)
-        super().discard()
 
 
 class Ranking(Attempt):
