@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.components.preset import HOUR
-
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
     from harness.work.costing import Budget
@@ -136,12 +134,15 @@ def _show_sharing(asked: Asked, found: Budget) -> None:
 
 
 def _money(found: Budget, price: float) -> str:
+    from harness.components.preset import HOUR
+
     return "unknown" if found.seconds is None else f"{found.seconds / HOUR * price:,.2f}"
 
 
 def _span(seconds: float | None) -> str:
     """A duration for readers; long ones in hours, as devices are paid for."""
     from harness.cli._display import duration
+    from harness.components.preset import HOUR
 
     if seconds is None:
         return "unknown"

@@ -13,7 +13,6 @@ import click
 
 from harness.cli._margins import Margin, check_margins
 from harness.cli._until import MOST, Ending
-from harness.components.preset import HOUR
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -145,6 +144,8 @@ def _need(judged: Any, wish: Wish, asked: Asked, every: Plan) -> Need | None:
 
 def _hours(compared: Any, seeds: int, every: Plan) -> float | None:
     """The hours of the seeds that the comparison's rows lack, by the time that stored trials of these rows took."""
+    from harness.components.preset import HOUR
+
     total = 0.0
     for row in compared.numbers:
         took = []
