@@ -59,7 +59,11 @@ def test_they_are_no_part_of_the_trial(measured: Path) -> None:
     assert Observe(own=("weight-norm",)).union(Observe()).own == ("weight-norm",)
     before = Trial(asked).ranking_key
     with (measured / "methods" / "measures.py").open("a") as file:
-        file.write("\n# another text may have another meaning\n")
+        file.write("\n# a comment has no meaning\n")
+    with discovery.fresh():
+        assert Trial(toy_config(**ASKED)).ranking_key == before
+    with (measured / "methods" / "measures.py").open("a") as file:
+        file.write("\nOTHER = 'code may have another meaning'\n")
     with discovery.fresh():
         assert Trial(toy_config(**ASKED)).ranking_key != before
 

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.components.discovery import component
 from harness.errors import DataError
-from spaces.nasbench201.benchmark.pickles import RestrictedUnpickler, finished, sound
 from tests.data.formats import python2_pickle, random_bytes
+
+pickles: Any = component("spaces.nasbench201.benchmark.pickles")
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
-    document = RestrictedUnpickler(io.BytesIO(sound(path.read_bytes())), encoding="bytes").load()
-    return {key.decode() if isinstance(key, bytes) else key: finished(value) for key, value in document.items()}
+    document = pickles.RestrictedUnpickler(io.BytesIO(pickles.sound(path.read_bytes())), encoding="bytes").load()
+    return {key.decode() if isinstance(key, bytes) else key: pickles.finished(one) for key, one in document.items()}
 
 
 class _Encoded:
