@@ -2,6 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.stamp-dev
 STAMP_LONG := .venv/.stamp-long
+STAMP_DOCS := .venv/.stamp-docs
 
 # mypy refuses folders without Python files, so only those that have some are named.
 CODE := $(foreach folder,harness methods spaces studies reports tests,\
@@ -10,7 +11,7 @@ CODE := $(foreach folder,harness methods spaces studies reports tests,\
 # One thread a process: the suite runs its processes side by side, and results depend on thread counts.
 export OMP_NUM_THREADS := 1
 
-.PHONY: setup setup-long demo test test-long campaign perf lint clean
+.PHONY: setup setup-long demo test test-long campaign perf lint docs clean
 
 setup: $(STAMP)
 
@@ -74,6 +75,18 @@ perf: setup-long
 lint: setup
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy $(CODE)
+
+# The site, in build/site: every page of docs/, the help of every command, the Python API.
+docs: $(STAMP_DOCS)
+	$(BIN)/python -m sphinx -q -W --keep-going docs build/site
+
+$(STAMP_DOCS): $(STAMP)
+	$(BIN)/python -m pip install -e '.[docs]'
+	touch $@
+
+# The versions that this environment has, which the suite was run with; no address.
+constraints.txt: $(STAMP_LONG)
+	$(BIN)/python -m pip freeze --exclude-editable | grep == > $@
 
 clean:
 	rm -rf build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,6 +6,7 @@ Environment variables and paths are left out: they may be private, or meaningful
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import platform
 import subprocess
@@ -75,7 +76,16 @@ def describe() -> dict[str, Any]:
         "version": installed.get("nas-harness"),
         "commit": commit,
         "dirty": dirty,
+        "constraints": constraints(),
     }
+
+
+def constraints() -> str | None:
+    """The SHA-256 of the list of versions that this copy of the project was tested with; None in an installed wheel."""
+    try:
+        return hashlib.sha256((PROJECT / "constraints.txt").read_bytes()).hexdigest()
+    except OSError:
+        return None
 
 
 def packages() -> dict[str, str]:

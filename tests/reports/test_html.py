@@ -41,6 +41,7 @@ MACHINE = {
     "commit": "0123abc",
     "dirty": True,
     "version": "1.2",
+    "constraints": None,
 }
 INSTALLED = {**MACHINE, "gpus": [], "commit": None, "dirty": None}
 

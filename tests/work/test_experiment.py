@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -18,6 +19,7 @@ import torch
 
 from harness import files
 from harness.components import discovery
+from harness.environment import PROJECT
 from harness.stores.directory.store import DirectoryStore, StoredRun
 from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
@@ -160,6 +162,7 @@ def test_a_run_in_sacreds_layout(trained: tuple[Path, list[dict[str, Any]]]) -> 
     assert f"torch=={torch.__version__}".partition("+")[0] in " ".join(entry["experiment"]["dependencies"])
     assert entry["experiment"]["repositories"][0].keys() == {"url", "commit", "dirty", "version"}
     assert entry["host"]["ENV"] == {} and entry["host"]["cpu"]
+    assert entry["host"]["constraints"] == hashlib.sha256((PROJECT / "constraints.txt").read_bytes()).hexdigest()
     assert len(read["metrics"]["train_loss"]["values"]) == 4 and read["metrics"]["train_loss"]["steps"] == [1, 2, 3, 4]
     assert read["completion"]["metrics"] == {"train_loss": 4}
     sources = {f"sources/{path.name}" for path in (store / found.id / "sources").iterdir()}

@@ -82,6 +82,7 @@ class DirectoryObserver(RunObserver):
             "cpu": here["cpu"],
             "cores": here["cores"],
             "gpus": {"gpus": [{"model": name} for name in here["gpus"]]},
+            "constraints": here["constraints"],
             "ENV": {},
         }
         self._update(
