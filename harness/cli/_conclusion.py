@@ -26,6 +26,7 @@ def conclude(
     session: Session, received: list[int], places: Places, mine: Callable[[Work], bool] = lambda work: True
 ) -> int:
     """Print the summary of the trials that were to be run here; return the exit status."""
+    from harness.work.session import FIRST
     from harness.work.states import LOSSES, State
 
     errors, attempted = session.errors, {key for key, _ in session.attempted}
@@ -50,6 +51,13 @@ def conclude(
             trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
             reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
             click.echo(f"{word}: {work.label}: {reason}{_where_to_look(work.run, places)}", err=True)
+    for study, error in session.hopeless.items():
+        rest = sum(work.named.study == study and work.state is State.WAITING for work in everything)
+        click.echo(
+            f"the first {FIRST} trials of {study} failed with the same error, so the other {rest} were not started: "
+            f"{error}",
+            err=True,
+        )
     if any(work.trial.key not in attempted for work in failed):
         click.echo("trials that failed before are run again with --retry failed", err=True)
     if lost:

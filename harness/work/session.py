@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from harness.errors import Unreachable
-from harness.stores.claims import Renewal
+from harness.stores.claims import Claim, Renewal
 from harness.stores.stored import StoredRun
 from harness.study.judging import lacks
 from harness.study.study import Request
@@ -40,6 +40,9 @@ class Screen(Protocol):
     def finished(self, number: int, answer: Mapping[str, Any]) -> None: ...
     def elsewhere(self, work: Work) -> None: ...
 
+
+FIRST = 3
+"""If so many trials of a study fail first, all with the same error, its others are not started."""
 
 Show = Callable[[Sequence[Work], int], contextlib.AbstractContextManager[Screen]]
 """Opens the screen of a round: of this work, with that many jobs in parallel."""
@@ -115,6 +118,8 @@ class Session:
 
     def __post_init__(self) -> None:
         self.plan = self.planned(self.place.reader.runs())
+        self._first: dict[str, dict[str, str]] = {}
+        """By study, its first trials here with the error of each, "" for one that has not failed."""
         computing = replace(self.settings.computing, device=self.slots.device, ranks=self.slots.ranks)
         self.attempts = Attempts(
             self.place,
@@ -154,6 +159,11 @@ class Session:
         """Keys of the trials that this worker has done; others may have done the rest."""
         done = ((work, answer) for work, answer in self.answers if answer["status"] == Answered.DONE)
         return {work.trial.key for work, answer in done if not answer.get("already")}
+
+    @property
+    def hopeless(self) -> dict[str, str]:
+        """The studies whose first trials have all failed with the same error, and that error."""
+        return {study: next(iter(first.values())) for study, first in self._first.items() if _fail_alike(first)}
 
     def left(self, todo: Sequence[Work]) -> list[Work]:
         """The part of some work that other processes are doing."""
@@ -206,13 +216,13 @@ class Session:
             todo,
             self.place.reader,
             self.place.claims,
-            self.attempts.begin,
+            self._begin,
             self.kind,
             given=self.starts.keys(),
             retry=self.settings.retry,
             waits=self.settings.waits,
             outage_wait=self.settings.outage_wait,
-            admits=self.admits,
+            admits=lambda work: not _fail_alike(self._first.get(work.named.study, {})) and self.admits(work),
             others={work.trial.key for work in self.plan.work if not self.mine(work)},
             recovered=partial(self.place.sync_aside, self.stopping),
         )
@@ -221,6 +231,12 @@ class Session:
             agenda.say, agenda.elsewhere, agenda.refuse = screen.say, screen.elsewhere, partial(self._refused, screen)
             follow(self.executor, agenda, agenda.jobs(), self.stopping, screen, over)
         return agenda
+
+    def _begin(self, work: Work, kind: Kind, claim: Claim, runs: Sequence[StoredRun]) -> Attempt:
+        first = self._first.setdefault(work.named.study, {})
+        if len(first) < FIRST:
+            first.setdefault(work.trial.key, "")
+        return self.attempts.begin(work, kind, claim, runs)
 
     def _refused(self, screen: Screen, number: int, error: BaseException) -> None:
         """An attempt could not begin."""
@@ -231,7 +247,11 @@ class Session:
         """An attempt is over."""
         again = self._agenda.heard(number, answer["status"])
         screen.finished(number, {**answer, "again": again})
-        self.answers.append((self._agenda.todo[number], answer))
+        work = self._agenda.todo[number]
+        self.answers.append((work, answer))
+        first = self._first.get(work.named.study, {})
+        if work.trial.key in first:
+            first[work.trial.key] = answer["error"] if answer["status"] == Answered.FAILED else ""
 
     def _lost(self, key: str) -> None:
         """Another worker has the trial of that claim: end the child. Called by the thread that renews claims."""
@@ -323,6 +343,11 @@ def rankings(plan: Plan, again: bool) -> list[Work]:
                 ranked += [trial] if again or key not in stored else []
     require_inputs(ranked)
     return found
+
+
+def _fail_alike(first: Mapping[str, str]) -> bool:
+    """Whether these first trials are enough, and have all failed with the same error."""
+    return len(first) == FIRST and len({*first.values()}) == 1 and "" not in first.values()
 
 
 def _what(work: Work) -> tuple[str, str]:

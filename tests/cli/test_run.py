@@ -100,6 +100,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A user's folder with methods of her own, as the current directory."""
     folder = tmp_path_factory.mktemp("project")
     studies = {"mixed": ["crash", "well", "raise", "stumble"], "endless": ["well", "endless"], "deaf": ["well", "deaf"]}
+    studies |= {"wrong": ["raise"]}
     files = {f"{name}.py": STUDY.format(names=names) for name, names in studies.items()}
     with user_folder(folder, {"methods/own.py": METHODS, **files}):
         yield folder
@@ -214,6 +215,18 @@ def test_what_is_done_is_not_trained_again(mixed: tuple[int, Path], capsys: pyte
     command = ["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--store", str(store)]
     assert main([*command, "--only", "method.name=well"]) == 0
     assert capsys.readouterr() == ("1 of 1 trials done, 0 of them now\n", "")
+
+
+def test_a_study_whose_first_trials_fail_alike_stops_and_the_others_need_no_retry(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["run", "wrong.py", "--preset", "tiny", "--seeds", "5", "--jobs", "1", "--store", "wrong"]
+    assert main([*command, "--no-references"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.endswith("0 of 5 trials done, 0 of them now, 3 failed, 2 waiting\n")
+    assert "the first 3 trials of mine failed with the same error, so the other 2 were not started: NameErr" in captured.err
+    assert main([*command, "--no-references"]) == 1
+    assert capsys.readouterr().out.endswith("0 of 5 trials done, 0 of them now, 5 failed\n")
 
 
 def test_ctrl_c_while_torch_is_imported_ends_at_once(project: Path) -> None:
