@@ -25,10 +25,14 @@ KINDS: dict[str, tuple[type, ...]] = {
     "checkpoint-every": (int, float, str),
     "outage-wait": (int, float, str),
     "mirror-weights-max": (int, float, str),
+    "images": (dict,),
 }
 """The settings, which are named like options, and the types of their values."""
 
-PLACES = ("store", "mongo", "preset")
+IMAGES = "images"
+"""A table of image folders, by the names of their data sets."""
+
+PLACES = ("store", "mongo", "preset", IMAGES)
 """Settings that are read where they are used; the others are defaults of the options of their names."""
 
 
@@ -48,6 +52,11 @@ def option_defaults() -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in settings().items() if key not in PLACES}
 
 
+def image_folders() -> dict[str, Path]:
+    """The image folders of the settings, by the names of their data sets."""
+    return {name: Path(place).expanduser() for name, place in settings().get(IMAGES, {}).items()}
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
@@ -65,4 +74,7 @@ def _checked(file: Path, title: str, found: Any) -> dict[str, Any]:
         if isinstance(value, bool) or not isinstance(value, KINDS[key]):
             allowed = " or ".join(kind.__name__ for kind in KINDS[key])
             raise UserError(f"{file}: {key} must be {allowed}, not {value!r}")
+    for name, folder in found.get(IMAGES, {}).items():
+        if not isinstance(folder, str):
+            raise UserError(f"{file}: {IMAGES}.{name} must be a folder, not {folder!r}")
     return found

@@ -52,9 +52,9 @@ def conclude(
             reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
             click.echo(f"{word}: {work.label}: {reason}{_where_to_look(work.run, places)}", err=True)
     for study, error in session.hopeless.items():
-        rest = sum(work.named.study == study and work.state is State.WAITING for work in everything)
+        waiting = sum(work.named.study == study and work.state is State.WAITING for work in everything)
         click.echo(
-            f"the first {FIRST} trials of {study} failed with the same error, so the other {rest} were not started: "
+            f"the first {FIRST} trials of {study} failed with the same error, so the other {waiting} were not started: "
             f"{error}",
             err=True,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,10 +17,16 @@ from harness.errors import DataError, UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.stores.places import Places
+    from harness.stores.store import Store
     from harness.stores.stored import StoredRun
     from harness.study.edits import Edit
     from harness.study.study import Study
     from harness.work.plan import Plan
+
+WEIGHTS = "train.weights"
+NAME = r"[\w.-]+-[0-9a-f]{12}"
+"""What the names of weights are like; anything else is a run."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,13 +128,14 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
         only: tuple[str, ...],
         printed: bool,
         updates: tuple[str, ...],
+        store: Places,
         **others: Any,
     ) -> Any:
         from harness.components.discovery import component
         from harness.study.overrides import parse_only, parse_updates
         from harness.work.plan import Asked
 
-        overrides, chosen = parse_updates(updates), parse_only(only)
+        overrides, chosen = with_named_weights(parse_updates(updates), store.open), parse_only(only)
         studies = with_preset(chosen_studies(names, everything), preset)
         studies = expandable(studies, preset) if everything else studies
         keep = None
@@ -136,7 +144,7 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
             studies = [study for study in studies if component("reports.paper.printed").has_printed(study)]
             if not studies:
                 raise UserError("the paper prints nothing of these studies; leave out --printed")
-        return command(asked=Asked(studies, preset, seeds, overrides, chosen, keep), **others)
+        return command(asked=Asked(studies, preset, seeds, overrides, chosen, keep), store=store, **others)
 
     for option in (
         store_option,
@@ -155,6 +163,34 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         asking = option(asking)
     return asking
+
+
+def with_named_weights(overrides: dict[str, Any], open_store: Callable[[], Store]) -> dict[str, Any]:
+    """The overrides, with the id of a run as `train.weights` replaced by the name of its weights.
+
+    They are copied to the folder of weights under the beginning of their checksum, which is part of a trial's identity.
+    """
+    run = overrides.get(WEIGHTS)
+    run = str(run) if isinstance(run, int) else run  # the first digits of an id may be a number
+    if not isinstance(run, str) or re.fullmatch(NAME, run):
+        return overrides
+    import hashlib
+
+    from harness.data.places import weights_folder
+    from harness.files import write
+    from harness.stores.directory.run_directory import WEIGHTS as FILE
+
+    store = open_store()
+    content = store.read(store.find(run), FILE)
+    name = f"run-{hashlib.sha256(content).hexdigest()[:12]}"
+    file = weights_folder() / f"{name}.pt"
+    if not file.exists():
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write(file, lambda opened: opened.write(content))
+        except OSError as error:
+            raise UserError(f"cannot write {file}: {error.strerror or error}") from error
+    return {**overrides, WEIGHTS: name}
 
 
 def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:

@@ -23,6 +23,8 @@ SETTINGS = """\
 # checkpoint-every = "60s"
 # outage-wait = "10m"          # how long to wait for an unreachable database
 # mirror-weights-max = "64MB"
+# [images]                     # data sets of your own: trees of train/CLASS/*.png
+# leaves = "~/images/leaves"
 """
 IGNORED = "runs/\n__pycache__/\n"
 

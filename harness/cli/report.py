@@ -10,7 +10,15 @@ import click
 
 from harness.cli import _completion as completion
 from harness.cli._margins import check_margins, margin_option
-from harness.cli._request import WithUpdates, chosen_studies, expandable, preset_option, tell_edits, with_preset
+from harness.cli._request import (
+    WithUpdates,
+    chosen_studies,
+    expandable,
+    preset_option,
+    tell_edits,
+    with_named_weights,
+    with_preset,
+)
 from harness.cli._store_option import store_option
 from harness.errors import UserError
 from harness.stores.places import Places
@@ -19,6 +27,7 @@ if TYPE_CHECKING:
     from harness.components.renderer import Renderer
     from harness.stores.store import Store
     from harness.study.study import Study
+
 
 @click.command("report", cls=WithUpdates, example="harness report mine --format html --references --out page")
 @click.argument("studies", nargs=-1, metavar="[STUDY]...", shell_complete=completion.studies)
@@ -82,7 +91,7 @@ def command(
         renderer.check_printable(compare or across)
     report = component("reports.report")
     opened = store.open()
-    overrides = parse_updates(updates)
+    overrides = with_named_weights(parse_updates(updates), lambda: opened)
     chosen = _chosen(studies, preset, everything, opened, overrides)
     check_margins(margins, chosen)
     drawn = figures and (out is not None or renderer.draws)

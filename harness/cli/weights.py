@@ -1,7 +1,8 @@
-"""`harness weights`: weights of supernets that were trained elsewhere."""
+"""`harness weights`: weights that supernets start from."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from harness.cli._request import WithUpdates
 
 @click.group(cls=Group, example="harness weights list")
 def command() -> None:
-    """Import weights of supernets that were trained elsewhere, and list those that are here."""
+    """Import weights that supernets start from, and list those that are here."""
 
 
 @command.command("import", cls=WithUpdates, example="harness weights import supernet-tiny.pth --space autoformer")
@@ -22,22 +23,23 @@ def command() -> None:
 @click.option("--as", "name", metavar="NAME", help="Beginning of the name.  [default: that of FILE]")
 @input_options
 def import_(file: Path, space: str, name: str | None, updates: tuple[str, ...], **inputs: int) -> None:
-    """Import the released weights of a supernet from FILE.
+    """Import the weights of a supernet from FILE: released ones, or weights.pt of a run.
 
     Names and shapes are checked against the supernet of the space. Code in the file is not executed. After `with`:
-    settings of the network, such as network.patch_size=16. Weights are kept in weights/ of HARNESS_DATA.
+    settings of the network, such as network.patch_size=16. Weights are kept in weights/ of HARNESS_DATA. A run of the
+    store needs no import: `harness run STUDY with train.weights=RUN`.
     """
-    import re
-
     from harness.errors import InvalidConfiguration
     from harness.training.weights import fitted, read, store
 
     name = name or file.stem
     if not re.fullmatch(r"[\w.-]+", name):
         raise InvalidConfiguration(f"--as is {name!r}; a name has letters, digits, '.', '_' and '-' only")
-    weights = fitted(read(file), space, settings_of(space, updates, inputs), str(file))
+    settings = settings_of(space, updates, inputs)
+    weights = [fitted(one, space, settings, str(file)) for one in read(file)]
     full = store(weights, space, name)
-    click.echo(f"imported {sum(one.numel() for one in weights.values()):,} weights of {space} as {full}")
+    count = sum(one.numel() for part in weights for one in part.values())
+    click.echo(f"imported {count:,} weights of {space} as {full}")
     click.echo(f"train on: with train.weights={full}; only search: with train.weights={full} train.epochs=0")
 
 

@@ -26,8 +26,10 @@ from pathlib import Path
 from types import ModuleType
 
 from harness.components.notices import Notices, unregistered
+from harness.components.registry import Entry
 from harness.environment import PROJECT
 from harness.errors import BrokenComponent, NameCollision, UserError
+from harness.files import check_name
 
 ROOT = "harness_components"
 ENTRY_POINT_GROUP = "harness.components"
@@ -90,6 +92,8 @@ def discover() -> None:
                 importlib.import_module(name)
             for file in (file for folder in (*ours, *user) for file in _component_files(folder)):
                 _load(file)
+            if not _state.ours_only:
+                _register_image_folders()
             _import_entry_points()
             _state.done.add((*ours, *user))
             _state.places.add(place)
@@ -352,6 +356,19 @@ def _make_package(name: str, folder: Path | None) -> None:
         setattr(sys.modules[parent], name.rpartition(".")[2], package)
     if folder:
         _state.packages[folder] = name
+
+
+def _register_image_folders() -> None:
+    """Register the image folders that the settings of the user's folder name."""
+    from harness.components.registries import DATASETS
+    from harness.settings import FILE, image_folders
+
+    module = f"{ROOT}.images"
+    _state.foreign.add(module)
+    for name, place in image_folders().items():
+        check_name(DATASETS.kind, name)
+        file, lazy = Path(FILE).absolute(), f"harness.data.folder:{name}"
+        DATASETS.add(Entry(name, file, 1, module, None, f"the images in {place}", lazy))
 
 
 def _import_entry_points() -> None:

@@ -93,11 +93,11 @@ class Registry(Generic[T]):
             raise InvalidConfiguration(f'{self.kind} {name!r}: lazy={lazy!r} is not "module:attribute"')
         entry = self._entry(name, sys._getframe(stacklevel))
         if lazy is not None:
-            self._add(replace(entry, lazy=lazy, summary=summary))
+            self.add(replace(entry, lazy=lazy, summary=summary))
             return None
 
         def add(thing: T) -> T:
-            self._add(replace(entry, thing=thing, summary=summary or _first_line(thing)))
+            self.add(replace(entry, thing=thing, summary=summary or _first_line(thing)))
             return thing
 
         return add
@@ -143,7 +143,8 @@ class Registry(Generic[T]):
         file = Path(caller.f_code.co_filename)
         return Entry(name, file, caller.f_lineno, scope.get("__name__", ""), scope.get("__package__"))
 
-    def _add(self, entry: Entry[T]) -> None:
+    def add(self, entry: Entry[T]) -> None:
+        """Add an entry. Raises `NameCollision`, as `register` does."""
         known = self.entries.get(entry.name)
         if known is not None and (known.file, known.line) != (entry.file, entry.line):
             raise NameCollision(

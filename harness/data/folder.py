@@ -1,4 +1,5 @@
-"""The data set `folder`: any tree of images, train/CLASS/*.png, optionally with valid/ and test/ beside it.
+"""The data set `folder`: any tree of images, train/CLASS/*.png, optionally with valid/ and test/ beside it. Further
+trees have the names that the settings of the user's folder give them.
 
 A part that is missing is taken from the training images: a fifth of them, by a fixed order of their names.
 Normalised by the mean and deviation of the remaining training images; mirrored, and cropped by an eighth of
@@ -18,6 +19,7 @@ from harness.data.places import image_folder
 from harness.data.source import FileDataSet, Found, Missing
 from harness.data.trees import Tree, class_folders, listing, read_tree
 from harness.errors import DataError
+from harness.settings import FILE, IMAGES, image_folders
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,11 @@ class Folder(FileDataSet):
     """The images in the folder."""
 
     def find(self) -> Found:
-        root = image_folder()
+        named = self.name != FOLDER.name
+        root = image_folders()[self.name] if named else image_folder()
         if not (root / "train").is_dir():
-            raise Missing(
-                (root / "train",), "put a tree train/CLASS/*.png there, or name its folder in HARNESS_DATA_FOLDER"
-            )
+            where = f"in {FILE}, [{IMAGES}]" if named else "in HARNESS_DATA_FOLDER"
+            raise Missing((root / "train",), f"put a tree train/CLASS/*.png there, or name its folder {where}")
         return Found("image folder", root, tuple(place for part in _parts(root) for place in _classes(root, part)))
 
     def decode(self, found: Found, scratch: Path) -> DataSet:
@@ -88,3 +90,10 @@ def _statistics(images: npt.NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple
 
 
 FOLDER = Folder("folder")
+
+
+def __getattr__(name: str) -> Folder:
+    """The data set of an image folder that the settings of the user's folder name."""
+    if name not in image_folders():
+        raise AttributeError(name)
+    return Folder(name)

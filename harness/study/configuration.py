@@ -75,7 +75,8 @@ class Training:
     least_rate: float = added(0.0)
     """The learning rate, relative to the initial one, below which no schedule goes."""
     weights: str | None = added(None)
-    """Imported weights that all supernets start from (`harness weights`); null for random ones."""
+    """Weights that supernets start from: a name of `harness weights list`, after `with` also a run; null for random
+    ones."""
     bn_group: int | None = added(None)
     """Images of a batch whose statistics batch normalisation takes together in training; null for the whole batch."""
     draw: str = added("random")
@@ -91,7 +92,8 @@ class Training:
         require(self.epochs >= least, f"train.epochs must be at least {least}, not {self.epochs}")
         require(
             self.weights is None or re.fullmatch(r"[\w.-]+-[0-9a-f]{12}", self.weights) is not None,
-            f"train.weights is {self.weights!r}; a name of `harness weights list` ends with 12 digits of a hash",
+            f"train.weights is {self.weights!r}; a name of `harness weights list` ends with 12 digits of a hash; a run "
+            "may be named after `with` alone",
         )
         require(self.batch_size >= 1, f"train.batch_size must be at least 1, not {self.batch_size}")
         complete_group(self, "train")

@@ -1,7 +1,8 @@
-"""Weights of supernets that were trained elsewhere: read safely, checked against the supernet, kept under a name.
+"""Weights that supernets start from, of other code or of a stored run: read safely, checked, kept under a name.
 
 A name ends with the beginning of the content's hash (`supernet-tiny-1a2b3c4d5e6f`). Configurations name weights so
-(`train.weights`): trials that start from different weights have different identities, on every machine.
+(`train.weights`): trials that start from different weights have different identities, on every machine. A stored run
+has a list: the weights of each of its supernets.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +30,16 @@ SHOWN = 5
 """How many wrong names a message lists."""
 
 
-def read(file: Path) -> Weights:
-    """The tensors of a file: `.safetensors`, or torch's, alone or under the key `model`. Runs no code of the file.
+def read(file: Path) -> list[Weights]:
+    """The tensors of a file: `.safetensors`, or torch's, alone or under the key `model`, or a run's `weights.pt`.
 
-    Raises `DataError`.
+    There is one item per supernet. Runs no code of the file. Raises `DataError`.
     """
     try:
         if file.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            return dict(load_file(file))
+            return [dict(load_file(file))]
         with torch.serialization.safe_globals([argparse.Namespace]):  # the options of the training, in many files
             found = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
@@ -46,9 +47,14 @@ def read(file: Path) -> Weights:
     except Exception as error:  # pickles raise anything
         raise DataError(f"{file}: not a file of tensors that can be read safely ({refusal(error)[:200]})") from error
     found = found.get("model", found) if isinstance(found, Mapping) else found
-    if not isinstance(found, Mapping) or not found or not all(isinstance(one, torch.Tensor) for one in found.values()):
+    parts = found if isinstance(found, list) else [found]
+    if not parts or not all(map(_are_weights, parts)):
         raise DataError(f"{file}: holds no weights by name, neither alone nor under the key 'model'")
-    return dict(found)
+    return [dict(part) for part in parts]
+
+
+def _are_weights(found: Any) -> bool:
+    return isinstance(found, Mapping) and bool(found) and all(isinstance(one, torch.Tensor) for one in found.values())
 
 
 def fitted(found: Mapping[str, torch.Tensor], space: str, settings: Any, what: str) -> Weights:
@@ -75,10 +81,10 @@ def check(weights: Mapping[str, torch.Tensor], network: torch.nn.Module, wrong: 
         raise DataError(f"{wrong}. {'; '.join(problems)}")
 
 
-def store(weights: Weights, space: str, name: str) -> str:
-    """Keep the weights; returns the name that configurations use."""
+def store(weights: Sequence[Weights], space: str, name: str) -> str:
+    """Keep the weights of one supernet or several; returns the name that configurations use."""
     content = io.BytesIO()
-    torch.save({"space": space, "weights": weights}, content)
+    torch.save({"space": space, "weights": weights[0] if len(weights) == 1 else [*weights]}, content)
     full = f"{name}-{_hash(content.getvalue())}"
     path = _path(full)
     try:
@@ -89,8 +95,11 @@ def store(weights: Weights, space: str, name: str) -> str:
     return full
 
 
-def stored(name: str) -> tuple[str, Weights]:
-    """The space and the weights of that name. Raises `DataError` if they are not here, or were changed."""
+def stored(name: str) -> tuple[str | None, list[Weights]]:
+    """The space and the weights of that name. Those of a run do not say the space.
+
+    Raises `DataError` if they are not here, or were changed.
+    """
     path = _path(name)
     try:
         content = read_regular(path)
@@ -100,7 +109,10 @@ def stored(name: str) -> tuple[str, Weights]:
     if not name.endswith(f"-{_hash(content)}"):
         raise DataError(f"{path}: the content is not what its name says; {IMPORT}")
     document = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    return str(document["space"]), dict(document["weights"])
+    if isinstance(document, list):
+        return None, document
+    weights = document["weights"]
+    return str(document["space"]), weights if isinstance(weights, list) else [weights]
 
 
 def names() -> list[str]:
@@ -110,10 +122,13 @@ def names() -> list[str]:
 
 def start_from(name: str, space: str, networks: tuple[torch.nn.Module, ...]) -> None:
     """Give supernets of that space the weights of that name."""
-    of, weights = stored(name)
-    if of != space:
+    of, parts = stored(name)
+    if of not in (None, space):
         raise DataError(f"train.weights: {name} are weights of {of}; the trial's space is {space}")
-    for network in networks:
+    if len(parts) not in (1, len(networks)):
+        raise DataError(f"train.weights: {name} are weights of {len(parts)} supernets; the trial has {len(networks)}")
+    for number, network in enumerate(networks):
+        weights = parts[number % len(parts)]
         check(weights, network, f"train.weights: {name} does not fit the trial's supernet")
         network.load_state_dict(weights)
 

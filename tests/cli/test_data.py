@@ -11,6 +11,7 @@ import pytest
 
 from harness.cli import main
 from tests.data.formats import SMALL_CIFAR10, png, write_cifar, write_tree
+from tests.toy import user_folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -131,3 +132,33 @@ def test_neither_torch_nor_images_are_imported_for_a_fingerprint(data: Path) -> 
     )
     assert first.stdout.splitlines()[0] == second.stdout.splitlines()[0]
     assert first.stdout.splitlines()[1] == "['PIL']" and second.stdout.splitlines()[1] == "[]"
+
+
+STUDY = """from harness.study import Column, Row, Study
+
+SETTINGS = {"benchmark": None, "rank.images": None, "search": {"name": "best-of-n-random", "samples": 2}}
+ROWS = [Row({"Images": name}, {**SETTINGS, "dataset": name}) for name in ("leaves", "pond life")]
+study = Study("mine", "Mine", ROWS, [Column("Seconds", "wall_seconds")])
+"""
+
+
+def test_image_folders_have_names_in_the_settings(
+    data: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Two data sets of their own, also in the processes of trials."""
+    sides = {"leaves": 16, "pond life": 8}
+    for name, side in sides.items():
+        write_tree(tmp_path / name / "train", ["ant", "bee"], 60, side=side)
+    folders = "".join(f'"{name}" = "{tmp_path / name}"\n' for name in sides)
+    with user_folder(tmp_path / "project", {"harness.toml": f"[images]\n{folders}", "studies/mine.py": STUDY}):
+        for name, side in sides.items():
+            assert f"3×{side}×{side}, 2 classes" in shown(capsys, "check", name)
+        assert main(["run", "mine", "--preset", "tiny", "--seeds", "1", "--no-references"]) == 0
+    with user_folder(tmp_path / "another", {"harness.toml": f'[images]\ncifar10 = "{tmp_path}"\n'}):
+        assert main(["data", "list"]) == 2
+        assert "harness.toml" in capsys.readouterr().err
+    with user_folder(tmp_path / "third", {"harness.toml": "[images]\nleaves = 3\n"}):
+        assert main(["data", "list"]) == 2
+        assert "images.leaves must be a folder, not 3" in capsys.readouterr().err
+    with user_folder(tmp_path / "fourth", {"harness.toml": '[images]\nleaves = "none"\n'}):
+        assert "name its folder in harness.toml, [images]" in shown(capsys, "check", "leaves", status=1)

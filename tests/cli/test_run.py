@@ -224,7 +224,8 @@ def test_a_study_whose_first_trials_fail_alike_stops_and_the_others_need_no_retr
     assert main([*command, "--no-references"]) == 1
     captured = capsys.readouterr()
     assert captured.out.endswith("0 of 5 trials done, 0 of them now, 3 failed, 2 waiting\n")
-    assert "the first 3 trials of mine failed with the same error, so the other 2 were not started: NameErr" in captured.err
+    stopped = "the first 3 trials of mine failed with the same error, so the other 2 were not started: NameError"
+    assert stopped in captured.err
     assert main([*command, "--no-references"]) == 1
     assert capsys.readouterr().out.endswith("0 of 5 trials done, 0 of them now, 5 failed\n")
 

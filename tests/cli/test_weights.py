@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import pickle
 from pathlib import Path
@@ -16,10 +17,12 @@ from harness.components.registries import SPACES
 from harness.components.space import network_settings
 from harness.data.places import weights_folder
 from harness.errors import DataError, InvalidConfiguration
+from harness.stores.directory.store import DirectoryStore
 from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
 from harness.training.trial import run_trial
 from harness.training.weights import start_from, stored
+from tests.toy import user_folder
 
 PATCH = 8
 SMALL = ["--image-size", "16", "--image-channels", "1", "--classes", "10", "with", f"network.patch_size={PATCH}"]
@@ -151,3 +154,40 @@ def test_a_supernet_without_names_of_its_own_takes_its_own_names(
     assert main(["weights", "import", "own.pt", "--space", "mobilenet-reduced", *inputs]) == 0
     assert main(["weights", "import", "own.pt", "--space", "mobilenet-reduced", *inputs, "with", "train.epochs=1"]) == 2
     assert "only settings of the network" in capsys.readouterr().err
+
+
+STUDY = """from harness.study import Column, Row, Study
+
+ROWS = [Row({"Method": name}, {"method.name": name}) for name in ("spos", "fsnas")]
+study = Study("mine", "Mine", ROWS, [Column("τ", "kendall_tau")])
+"""
+
+
+def test_a_study_starts_from_the_weights_of_a_stored_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run of no epochs predicts what the run does whose weights it takes, and is another trial."""
+    with user_folder(tmp_path, {"studies/mine.py": STUDY}):
+        run = ["run", "mine", "--preset", "tiny", "--seeds", "1", "--no-references", "--jobs", "1"]
+        assert main(run) == 0
+        store = DirectoryStore(Path("runs"))
+        trained = {one.trial["config"]["method"]["name"]: one for one in store.runs()}
+        known = {one.id for one in trained.values()}
+        for name, supernets in (("spos", 1), ("fsnas", 5)):
+            first = trained[name]
+            warm = ["with", f"train.weights={first.id[:20]}", "train.epochs=0"]
+            assert main([*run[:-2], "--only", f"method.name={name}", *warm]) == 0
+            (again,) = (one for one in store.runs() if one.id not in known)
+            known.add(again.id)
+            checksum = hashlib.sha256(store.read(first, "weights.pt")).hexdigest()
+            assert again.trial["config"]["train"]["weights"] == f"run-{checksum[:12]}" and again.key != first.key
+            ranking = first.trial["config"]["rank"]
+            assert store.predictions(again, ranking) == store.predictions(first, ranking)
+            assert len(stored(f"run-{checksum[:12]}")[1]) == supernets
+            capsys.readouterr()
+            assert main(["report", "mine", "--preset", "tiny", "--seeds", "1", *warm]) == 0
+            assert "1 of 1" not in capsys.readouterr().err
+            inputs = ["--image-size", "8", "--image-channels", "1", "--classes", "10"]
+            file = f"runs/{first.id}/weights.pt"
+            sizes = [f"network.{key}={value}" for key, value in first.trial["config"]["network"].items()]
+            assert main(["weights", "import", file, "--space", "nasbench201", *inputs, "with", *sizes]) == 0
+        assert main([*run, "with", "train.weights=12"]) == 2
+        assert "12" in capsys.readouterr().err

@@ -251,7 +251,8 @@ def _load(teacher: torch.nn.Module, settings: Teacher) -> None:
     if found != settings.sha256:
         raise DataError(f"{path} has the SHA-256 {found}, not {settings.sha256} (retrain.teacher.sha256)")
     try:
-        teacher.load_state_dict(read(path))
+        (weights,) = read(path)
+        teacher.load_state_dict(weights)
     except (DataError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         text = " ".join(str(error).split())[:300]
         raise DataError(f"{path} does not hold the weights of {settings.name}: {text}") from error
