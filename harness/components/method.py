@@ -198,7 +198,7 @@ def reason_against_ranks(method: Method) -> str | None:
         if owner < declared:
             return (
                 f"{lineage[owner].__name__} has a {hook} of its own, and does not say that it computes the same from "
-                "parts of a batch; set `ranks_reason = None` in the class if it does (docs/components.md, Several "
+                "parts of a batch; set `ranks_reason = None` in the class if it does (docs/own_method.md, Several "
                 "processes)"
             )
     return None

@@ -1,4 +1,4 @@
-"""The page of measured results, printed again from the archives beside this file.
+"""The page of all measured tables, printed again from the archives beside this file.
 
     python reports/measured/make_page.py
 
@@ -22,7 +22,7 @@ from harness.errors import HarnessError
 
 FOLDER = Path(__file__).parent
 DOCS = FOLDER.parents[1] / "docs"
-PAGE = DOCS / "measured.md"
+PAGE = DOCS / "measured_tables.md"
 FIGURE = "ablation_calr_ms-comparisons.svg"
 
 REPORT = re.compile(r"(```\n(harness report [^\n]+)\n```\n\n)(.*?)(<!-- end of the report -->)", re.DOTALL)

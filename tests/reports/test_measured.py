@@ -14,6 +14,7 @@ import pytest
 from harness.stores.directory.store import DirectoryStore
 
 ROOT = Path(__file__).parents[2]
+SUMMARY = ROOT / "docs" / "measured.md"
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_the_archives_print_the_page(
             (tmp_path / name).symlink_to(page.FOLDER / name)
         monkeypatch.setattr(page, "FOLDER", tmp_path)
     page.fill(tmp_path)
-    found = page.REPORT.findall((ROOT / "docs" / "measured.md").read_text())
+    found = page.REPORT.findall(page.PAGE.read_text())
     assert len(found) == 12
     for _, command, text, _ in found:
         if not studies or f" {studies[0]} " in command:
@@ -59,7 +60,7 @@ def test_what_was_measured_twice_is_what_both_stores_say(page: ModuleType, tmp_p
         patch.setattr(page, "FOLDER", tmp_path)
         page.fill(tmp_path / "stores")
     first, again = (_taus(tmp_path / "stores" / name) for name in ("runs", "repeated"))
-    rows = re.findall(r"\| (.) \| (.) \| (\d) \| ([\d.]+) \| ([\d.]+) \| ([+-][\d.]+) \|", page.PAGE.read_text())
+    rows = re.findall(r"\| (.) \| (.) \| (\d) \| ([\d.]+) \| ([\d.]+) \| ([+-][\d.]+) \|", SUMMARY.read_text())
     assert {(calr == "✓", ms == "✓", int(seed)) for calr, ms, seed, *_ in rows} == set(first) & set(again)
     for calr, ms, seed, *shown in rows:
         one, other = (side[calr == "✓", ms == "✓", int(seed)] for side in (first, again))
@@ -78,9 +79,17 @@ def _taus(store: Path) -> dict[tuple[bool, bool, int], float]:
     return found
 
 
+def test_the_summary_shows_tables_of_the_page(page: ModuleType) -> None:
+    """Each of its tables of runs is a part of what a report prints."""
+    printed = page.PAGE.read_text()
+    tables = re.findall(r"(?m)^\| (?:Method|Contrast) +\|.*\n(?:\|.*\n)+", SUMMARY.read_text())
+    assert len(tables) == 2
+    assert all(table in printed for table in tables)
+
+
 def test_the_readme_shows_the_values_of_the_page() -> None:
     """Its table has the demo's values and, behind them, the measured τ and top-1 of rows and of references."""
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in _table(ROOT / "docs" / "measured.md")]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in _table(SUMMARY)]
     beside = [[cell.strip() for cell in line.split("|")[1:-1]] for line in _table(ROOT / "README.md")]
     shown = [cells[0].index(heading) for heading in ("Method", "CaLR", "MS", "Kendall's τ", "Top-1 acc. (%)")]
     measured = [[row[place] for place in shown] for row in cells[2:] if not row[0].startswith("Best of")]
