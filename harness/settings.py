@@ -25,6 +25,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "checkpoint-every": (int, float, str),
     "outage-wait": (int, float, str),
     "mirror-weights-max": (int, float, str),
+    "notify": (str,),
     "images": (dict,),
 }
 """The settings, which are named like options, and the types of their values."""

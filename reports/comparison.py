@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.components.preset import Preset
 from harness.statistics import ENUMERATED, FLIPS
+from harness.study.comparisons import main_column
 from harness.study.study import Request, Study
 
 from .compared import Checked, Compared, Margins, effects_compared, estimated, primary_compared, rows_compared
@@ -20,7 +21,7 @@ from .paper.comparison import statement_notes
 from .paper.measured import statements_compared
 from .values import Table, shown, signed
 from .variance import variance_notes
-from .verdicts import VERDICTS, Judgement, judge
+from .verdicts import UNDECIDED, VERDICTS, Judgement, judge
 from .words import DASH
 
 if TYPE_CHECKING:
@@ -159,20 +160,86 @@ def compared_numbers(numbers: Sequence[float], digits: int | None) -> list[str]:
 
 def effect_texts(one: Judgement) -> tuple[str, str]:
     """The effect and its interval as text."""
-    own = [] if one.effect is None else [one.effect, *(one.interval or ())]
-    texts = compared_numbers([number for number in own if math.isfinite(number)], one.compared.digits)
+    texts = compared_numbers(_finite(one), one.compared.digits)
     bounded = f"{texts[1]} to {texts[2]}" if len(texts) == 3 else "unbounded"
     return (texts[0] if texts else DASH), (DASH if one.interval is None else bounded)
 
 
-def in_a_sentence(one: Judgement) -> str:
-    """A comparison in words: what it is about, its effect, its interval, its seeds, and the verdict."""
-    compared, (effect, interval) = one.compared, effect_texts(one)
-    what = compared.name or compared.rows
+def _finite(one: Judgement) -> list[float]:
+    """The effect and the limits of its interval, as far as they are numbers."""
+    return [number for number in (one.effect, *(one.interval or ())) if number is not None and math.isfinite(number)]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What a comparison found, in words."""
+
+    verdict: str
+    text: str
+
+
+def sentences(findings: Findings, judgements: Sequence[Judgement]) -> list[Sentence]:
+    """One sentence per primary contrast; without any, per comparison that is decided or leans, or one for all."""
+    own = [one for one in judgements if one.compared.kind == "primary"]
+    own = own or [one for one in judgements if one.decided or one.leans]
+    tested = [one for one in judgements if one.interval is not None]
+    if not own and tested:
+        seeds = _seeds(max(len(one.compared.seeds) for one in tested))
+        return [Sentence(UNDECIDED, f"No difference between rows is decided with {seeds}.")]
+    return [Sentence(one.verdict, in_a_sentence(findings, one)) for one in own]
+
+
+def in_a_sentence(findings: Findings, one: Judgement) -> str:
+    """A comparison in words: its effect, its interval, its seeds, the verdict, and the seeds that would decide it."""
+    compared = one.compared
+    what = compared.rows if compared.kind == "statement" else compared.name or compared.rows
     if one.effect is None:
         return f"{what}: no data on {compared.dataset} yet."
-    seeds = f"{len(compared.seeds)} seed{'s' * (len(compared.seeds) != 1)}"
-    return f"{what}: {compared.column} {effect} ({interval}, {seeds}) on {compared.dataset}: {verdict_text(one)}."
+    sign, verb = (1, "improved") if one.effect >= 0 else (-1, "worsened")
+    numbers = compared_numbers([sign * number for number in _finite(one)], compared.digits)
+    effect, *limits = (number.removeprefix("+") for number in numbers)
+    within = [" to ".join(limits[::sign])] if limits else ["unbounded"] if one.interval else []
+    inside = ", ".join([*within, _seeds(len(compared.seeds))])
+    return (
+        f"{what} {verb} {compared.column} by {effect} ({inside}) on {compared.dataset}: "
+        f"{verdict_text(one)}{_more_seeds(findings, one)}."
+    )
+
+
+def more_seeds(findings: Findings, one: Judgement) -> tuple[float, int] | None:
+    """The effect to find, and how many more seeds decide it with a power of 80 %; None if decided, or not known."""
+    effect = effect_to_find(findings, one.compared)
+    needed = None if one.decided or effect is None else one.seeds_for(effect)
+    return None if effect is None or needed is None else (effect, max(0, needed - len(one.compared.seeds)))
+
+
+def effect_to_find(findings: Findings, one: Compared) -> float | None:
+    """The effect that seeds are counted for, never the observed one: planning for that repeats its luck.
+
+    The margin, or the effect of the study's pilot, or the paper's, or 50 units of the column's last digit.
+    """
+    pilot, main = findings.study.pilots.get(findings.preset.name), main_column(findings.study)
+    expected = pilot.effect if pilot and main and one.metric == main.metric else one.printed
+    usual = None if one.digits is None else 50 / 10**one.digits
+    return one.margin or (None if not expected else abs(expected)) or usual
+
+
+def _more_seeds(findings: Findings, one: Judgement) -> str:
+    if one.decided:
+        return ""
+    if len(one.compared.seeds) == 1:
+        return "; one seed decides nothing"
+    if (found := more_seeds(findings, one)) is None:
+        return ""
+    effect, more = found
+    size = f"{float(compared_numbers([effect], one.compared.digits)[0]):g}"
+    if not more:
+        return f"; an effect of {size} would be decided with 80 % probability by so many seeds"
+    return f"; with {more:,} more seed{'s' * (more != 1)} an effect of {size} would be decided with 80 % probability"
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' * (count != 1)}"
 
 
 def verdict_text(one: Judgement) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from .across import Across
     from .compared import Compared
+    from .comparison import Sentence
     from .verdicts import Judgement
 
 RATE = f"At most {100 * ALPHA:g} % of studies have any false verdict: the rate holds per study."
@@ -74,7 +75,9 @@ class Section:
     compares: bool = False
     """Whether the comparisons are shown."""
     summarises: bool = False
-    """Whether lines below the table say what was found."""
+    """Whether lines below the table say what the verdicts rest on."""
+    sentences: tuple[Sentence, ...] = ()
+    """What the study found, in words; also the first notes of the table."""
 
     @property
     def grids(self) -> tuple[Grid, ...]:
@@ -134,7 +137,7 @@ def section(study: Study, store: Store, asked: Asked) -> Section:
     from .paper.comparison import beside_the_paper, is_in_the_paper
     from .paper.premises import with_premises
 
-    beside = (beside_the_paper(study, table),) if asked.compare and is_in_the_paper(study) else ()
+    beside = (beside_the_paper(findings, table),) if asked.compare and is_in_the_paper(study) else ()
     compared = compare(study, asked.preset, findings.counted, asked.margins)
     if primary := "; ".join(f"{one.name} ({one.column})" for one in compared if one.kind == "primary"):
         # Before any number is shown.
@@ -148,7 +151,7 @@ def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:
 
     With `figures`, a figure shows all comparisons of a study.
     """
-    from .comparison import verdict_grids
+    from .comparison import sentences, verdict_grids
     from .forest import forest
     from .summary import summary
     from .verdicts import judge
@@ -159,9 +162,10 @@ def judged(sections: Sequence[Section], figures: bool = False) -> list[Section]:
         own = tuple(islice(judgements, len(one.compared)))
         verdicts = tuple(verdict_grids(one.findings, one.table, own)) if one.compares else ()
         drawn = (*one.figures, *(forest(one.findings, one.table, own) if figures and one.compares else ()))
+        said = tuple(sentences(one.findings, own))
         lines = tuple(summary(one.findings, own)) if one.summarises else ()
-        table = replace(one.table, notes=(*one.table.notes, *lines))
-        found.append(replace(one, table=table, verdicts=verdicts, judgements=own, figures=drawn))
+        table = replace(one.table, notes=(*(sentence.text for sentence in said), *one.table.notes, *lines))
+        found.append(replace(one, table=table, verdicts=verdicts, judgements=own, figures=drawn, sentences=said))
     return found
 
 

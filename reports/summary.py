@@ -1,5 +1,5 @@
-"""What a study found, in a few lines below its table: verdicts on its primary contrasts, their premises, and the power
-that its plan had."""
+"""What the verdicts of a study rest on, in a few lines below its table: the premises of the paper's statements, and the
+power that the plan had."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.study.comparisons import Weights, main_column, primary_contrasts
 from harness.study.study import Study
 
 from .compared import Checked
-from .comparison import compared_numbers, effect_texts, verdict_text
+from .comparison import compared_numbers
 from .evidence import Findings
 from .verdicts import Judgement
 
@@ -20,8 +20,6 @@ def summary(findings: Findings, judgements: Sequence[Judgement]) -> Iterator[str
     primary = [one for one in judgements if one.compared.kind == "primary"]
     if not primary:
         return
-    found = ["{} {} ({}): {}".format(one.compared.name, *effect_texts(one), verdict_text(one)) for one in primary]
-    yield f"Verdicts on the primary contrasts, effect and 95 % interval: {'; '.join(found)}."
     checks = dict.fromkeys(check for one in judgements for check in one.compared.premises)
     if checks:
         yield f"Premises of the paper's statements: {'; '.join(_premises(list(checks)))}."
@@ -58,9 +56,8 @@ def _power(findings: Findings, primary: Sequence[Judgement]) -> Iterator[str]:
             deviation = pilot.deviation * sum(weight**2 for weight in own.values()) ** 0.5
             each = float(_rows(study, own))
         else:
-            assert compared.estimate is not None
-            deviation = compared.estimate.error * len(compared.seeds) ** 0.5
-            each = compared.estimate.degrees / (len(compared.seeds) - 1)
+            assert one.spread is not None
+            deviation, each = one.spread
         power = t_power(effect / deviation, n, one.level / len(primary), each)
         size = compared_numbers([effect], compared.digits)[0]
         texts.append(f"{size} on {compared.column} by {compared.name} with probability {power:.2f}")

@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 
 from harness import statistics
-from harness.statistics import ALPHA, OTHERS, PRIMARY, Numbers, Sample
+from harness.statistics import ALPHA, OTHERS, POWER, PRIMARY, Numbers, Sample
 
 from .compared import PAIRED, SPREAD, Compared
 
@@ -28,6 +28,8 @@ SUPPORTED, CONTRADICTED, EQUIVALENT, UNDECIDED, NO_DATA = VERDICTS = (
 )
 FEWEST = 2
 """Minimum number of common seeds for a test."""
+NO_DEVIATION = 1e-12
+"""Seeds whose effects deviate by no more than this are equal but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,28 @@ class Judgement:
     """The error rate that these share."""
     units: tuple[int, int, float] | None = None
     """Of the effects by group and seed: how many are above 0, how many there are, and the p of their t-test."""
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """The standard deviation of the effect over seeds, and the degrees of freedom of each seed after the first.
+
+        None for fewer than two seeds, and for a test of standard deviations.
+        """
+        one = self.compared
+        if len(one.effects) < FEWEST or one.method == SPREAD:
+            return None
+        if one.estimate is None:
+            return float(np.std(one.effects, ddof=1)), 1.0
+        return one.estimate.error * len(one.seeds) ** 0.5, one.estimate.degrees / (len(one.seeds) - 1)
+
+    def seeds_for(self, effect: float, power: float = POWER) -> int | None:
+        """The number of seeds, fixed before they run, that decides an effect with that power among all comparisons that
+        share the error rate; None where it is not known, or out of reach."""
+        if self.spread is None:
+            return None
+        deviation, each = self.spread
+        size = effect / deviation if deviation > NO_DEVIATION else 0.0
+        return statistics.seeds_needed(size, power, self.level / self.m, each=each)
 
     @property
     def decided(self) -> bool:

@@ -15,11 +15,14 @@ from harness.errors import users_place
 if TYPE_CHECKING:
     from harness.stores.places import Places
     from harness.stores.stored import StoredRun
+    from harness.work.plan import Asked
     from harness.work.session import Session
     from harness.work.states import Work
 
 _WORDS = {"again": "to train again", "rank": "to rank again"}
 """States whose names alone say too little."""
+NAMED = 4
+"""More studies than this are not named in the next command: without names it is about all that were run."""
 
 
 def conclude(
@@ -67,6 +70,18 @@ def conclude(
         return 128 + received[0]
     # With --no-wait, trials claimed by other processes are left to them.
     return 0 if all(work.state in (State.DONE, State.RUNNING) for work in everything) else 1
+
+
+def next_command(asked: Asked, places: Places) -> str:
+    """The command that shows what was run."""
+    from harness.study.overrides import as_typed
+
+    names = [study.name for study in asked.studies]
+    words = ["harness", "report", *(names if len(names) <= NAMED else []), "--preset", asked.preset]
+    words += ["--seeds", str(asked.seeds)] if asked.seeds else []
+    words += ["--store", str(places.directory)] if places.named else []
+    words += ["with", *as_typed(asked.overrides)] if asked.overrides else []
+    return shlex.join(words)
 
 
 def unreached(received: list[int], patience: float) -> int:

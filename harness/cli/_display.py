@@ -30,11 +30,18 @@ COLOURS = {Answered.DONE: "green", Answered.FAILED: "red", Answered.LOST: "red",
 ERRORS = (Answered.FAILED, Answered.LOST)
 """How jobs end that have an error to tell."""
 
-COLUMNS = {"stage": 10, "step": 11, "loss": 6, "τ": 6, "time": 10, "left": 10}
+COLUMNS = {"stage": 10, "step": 13, "loss": 6, "τ": 6, "time": 10, "left": 10}
 """The columns beside the labels of running trials, and their widths."""
 
-LABEL, SHORTEST, STUDY = 22, 16, 4
-"""The fewest characters of a label: of a running trial, in a line that tells of its end, and of its study."""
+WIDE = {"step": 25}
+"""The width of columns that are wider on a wide terminal."""
+
+UNITS = {"train": ("epoch {}",), "retrain": ("epoch {}",), "rank": ("{} architectures", "{} arch.")}
+"""By stage, the number of steps with its unit, the longest text first."""
+
+LABEL, SHORTEST, STUDY, ROOMY = 21, 16, 4, 32
+"""The fewest characters of a label: of a running trial, in a line that tells of its end, of its study, and beside
+columns that are wider on a wide terminal."""
 
 TIME, BESIDE = 9, 40
 """The width of a time, and of what stands beside the bar at most: the bar keeps its length."""
@@ -101,6 +108,11 @@ class Display:
     def is_live(self) -> bool:
         return self._live is not None
 
+    @property
+    def _study(self) -> str:
+        """The name of the study if there is but one, and its name is over the view: labels do not repeat it."""
+        return self.studies[0].name if len(self.studies) == 1 and self.is_live else ""
+
     @contextlib.contextmanager
     def show(self, todo: Sequence[Work], parallel: int) -> Iterator[Display]:
         """A round of a session. A `harness.work.session.Show`."""
@@ -163,9 +175,10 @@ class Display:
 
     def _report(self, item: Item, status: str, how: str, news: str = "") -> None:
         """Print how an item ended. On a narrow terminal, the label and the number come first."""
-        over, total = self.tally.references if item.references else self.tally.trials
+        over, total = map(sum, zip(self.tally.trials, self.tally.references, strict=True))
         before = f"[{over:{len(str(total))}}/{total}] "
-        room, label = self.console.width - cell_len(f"{before}: {status}{how}{news}"), item.label
+        room = self.console.width - cell_len(f"{before}: {status}{how}{news}")
+        label = item.label.removeprefix(f"{self._study}/")
         if status not in ERRORS and self.console.is_interactive:  # an error is told in full
             if news and room < min(LABEL, cell_len(label)):
                 room, how = room + cell_len(how), ""
@@ -180,7 +193,7 @@ class Display:
         width = self.console.width
         running = list(self.tally.running.values())
         room = max(1, self.console.height - 5)
-        lines = _table(running[:room], width)
+        lines = _table(running[:room], width, self._study)
         if not self.tally.has_begun:
             lines.append(Text("starting: the first process imports torch", "dim"))
         if len(running) > room:
@@ -221,29 +234,32 @@ class Display:
         return bar
 
 
-def _table(running: Sequence[Running], width: int) -> list[Text]:
-    """The running jobs under a heading. A narrow terminal has fewer columns and shorter labels.
+def _table(running: Sequence[Running], width: int, study: str) -> list[Text]:
+    """The running jobs under a heading: the name of their study, if there is but one.
 
-    Which columns there are, and how wide, depends on the terminal alone: the view stays calm.
+    A narrow terminal has fewer columns and shorter labels. Which columns there are, and how wide, depends on the
+    terminal alone: the view stays calm.
     """
     if not running:
         return []
-    columns = dict(COLUMNS)
+    columns = COLUMNS | WIDE if width - _taken(COLUMNS | WIDE) >= ROOMY else dict(COLUMNS)
     for name in ("τ", "loss", "time", "step", "left", "stage"):
         if width - _taken(columns) < LABEL:
             del columns[name]
-    room = min(width - _taken(columns), max(cell_len(job.item.label) for job in running))
-    found = [Text(_line("trial", {name: name for name in columns}, columns, room), "dim")]
-    for job in running:
+    labels = [job.item.label.removeprefix(f"{study}/") for job in running]
+    heading = study or "trial"
+    room = min(width - _taken(columns), max(map(cell_len, [heading, *labels])))
+    found = [Text(_line(shortened(heading, room), {name: name for name in columns}, columns, room), "dim")]
+    for label, job in zip(labels, running, strict=True):
         cells = {
             "stage": job.stage,
-            "step": _step(job),
+            "step": _step(job, columns.get("step", 0)),
             "loss": "" if job.loss is None else f"{job.loss:.3f}",
             "τ": "" if job.tau is None else f"{job.tau:.3f}",
             "time": duration(time.monotonic() - job.began),
             "left": "" if job.left is None else duration(job.left),
         }
-        found.append(Text(_line(shortened(job.item.label, room), cells, columns, room)))
+        found.append(Text(_line(shortened(label, room), cells, columns, room)))
     for line in found:
         line.truncate(width, overflow="ellipsis")
     return found
@@ -257,10 +273,15 @@ def _line(label: str, cells: Mapping[str, str], columns: Mapping[str, int], room
     return text
 
 
-def _step(job: Running) -> str:
+def _step(job: Running, width: int) -> str:
+    """How far the stage is, with a unit as far as there is room."""
     if job.stage == "search":  # how many it will ask for is not known
         return job.generation or f"{job.step} done"
-    return f"{job.step}/{job.steps}" if job.steps else ""
+    if not job.steps:
+        return ""
+    count = f"{job.step}/{job.steps}"
+    texts = (unit.format(count) for unit in UNITS.get(job.stage, ()))
+    return next((text for text in texts if cell_len(text) <= width), count)
 
 
 def _taken(columns: Mapping[str, int]) -> int:

@@ -41,6 +41,7 @@ OPTIONS = {
         "strict",
         "figures",
         "out",
+        "notify",
         "quiet",
         "help",
     ),

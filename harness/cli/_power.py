@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -94,7 +94,7 @@ def show_power(asked: Asked, runs: Sequence[StoredRun], wish: Wish) -> None:
 
     check_margins(wish.effects, asked.studies)
     found = Ending({}, wish.most).look(asked, runs)
-    usable = [one for one in found if len(one.compared.effects) > 1]
+    usable = [one for one in found if one.spread is not None]
     if not usable:
         raise UserError(
             f"no comparison of preset {asked.preset} has two seeds stored, which tell how much seeds differ; "
@@ -126,7 +126,6 @@ def show_power(asked: Asked, runs: Sequence[StoredRun], wish: Wish) -> None:
 
 def _need(judged: Any, wish: Wish, asked: Asked, every: Plan) -> Need | None:
     """What a comparison needs; None if no effect is named for its column."""
-    from harness import statistics
     from harness.components.discovery import component
 
     compared = judged.compared
@@ -134,11 +133,7 @@ def _need(judged: Any, wish: Wish, asked: Asked, every: Plan) -> Need | None:
     effect = component("reports.compared").margin_of(study, compared.metric, None, wish.effects)
     if effect is None:
         return None
-    n, estimate = len(compared.seeds), compared.estimate
-    deviation = stdev(compared.effects) if estimate is None else estimate.error * n**0.5
-    each = 1.0 if estimate is None else estimate.degrees / (n - 1)
-    size = effect / deviation if deviation > 1e-12 else 0.0
-    among = statistics.seeds_needed(size, wish.power, judged.level / judged.m, each=each)
+    among, (deviation, _) = judged.seeds_for(effect, wish.power), judged.spread
     return Need(compared, effect, deviation, among, None if among is None else _hours(compared, among, every))
 
 

@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli._cluster import cluster_options
-from harness.cli._conclusion import conclude, tell_given_up, unreached
+from harness.cli._conclusion import conclude, next_command, tell_given_up, unreached
+from harness.cli._notify import notify_option
 from harness.cli._references import make_references, missing
 from harness.cli._request import WithUpdates, edits_since, request_options, tell_edits
 from harness.cli._resources import resource_options
 from harness.cli._signals import REFERENCES, TRIALS, on_signals
 from harness.cli._until import Ending, tell_verdicts, until_options
 from harness.cli._working import working_options
-from harness.errors import HarnessError, UserError
+from harness.errors import HarnessError, Unreachable, UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from harness.cli._display import Display
+    from harness.cli._notify import Notifier
     from harness.stores.store import Store
     from harness.work.plan import Asked
     from harness.work.remote.ray_crew import Wanted
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 @click.option("--profile", is_flag=True, help="Profile the first trial: write a time breakdown and a trace.")
 @click.option("--no-references", is_flag=True, help="Do not make the references that reports show beside the rows.")
 @click.option("--references-only", is_flag=True, help="Make all references, zero-cost proxies included; run no trial.")
+@notify_option
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and the summary.")
 def command(
     asked: Asked,
@@ -53,6 +56,7 @@ def command(
     profile: bool,
     no_references: bool,
     references_only: bool,
+    notifier: Notifier | None,
     quiet: bool,
 ) -> int:
     """Run every trial of the studies that is not stored yet.
@@ -77,6 +81,7 @@ def command(
     from harness.work.remote.following import Following
     from harness.work.remote.ray_crew import crew_of
     from harness.work.session import Session, working
+    from harness.work.states import State
 
     begun, stopping, words = time.time(), Stopping(), REFERENCES if references_only else TRIALS
     console = Console(highlight=False, stderr=quiet)
@@ -87,7 +92,10 @@ def command(
             executor.prepare()
         place = settings.workplace(click.echo)
         if not place.reach(settings.outage_wait, stopping):
-            return unreached(received, settings.outage_wait)
+            status = unreached(received, settings.outage_wait)
+            if notifier is not None:
+                notifier.failed(Unreachable("the database was unreachable"))
+            return status
         until = None if ending is None else ending.until(asked, len(slots), settings.retry, display.say)
         session = working(
             place,
@@ -135,6 +143,11 @@ def command(
         click.echo(left, err=True)
     if session.gave_up:
         tell_given_up(settings.outage_wait)
+    if notifier is not None:
+        notifier.ended(session, bool(received))
+    some = any(work.state is State.DONE for work in session.plan.work)
+    if some and ending is None and not (quiet or received or session.gave_up):
+        click.echo(f"next: {next_command(asked, store)}", err=True)
     return status or int(session.gave_up)
 
 

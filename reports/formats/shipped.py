@@ -103,7 +103,7 @@ class Csv(Renderer):
             if grids:
                 yield f"{name}-{part}.csv", csv.render_grids(grids).encode()
         if section.judgements:
-            yield f"{name}-compared.csv", csv.render_judgements(section.judgements).encode()
+            yield f"{name}-compared.csv", csv.render_judgements(section.findings, section.judgements).encode()
         if section.beside:
             yield f"{name}-paper.csv", csv.render_beside(section.findings.study, section.table).encode()
 

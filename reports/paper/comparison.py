@@ -28,12 +28,14 @@ def is_in_the_paper(study: Study) -> bool:
     return any(one.study == study.name for one in tables())
 
 
-def beside_the_paper(study: Study, table: Table) -> Grid:
+def beside_the_paper(findings: Findings, table: Table) -> Grid:
     """One line for each row, data set and metric of the paper for which this store or the paper has a value.
 
-    A table of which the paper prints no number has all its metrics.
+    A table of which the paper prints no number has all its metrics. Differences are of values of one data set and one
+    scale; without any there is no column of them.
     """
-    rows = []
+    study, rows = findings.study, []
+    alike = [column for column in table.columns if is_alike(findings, column)]
     own = [row for block in table.blocks for row in block if row.name is None]
     known_there = {column.metric for row in own for column in table.columns if printed(study, row, column) is not None}
     for row in own:
@@ -41,7 +43,8 @@ def beside_the_paper(study: Study, table: Table) -> Grid:
             number = printed(study, row, column)
             if (value.measurements and (column.metric in known_there or not known_there)) or number is not None:
                 labels = [label_text(label) for label in row.labels]
-                rows.append((*labels, column.dataset, column.label, *_beside(row, column, value, number)))
+                cells = _beside(row, column, value, number, column in alike)
+                rows.append((*labels, column.dataset, column.label, *(cells if alike else cells[:-1])))
     known = {name: beside(name, study.name) for name in dict.fromkeys(column.dataset for column in table.columns)}
     foreign = [name for name, other in known.items() if other != name]
     heading = "Paper"
@@ -49,17 +52,16 @@ def beside_the_paper(study: Study, table: Table) -> Grid:
     if foreign:
         theirs = known[foreign[0]]
         heading = f"Paper ({theirs})" if len(foreign) == len(table.datasets) else f"Paper (or its {theirs})"
-        notes.append(
-            f"The paper has no {', '.join(foreign)}: its {theirs} values stand beside, and the difference is "
-            "between two data sets."
-        )
+        notes.append(f"The paper has no {', '.join(foreign)}: the values beside ours are those on {theirs}.")
+    if not alike:
+        notes.append("Differences are shown where data set and preset are the paper's.")
     return Grid(
         name=f"{study.name}-paper",
         title=f"{table.title}: this store beside the paper",
         scale=table.scale,
-        headings=(*table.labels, "Data set", "Metric", "Ours", "Seeds", heading, "Difference"),
+        headings=(*table.labels, "Data set", "Metric", "Ours", "Seeds", heading, *(["Difference"] if alike else [])),
         rows=tuple(rows),
-        numeric=(*(False for _ in table.labels), False, False, True, True, True, True),
+        numeric=(*(False for _ in table.labels), False, False, True, True, True, *([True] if alike else [])),
         notes=(*notes, *table_remarks(study), *(note for note in table.notes if not note.startswith(TIED))),
     )
 
@@ -119,15 +121,17 @@ def _other_data(study: Study, judged: Sequence[Compared]) -> list[str]:
     return lines
 
 
-def _beside(row: TableRow, column: ValueColumn, value: Value, number: Number | None) -> tuple[str, str, str, str]:
-    """Our value, the number of seeds behind it, the paper's value, and our value minus the paper's."""
+def _beside(
+    row: TableRow, column: ValueColumn, value: Value, number: Number | None, alike: bool
+) -> tuple[str, str, str, str]:
+    """Our value, the number of seeds behind it, the paper's value, and, if alike, our value minus the paper's."""
     paper = DASH if number is None else _with_deviation(number.mean, number.deviation or "")
     if row.source == "paper" or not value.numbers:
         asked = len(value.measurements) if row.source == "runs" else 0
         return DASH, f"0 of {asked}" if asked else DASH, paper, DASH
     seeds = f"{len(value.numbers)}" + (f" of {len(value.measurements)}" if value.count else "")
     mean = sum(value.numbers) / len(value.numbers)
-    difference = DASH if number is None else signed(shown(mean - float(number.mean), column.digits))
+    difference = DASH if number is None or not alike else signed(shown(mean - float(number.mean), column.digits))
     return (
         _with_deviation(value.mean, value.deviation),
         seeds if row.source == "runs" else DASH,

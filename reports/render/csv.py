@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from harness.documents import not_computed
 from harness.errors import UserError
 
+from ..comparison import more_seeds
 from ..figure_values import BarPanel, FigureValue, ForestPanel, LinePanel, PointPanel, RankPanel, SearchPanel
 from ..grid import Grid
 from ..paper.comparison import printed
@@ -23,6 +24,7 @@ from ..values import Label, Table
 if TYPE_CHECKING:
     from harness.study.study import Study
 
+    from ..evidence import Findings
     from ..verdicts import Judgement
 
 Cell = str | int | float | None
@@ -48,10 +50,11 @@ def render_grids(grids: Sequence[Grid]) -> str:
     return _written(["grid", *headings], rows)
 
 
-def render_judgements(judgements: Sequence[Judgement]) -> str:
-    """One line per comparison, with the numbers that its verdict rests on."""
+def render_judgements(findings: Findings, judgements: Sequence[Judgement]) -> str:
+    """One line per comparison, with the numbers that its verdict rests on, and the seeds that would decide it."""
     header = ["study", "kind", "comparison", "rows", "column", "metric", "dataset", "seeds", "effect", "low", "high"]
     header += ["p", "p_adjusted", "e_value", "sign_flip_p", "detectable", "verdict", "leans", "level", "anytime"]
+    header += ["effect_to_find", "more_seeds"]
     rows: list[list[Cell]] = []
     for one in judgements:
         own, (low, high) = one.compared, one.interval or (None, None)
@@ -66,7 +69,8 @@ def render_judgements(judgements: Sequence[Judgement]) -> str:
             len(own.seeds),
         ]
         numbers: list[Cell] = [one.effect, low, high, one.p, one.adjusted, one.e_value, one.flips, one.detectable]
-        rows.append([*about, *numbers, one.verdict, one.leans, one.level, str(one.anytime).lower()])
+        found = more_seeds(findings, one) or (None, None)
+        rows.append([*about, *numbers, one.verdict, one.leans, one.level, str(one.anytime).lower(), *found])
     return _written(header, ([_text(cell) for cell in row] for row in rows))
 
 

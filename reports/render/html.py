@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.study.comparisons import main_column
 
-from ..comparison import INTERVAL, KINDS, VERDICT, in_a_sentence
+from ..comparison import INTERVAL, KINDS, VERDICT
 from ..every_study import every_study
 from ..figure_values import BarPanel, FigureValue, LinePanel, PointPanel, SearchPanel
 from ..forest import NAME as FOREST
@@ -104,13 +104,6 @@ def study_part(section: Section) -> tuple[str, list[dict[str, Any]]]:
     return _part("section", shown), places
 
 
-def sentences(section: Section) -> list[dict[str, str]]:
-    """One sentence per primary contrast; without any, per comparison that is decided or leans."""
-    own = [one for one in section.judgements if one.compared.kind == "primary"]
-    own = own or [one for one in section.judgements if one.decided or one.leans]
-    return [{"verdict": one.verdict, "text": in_a_sentence(one)} for one in own]
-
-
 def render_tables(tables: Sequence[Table]) -> str:
     """The tables alone, as a part of a page."""
     return "\n".join(_part("table", shown_table(PageTable(table), [])) for table in tables)
@@ -159,7 +152,7 @@ def _section(
         "name": study.name,
         "part": OWN if is_own(study) else part(study),
         "missing": len(section.table.missing),
-        "sentences": sentences(section),
+        "sentences": section.sentences,
         "table": shown,
         "dots": dots(table.table, main.metric, fmean(neutral) if neutral else None) if main else [],
         "figures": [

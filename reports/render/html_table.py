@@ -4,7 +4,7 @@ something."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -77,6 +77,8 @@ class PageTable:
 def page_table(section: Section) -> PageTable:
     """The section's table in fitting units; with the paper's values if the report is to compare."""
     study, findings, table = section.findings.study, section.findings, section.table
+    said = {sentence.text for sentence in section.sentences}  # the page has them before the notes
+    table = replace(table, notes=tuple(note for note in table.notes if note not in said))
     fitting = fitted(table)
     paper: dict[tuple[int, int], Quotation | Number] = {}
     for number, row in enumerate(row for block in table.blocks for row in block):

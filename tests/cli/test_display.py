@@ -135,9 +135,49 @@ def test_a_view_of_what_runs_on_a_terminal() -> None:
         heading, trial, bar, counts = seen(display)
     assert not display.is_live
     assert heading.split() == ["trial", "stage", "step", "loss", "τ", "time", "left"]
-    assert " ".join(trial.split()).startswith("second/SPOS MS seed 0 +2 train 2/5 2.125 0.500 ")
+    assert " ".join(trial.split()).startswith("second/SPOS MS seed 0 +2 train epoch 2/5 2.125 0.500 ")
     assert re.fullmatch(r"━{24}─{16}  59% +[\d.]+ s, about [\d.]+ s left", bar)
     assert counts == "1 done, 1 failed, 1 running, 1 waiting"
+
+
+@pytest.mark.parametrize(
+    ("width", "epochs", "ranked"),
+    [(140, "epoch 211/250", "271/366 architectures"), (80, "epoch 211/250", "271/366 arch."), (60, "211/250", "")],
+)
+def test_steps_have_units_as_far_as_there_is_room(width: int, epochs: str, ranked: str) -> None:
+    with Display(console=on_terminal(width)) as display, display.round(ITEMS[:2]):
+        for number, item in enumerate(ITEMS[:2]):
+            display.started(number, item.label)
+        display.progress(0, {"event": "epoch", "step": 211, "steps": 250, "loss": 2.25})
+        display.progress(1, {"event": "rank", "step": 271, "steps": 366})
+        _, trained, searched, *_ = seen(display)
+    assert epochs in trained and ranked in searched
+    assert max(map(cell_len, (trained, searched))) <= width
+
+
+def test_one_study_is_named_once() -> None:
+    """Over the running trials, where nobody can overlook it; without a terminal every line has it."""
+    study, items = Study("first", "", [Row({"M": "SPOS"})], TAU), ITEMS[:2]
+    console = on_terminal(80)
+    with Display([study], console) as display, display.round(items):
+        for number, item in enumerate(items):
+            display.started(number, item.label)
+        assert [line.split()[0] for line in seen(display)[:3]] == ["first", "SPOS", "SPOS"]
+        display.finished(0, {"status": "done", "result": {"kendall_tau": 0.5}})
+    (line,) = [line for line in kept(console) if "done after" in line]
+    assert line.startswith("[1/2] SPOS seed 0: done after")
+
+
+def test_references_continue_the_counter() -> None:
+    console, made = on_paper(80), Item("r", "references on digits seed 0", references=3)
+    with Display(console=console) as display:
+        display.tally.add([*ITEMS[:2], made])
+        for items in (ITEMS[:2], [made]):
+            with display.round(items):
+                for number, item in enumerate(items):
+                    display.started(number, item.label)
+                    display.finished(number, {"status": "done", "result": {}})
+    assert [line[:5] for line in printed(console) if "done after" in line] == ["[1/5]", "[2/5]", "[5/5]"]
 
 
 def test_before_the_first_trial_it_says_what_takes_so_long() -> None:

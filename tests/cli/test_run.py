@@ -156,7 +156,8 @@ def test_what_is_said_of_trials_agrees_with_the_summary(mixed: tuple[int, Path])
     assert header == "4 trials to run, 2 in parallel, stored in mixed" and why == "  4 new"
     assert references == f"  {UNASKED} references to make afterwards"
     ended = [line for line in lines if line.startswith("[") and "references" not in line]
-    assert [line[:5] for line in ended] == ["[1/4]", "[2/4]", "[3/4]", "[4/4]"]
+    total = 4 + UNASKED
+    assert [line.split("]")[0] for line in ended] == [f"[{over:{len(str(total))}}/{total}" for over in (1, 2, 3, 4)]
     assert [sum(f": {how} after" in line for line in ended) for how in ("done", "failed", "lost")] == [2, 1, 1]
     again = [line.split(":")[0] for line in lines if line.endswith("(SIGKILL): out of memory?; tried again")]
     assert Counter(again) == {"mine/crash seed 0": LOSSES - 1, "mine/stumble seed 0": 1}
@@ -206,6 +207,7 @@ def test_failed_and_lost_trials_are_listed_and_not_run_again(
     assert advice == [
         "trials that failed before are run again with --retry failed",
         f"trials that died {LOSSES} times in a row are run again with --retry lost",
+        f"next: harness report mine --preset tiny --seeds 1 --store {store}",
     ]
     assert [run.id for run in DirectoryStore(store).runs()] == before
 
@@ -214,14 +216,18 @@ def test_what_is_done_is_not_trained_again(mixed: tuple[int, Path], capsys: pyte
     _, store = mixed
     command = ["run", "mixed.py", "--preset", "tiny", "--seeds", "1", "--store", str(store)]
     assert main([*command, "--only", "method.name=well"]) == 0
-    assert capsys.readouterr() == ("1 of 1 trials done, 0 of them now\n", "")
+    advice = f"next: harness report mine --preset tiny --seeds 1 --store {store}\n"
+    assert capsys.readouterr() == ("1 of 1 trials done, 0 of them now\n", advice)
 
 
 def test_a_study_whose_first_trials_fail_alike_stops_and_the_others_need_no_retry(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["run", "wrong.py", "--preset", "tiny", "--seeds", "5", "--jobs", "1", "--store", "wrong"]
-    assert main([*command, "--no-references"]) == 1
+    assert main([*command, "--no-references", "--notify", "cat > told.json"]) == 1
+    told = json.loads(Path("told.json").read_text())
+    assert (told["outcome"], told["failed"], told["waiting"]) == ("failed", 3, 2)
+    assert told["errors"].keys() == {f"mine/raise seed {seed}" for seed in range(3)}
     captured = capsys.readouterr()
     assert captured.out.endswith("0 of 5 trials done, 0 of them now, 3 failed, 2 waiting\n")
     stopped = "the first 3 trials of mine failed with the same error, so the other 2 were not started: NameError"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +14,11 @@ import pytest
 from harness.components.discovery import component
 from harness.components.preset import Preset
 from harness.components.registries import BENCHMARKS
+from harness.statistics import seeds_needed
 from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
-from harness.study.layout import Column, Row
+from harness.study.layout import Column, Comparison, Row
 from harness.study.study import Study
 from tests.reports.test_layouts import Fixed
 from tests.stored_runs import store_run
@@ -74,19 +77,20 @@ def fill(store: Path, study: Study, preset: Preset, taus: Mapping[int, Sequence[
             )
 
 
-def test_ours_the_papers_and_the_difference(preset: Preset, tmp_path: Path) -> None:
+def test_ours_and_the_papers_without_a_difference_between_unlike_data(preset: Preset, tmp_path: Path) -> None:
     fill(tmp_path, ABLATION, preset, {0: [0.50, 0.51, 0.52], 1: [0.61, None, 0.60]})
     grid = build(ABLATION, preset, tmp_path)["ablation_calr_ms-paper"]
-    assert grid.headings == (
-        *("Method", "CaLR", "MS", "Data set", "Metric", "Ours", "Seeds", "Paper (cifar10)", "Difference"),
-    )
+    assert grid.headings == (*("Method", "CaLR", "MS", "Data set", "Metric", "Ours", "Seeds", "Paper (cifar10)"),)
     assert grid.rows == (
-        ("SPOS", "–", "–", "digits", "Kendall's τ", "0.510 ± 0.010", "3", "0.751", "-0.241"),
-        ("SPOS", "–", "–", "digits", "Top-1 acc. (%)", "60.00 ± 0.00", "3", "93.12", "-33.12"),
-        ("SPOS", "✓", "–", "digits", "Kendall's τ", "0.605 ± 0.007", "2 of 3", "0.805", "-0.200"),
-        ("SPOS", "✓", "–", "digits", "Top-1 acc. (%)", "61.00 ± 0.00", "2 of 3", "93.3", "-32.30"),
+        ("SPOS", "–", "–", "digits", "Kendall's τ", "0.510 ± 0.010", "3", "0.751"),
+        ("SPOS", "–", "–", "digits", "Top-1 acc. (%)", "60.00 ± 0.00", "3", "93.12"),
+        ("SPOS", "✓", "–", "digits", "Kendall's τ", "0.605 ± 0.007", "2 of 3", "0.805"),
+        ("SPOS", "✓", "–", "digits", "Top-1 acc. (%)", "61.00 ± 0.00", "2 of 3", "93.3"),
     )
-    assert grid.notes[0].startswith("The paper has no digits: its cifar10 values stand beside")
+    assert grid.notes[:2] == (
+        "The paper has no digits: the values beside ours are those on cifar10.",
+        "Differences are shown where data set and preset are the paper's.",
+    )
     assert "SPOS, CaLR, no MS, seed 1: missing" in grid.notes
 
 
@@ -101,7 +105,7 @@ def test_the_scale_stands_over_both_grids(preset: Preset, tmp_path: Path) -> Non
 def test_an_empty_store_shows_dashes_and_no_data(preset: Preset, tmp_path: Path) -> None:
     grids = build(ABLATION, preset, tmp_path)
     numbers, statements = grids.values()
-    assert set(column(numbers, "Ours")) == set(column(numbers, "Difference")) == {"–"}
+    assert set(column(numbers, "Ours")) == {"–"}
     assert set(column(numbers, "Seeds")) == {"0 of 3"}
     assert column(numbers, "Paper (cifar10)") == ["0.751", "93.12", "0.805", "93.3"]
     assert set(column(statements, "Verdict")) == {"no data"}
@@ -183,12 +187,12 @@ def test_units_remarks_and_what_stands_once(preset: Preset, tmp_path: Path) -> N
     single = replace(preset, seeds=1)
     fill(tmp_path, CLUSTERS, single, {0: [0.7], 1: [0.8]})
     one = build(CLUSTERS, single, tmp_path)
-    rows = [row[-4:] for row in one["num_clusters-paper"].rows]
+    rows = [row[-3:] for row in one["num_clusters-paper"].rows]
     assert rows == [
-        ("0.700", "1", "0.81 ± 0.024", "-0.110"),
-        ("100", "1", "1901", "-1801"),
-        ("0.800", "1", "0.813 ± 0.017", "-0.013"),
-        ("101", "1", "2187", "-2086"),
+        ("0.700", "1", "0.81 ± 0.024"),
+        ("100", "1", "1901"),
+        ("0.800", "1", "0.813 ± 0.017"),
+        ("101", "1", "2187"),
     ]
     assert any("Table 6: Kept as printed" in note for note in one["num_clusters-paper"].notes)
     assert column(one["num_clusters-statements"], "Effect") == ["+0.100", "+1"]
@@ -209,11 +213,11 @@ def both(preset: Preset) -> Iterator[Preset]:
 def test_rows_of_other_sources(both: Preset, tmp_path: Path) -> None:
     for request in expand(SOURCES, both):
         store_run(tmp_path, request, 0.5, 94.4 + 0.1 * request.seed)
-    grids = build(SOURCES, both, tmp_path)
+    grids = build(SOURCES, replace(both, name="paper"), tmp_path)  # the paper's scale
     numbers, statements = grids["sota-paper"], grids["sota-statements"]
     best = numbers.rows[-2][-4]
     assert [(row[0], row[2], *row[-4:]) for row in numbers.rows] == [
-        ("SPOS", "digits", "94.5 ± 0.1", "2", "93.50 ± 0.33", "+1.0"),
+        ("SPOS", "digits", "94.5 ± 0.1", "2", "93.50 ± 0.33", "–"),
         ("SPOS", "cifar10", "94.5 ± 0.1", "2", "93.50 ± 0.33", "+1.0"),
         ("DARTS", "digits", "–", "–", "86.23 ± 4.93", "–"),
         ("DARTS", "cifar10", "–", "–", "86.23 ± 4.93", "–"),
@@ -222,7 +226,7 @@ def test_rows_of_other_sources(both: Preset, tmp_path: Path) -> None:
         ("Optimal", "cifar10", "94.4", "–", "–", "–"),
     ]
     assert 50 < float(best) < 100
-    assert numbers.headings[-2] == "Paper (or its cifar10)"
+    assert numbers.headings[-2:] == ("Paper (or its cifar10)", "Difference")
     # A quoted value of CIFAR-10 says nothing of the digits.
     told = zip(*(column(statements, heading) for heading in ("Data set", "Effect", "Verdict")), strict=True)
     assert list(told) == [("digits", "–", "no data"), ("cifar10", "+8.2", "supported")]
@@ -291,3 +295,44 @@ def test_a_grid_of_uneven_rows_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="differ in width"):
         grid("g", "t", "s", ("a", "b"), (("1",),), (True, True))
     assert grid("g", "Title", "Scale.", ("a",), (), (True,)).caption == "Title. Scale."
+
+
+def sentence(study: Study, preset: Preset, store: Path, **options: Any) -> list[str]:
+    """The sentences of a study, and what the table's first notes are."""
+    asked = report.Asked(preset, compare=True, **options)
+    (section,) = report.judged([report.section(study, DirectoryStore(store), asked)])
+    texts = [one.text for one in section.sentences]
+    assert list(section.table.notes[: len(texts)]) == texts
+    (judged, *_) = section.judgements
+    tidy = component("reports.render.csv").render_judgements(section.findings, section.judgements)
+    more = next(csv.DictReader(io.StringIO(tidy)))["more_seeds"]
+    known = judged.seeds_for(options.get("margins", {}).get("", 0.05))
+    assert more == ("" if known is None or judged.decided else str(max(0, known - len(judged.compared.seeds))))
+    return texts
+
+
+def test_a_sentence_says_what_was_found_and_how_many_seeds_would_decide(preset: Preset, tmp_path: Path) -> None:
+    """Effects of 0.02, 0.05 and 0.08: their deviation is 0.03."""
+    own = replace(ABLATION, name="mine", primary=(Comparison({"CaLR": True}, {"CaLR": False}, ""),))
+    fill(tmp_path / "runs", own, preset, {0: [0.50, 0.50, 0.50], 1: [0.52, 0.55, 0.58]})
+    found = "CaLR against no CaLR improved Kendall's τ by 0.050 (-0.025 to 0.125, 3 seeds) on digits: undecided; with "
+    needed = seeds_needed(0.05 / 0.03, 0.8, 0.05)
+    assert needed is not None and needed > 3
+    assert sentence(own, preset, tmp_path / "runs") == [
+        f"{found}{needed - 3} more seeds an effect of 0.05 would be decided with 80 % probability."
+    ]
+    (rough,) = sentence(own, preset, tmp_path / "runs", margins={"": 0.02})
+    assert f"with {(seeds_needed(0.02 / 0.03, 0.8, 0.05) or 0) - 3} more seeds an effect of 0.02" in rough
+    (large,) = sentence(own, preset, tmp_path / "runs", margins={"": 0.4})  # decided: the effect is below it
+    assert large.endswith(": equivalent.")
+    (single,) = sentence(own, replace(preset, seeds=1), tmp_path / "runs")
+    assert single.endswith("by 0.020 (1 seed) on digits: undecided; one seed decides nothing.")
+    fill(tmp_path / "worse", own, preset, {0: [0.52, 0.55, 0.58], 1: [0.50, 0.50, 0.50]})
+    assert sentence(own, preset, tmp_path / "worse")[0].startswith(found.replace("improved", "worsened"))
+    assert sentence(own, preset, tmp_path / "empty") == ["CaLR against no CaLR: no data on digits yet."]
+
+
+def test_a_study_without_primary_contrasts_has_a_sentence_for_all(preset: Preset, tmp_path: Path) -> None:
+    own = replace(ABLATION, name="mine")
+    fill(tmp_path, own, preset, {0: [0.50, 0.50, 0.50], 1: [0.40, 0.55, 0.58]})
+    assert sentence(own, preset, tmp_path) == ["No difference between rows is decided with 3 seeds."]

@@ -117,6 +117,7 @@ def test_the_page_shows_the_verdict_and_opens_what_it_rests_on(tmp_path: Path, p
     assert f"<details><summary>{coloured}</summary><dl><dt>Where</dt>" in html
     assert "<dt>Sign-flip p</dt><dd>0.250</dd>" in html
     assert "Sign-flip p" not in component("reports.render.markdown").render_grids(judged.grids).replace("sign-flip", "")
-    tidy = pandas.read_csv(io.StringIO(component("reports.render.csv").render_judgements(judged.judgements)))
+    text = component("reports.render.csv").render_judgements(judged.findings, judged.judgements)
+    tidy = pandas.read_csv(io.StringIO(text))
     assert list(tidy.verdict) == [one.verdict for one in judged.judgements] and 0.25 in set(tidy.sign_flip_p)
     assert tidy.effect.tolist() == pytest.approx([one.effect for one in judged.judgements])

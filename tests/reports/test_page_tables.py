@@ -30,7 +30,7 @@ def section(preset: Preset, dataset: str, overrides: dict[str, Any] | None = Non
     )
     table = values.Table("nb201_main", preset.name, "T", "S.", tuple(study.rows[0].labels), 0, columns, (rows,), ())
     findings = evidence.Findings(study, preset, None, overrides or {}, None, [], [], [], 0, "store", [])
-    grid = component("reports.paper.comparison").beside_the_paper(study, table)
+    grid = component("reports.paper.comparison").beside_the_paper(findings, table)
     return report.Section(table, (), findings, beside=(grid,))
 
 
