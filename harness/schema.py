@@ -169,7 +169,7 @@ class Ranked(Judgement, total=False):
     complexity_convergence_z: Annotated[float | None, "C³ above it; < 0: unfair to the large", Needs("top_share")]
     valid_loss: Annotated[float | None, "mean cross-entropy of the selected architectures", Needs("valid_loss")]
     found: Annotated[list[Json], "what the search, or the method, has found, the best first: architectures and scores"]
-    scored: Annotated[dict[str, int], "how many architectures the search has scored, by images; 0 stands for all"]
+    scored: Annotated[dict[str, int], "how many architectures the search has scored, by images; 0 means all"]
     found_accuracy: Annotated[float, "the test accuracy of the best found, with its supernet's weights, in %"]
     found_parameters: Annotated[int, "the parameters of that architecture's network, where the space counts them"]
     found_flops: Annotated[int, "its multiply-adds for one image, where the space counts them"]

@@ -25,7 +25,7 @@ CONTROLS = ("same average rate", "permuted γ")
 
 study = Study(
     name="calr_control",
-    title="CaLR beside schedules with the same rates that do not depend on size",
+    title="CaLR compared with schedules with the same rates that do not depend on size",
     rows=[
         Row(
             {"Method": label, "Learning rate": name},

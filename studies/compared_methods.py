@@ -13,7 +13,7 @@ ALL = (
 
 study = Study(
     name="compared_methods",
-    title="All methods beside the untrained supernet",
+    title="All methods compared with the untrained supernet",
     rows=[Row({"Method": one.label}, settings_of(one) | {"rank.valid_loss": True}) for one in ALL],
     columns=[
         Column("Validation loss", "valid_loss", best="min", remark="Mean over the architectures that τ is taken over."),

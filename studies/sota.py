@@ -38,7 +38,7 @@ ROWS += [row for label, row in TRAINED.items() if label not in QUOTED]
 
 study = Study(
     name="sota",
-    title="Search performance beside the literature",
+    title="Search performance compared with the literature",
     paper="Table A",
     rows=ROWS + BASELINES,
     group="Method",

@@ -33,7 +33,7 @@ ALONE = [
     Line("SPOS + CaLR", labels("SPOS", calr=True), "kendall_tau"),
     Line("SPOS + MS", labels("SPOS", ms=True), "kendall_tau"),
 ]
-"""What CaLR and MS give by themselves, beside both."""
+"""CaLR alone, MS alone, and both."""
 
 
 study = Study(

@@ -23,7 +23,7 @@ class Terms:
     """How costs are estimated and shown."""
 
     calibrate: bool
-    """Whether to train for a few seconds to measure what no done trial tells."""
+    """Whether to train for a few seconds where no stored trial gives an estimate."""
     devices: int | None
     price: float | None
     """Of one device for one hour."""
@@ -55,7 +55,9 @@ def cost_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.IntRange(1),
             help="Show the time on that many devices.  [default: the slots of this machine]",
         ),
-        click.option("--calibrate", is_flag=True, help="Train for a few seconds to estimate what no done trial tells."),
+        click.option(
+            "--calibrate", is_flag=True, help="Train for a few seconds where no stored trial gives an estimate."
+        ),
     ):
         asking = option(asking)
     return asking

@@ -13,7 +13,7 @@ import click
 COMMANDS = {
     "Work": ("run", "plan", "status", "view", "show", "query", "report", "diff", "rerun"),
     "Many machines": ("worker", "submit", "cancel"),
-    "Parts of your own, and what is known": ("init", "check", "new", "list", "explain", "doctor"),
+    "Components and diagnosis": ("init", "check", "new", "list", "explain", "doctor"),
     "Upkeep": ("store", "predictions", "data", "benchmark", "weights", "mongo"),
 }
 """The commands in the order of work, by heading."""

@@ -43,7 +43,7 @@ def margin_option(command: F) -> F:
         multiple=True,
         metavar="[METRIC=]X",
         callback=lambda context, option, value: dict(value),
-        help="Differences below X count as none, in the unit of the column; by default of the first that has a best.",
+        help="Differences below X count as equal, in the unit of METRIC; default: the first with a best value.",
     )(command)
 
 

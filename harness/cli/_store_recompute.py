@@ -33,12 +33,11 @@ def recompute(
     again: bool,
     mirror_weights_max: float,
 ) -> int:
-    """Compute metrics of done runs anew, without training.
+    """Compute metrics of done runs again, without training.
 
-    These are the metrics that the studies ask for now. Studies may ask for other architectures to rank, other
-    images to rank them on, or another table of ground truth. Stored predictions are used as they are; others are
-    made with the stored weights. With --again every metric is computed again, and stored if it differs. Exits 1
-    unless everything was computed.
+    These are the metrics that the studies need now: they may rank other architectures, on other images, or use another
+    table of ground truth. Stored predictions are used as they are; others are made with the stored weights. With
+    --again every metric is computed again, and stored if it differs. Exits 1 unless everything was computed.
     """
     from harness.cli._display import Display
     from harness.work.assignment import Computing

@@ -86,7 +86,7 @@ def until_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--until",
             type=click.Choice(["decided"]),
             help="Add seeds until every primary contrast is decided, or every comparison if a study declares none; "
-            "looking after each seed is allowed for.",
+            "valid although it looks after each seed.",
         ),
     ):
         asking = option(asking)

@@ -17,8 +17,8 @@ from harness.stores.places import Places
 def command(names: tuple[str, ...], store: Places) -> int:
     """Cancel the SLURM jobs that `harness submit` has submitted for the studies.
 
-    Their workers save what they can and leave; what is stored stays. `harness submit` continues with the rest. Workers
-    that were started otherwise are not touched. Exits 1 if SLURM refused.
+    Their workers save and exit; stored runs are kept. `harness submit` continues with the remaining trials. Other
+    workers are not affected. Exits 1 if SLURM reports an error.
     """
     from harness.stores.board import JOBS
     from harness.stores.opened import Opened

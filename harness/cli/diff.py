@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("diff", cls=Command, example="harness diff --code 3f2a")
 @click.argument("one", metavar="RUN", shell_complete=runs)
 @click.argument("other", metavar="[RUN]", required=False, shell_complete=runs)
-@click.option("--code", is_flag=True, help="Compare your own code; without a second RUN, with that of today.")
+@click.option("--code", is_flag=True, help="Compare your own code; without a second RUN, with the current code.")
 @store_option
 def command(one: str, other: str | None, code: bool, store: Places) -> int:
     """Show the differences between two runs.

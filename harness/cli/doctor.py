@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     default=60.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="Seconds to wait for torch and its GPUs, which are asked in another process.",
+    help="Seconds to wait for the check of torch and its GPUs.",
 )
 @click.option(
     "--gpu",
@@ -41,8 +41,8 @@ def command(wait: float, gpu: bool, file: Path, store: Places) -> int:
 
     One line per check: ok, note or problem. Nothing is changed. Takes a few seconds. Exits 1 if there is a problem.
 
-    With --gpu: whether a tiny trial of each space gives on the GPU what it gives on the CPU, the same bytes twice and
-    resumed; times at paper size; layouts of images and numbers of trials on the GPU compared; hours of each study.
+    With --gpu: whether a tiny trial of each space has the CPU's result on the GPU, and equal bytes when repeated or
+    resumed; times at paper size; the best memory layout and number of trials per GPU; hours of each study.
     """
     from harness.work.diagnosis.examination import examine
 

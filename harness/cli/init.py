@@ -34,7 +34,7 @@ IGNORED = "runs/\n__pycache__/\n"
 def command(folder: Path) -> None:
     """Create a folder for your own project: a method, a study, settings and a .gitignore.
 
-    FOLDER is the current one by default. Files that exist are never overwritten.
+    FOLDER is the current one by default. Existing files are never overwritten.
     """
     files = {Path("harness.toml"): SETTINGS, Path(".gitignore"): IGNORED}
     made = [Path("methods", f"{METHOD}.py"), Path("studies", f"{STUDY}.py"), *files]

@@ -21,7 +21,7 @@ def command(kind: tuple[str, ...]) -> None:
 
     KIND shows only one kind: methods, spaces, datasets, benchmarks, importers, schedules, cluster-rules, samplers,
     orders, augmentations, searches, metrics, observations, optimisers, formats, presets or studies. Each line is a
-    name, a summary, and for your own components the file. `harness explain NAME` tells more.
+    name, a summary, and for your own components the file. `harness explain NAME` shows details.
     """
     from harness.components.registries import REGISTRIES
 

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 def command(asked: Asked, store: Places, terms: Terms, wish: Wish | None) -> None:
     """Show what `run` would do: trials, passes, images, what is missing, and what it costs.
 
-    STUDY is a study file or the name of a known study. The time of each trial is estimated from trials of the same
-    kind that are done, else by hours that the preset states, else from a few seconds of training; it says which.
-    With --power it shows instead how many seeds the comparisons need, and how long these take, by the stored runs.
+    STUDY is a study file or the name of a known study. The time of each trial is estimated from trials of the same kind
+    that are done, else from hours in the preset, else, with --calibrate, from a few seconds of training; the output
+    names the source. With --power it shows how many seeds the comparisons need, and how long these take, from the
+    stored runs.
     """
     from harness.work.states import Kind, State
 

@@ -21,9 +21,9 @@ LONGEST = 60
 
 @click.group(cls=Group, example="harness predictions list")
 def command() -> None:
-    """Import predictions of other code, and see what they are worth.
+    """Import predictions of other code, and judge them.
 
-    They are kept with the runs, are exported with them, and stand in tables as rows that are marked as imported.
+    They are stored and exported with the runs, and appear in tables as rows marked as imported.
     """
 
 
@@ -32,14 +32,13 @@ def command() -> None:
 @click.option("--as", "name", required=True, metavar="NAME", help="The name of the row in tables.")
 @click.option("--space", required=True, help="The space of the architectures.")
 @click.option("--dataset", required=True, help="The data set whose accuracies are predicted.")
-@click.option("--partial", is_flag=True, help="Accept a file that does not have all architectures of the space.")
+@click.option("--partial", is_flag=True, help="Accept a file without some architectures of the space.")
 @store_option
 def import_command(file: Path, name: str, space: str, dataset: str, partial: bool, store: Places) -> None:
-    """Store the predictions in FILE, and show what they are worth.
+    """Store the predictions in FILE, and judge them.
 
-    FILE is CSV or JSON: an architecture, as its space writes it or by its number, and a predicted accuracy. Any score
-    will do that is higher for better architectures. Nothing is stored if an architecture is wrong, missing, or there
-    twice.
+    FILE is CSV or JSON: architectures, as their space prints them or as numbers, with predicted accuracies. Any score
+    works if higher means better. Nothing is stored if an architecture is wrong, missing or duplicated.
     """
     from harness.components.registries import DATASETS, SPACES
     from harness.stores.opened import Opened
@@ -83,10 +82,12 @@ def list_command(store: Places) -> None:
 
 @command.command("show", example="harness predictions show Mine")
 @click.argument("name")
-@click.option("--benchmark", help="The table of truth that judges.  [default: the one that has space and data set]")
+@click.option(
+    "--benchmark", help="The table of ground truth to compare with.  [default: the one that has space and data set]"
+)
 @store_option
 def show_command(name: str, benchmark: str | None, store: Places) -> None:
-    """Show what imported predictions are worth by every measure."""
+    """Judge imported predictions by every measure."""
     from harness.study.predictions import stored
 
     for one in _named(name, stored(store.open())):

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     shell_complete=completion.formats,
     help="markdown, latex, csv, parquet, html, or a format of your own.",
 )
-@click.option("--references", is_flag=True, help="Add rows of predictors that train no supernet; `run` makes them.")
+@click.option("--references", is_flag=True, help="Add rows of predictors that train no supernet; `run` computes them.")
 @click.option("--compare", is_flag=True, help="Add verdicts on the rows, and on the paper's numbers and statements.")
-@click.option("--verdicts", is_flag=True, help="Say below each table what was found: verdicts, premises, power.")
+@click.option("--verdicts", is_flag=True, help="Print verdicts, premises and power below each table.")
 @click.option(
     "--across", is_flag=True, help="Compare equally named rows over all data sets and spaces, by their ranks."
 )
 @margin_option
-@click.option("--strict", is_flag=True, help="Report nothing, and exit 1, when anything is missing.")
+@click.option("--strict", is_flag=True, help="Print nothing and exit with 1 if anything is missing.")
 @click.option("--figures/--no-figures", default=True, help="Draw figures: in the html page, and as files with --out.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write files into this folder.")
 @store_option
@@ -75,9 +75,9 @@ def command(
     """Print the tables of the studies, or write them to a folder.
 
     With --out there is one file per study; latex adds main.tex, which shows them all, and html has one page for all.
-    STUDY is a name or a file; by default the studies that were run here, and with --all those, too, whose trials were
-    run for others. After `with`, give the overrides that
-    the runs were made with; without them, only runs without overrides count. Figures are written as SVG and PDF.
+    STUDY is a name or a file; by default the studies that were run here, with --all also those whose trials other
+    studies ran. After `with`, give the overrides that the runs were made with; without them, only runs without
+    overrides count. Figures are written as SVG and PDF.
     """
     from harness.components.discovery import component
     from harness.components.preset import get_preset

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
 @resource_options
 @working_options
 @click.option("--profile", is_flag=True, help="Profile the first trial: write a time breakdown and a trace.")
-@click.option("--no-references", is_flag=True, help="Do not make the references that reports show beside the rows.")
-@click.option("--references-only", is_flag=True, help="Make all references, zero-cost proxies included; run no trial.")
+@click.option("--no-references", is_flag=True, help="Do not compute references (the rows of `report --references`).")
+@click.option(
+    "--references-only", is_flag=True, help="Compute all references, including zero-cost proxies; run no trial."
+)
 @notify_option
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and the summary.")
 def command(

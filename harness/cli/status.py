@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds: int | None, store: Places) -> None:
     """Show how many trials of each study are done, running, failed and waiting.
 
-    STUDY is a study file or the name of a known study; by default the studies that were run here. A stored trial that
-    lacks something its study asks for counts as waiting.
+    STUDY is a study file or the name of a known study; by default the studies that were run here. A stored trial
+    without all observations that its study needs counts as waiting.
     """
     from harness.components.preset import default_preset, presets_of
     from harness.work.plan import make_plan

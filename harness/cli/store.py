@@ -46,9 +46,9 @@ for _one in (check, clean, recompute, export_command, import_command):
 def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
     """Bring the database up to date with the local runs and references.
 
-    Idempotent; several machines may do it at once. Runs that are already in the database stay as they are, but lists in
-    other tools show them by the names that the known studies have for them now.
-    With --watch, the sync continues after outages of the server. Exits 1 if a run could not be copied.
+    Idempotent; several machines may do it at once. Runs that are already in the database are kept, but their names in
+    other tools are updated to those of the known studies. With --watch, the sync continues after outages of the server.
+    Exits 1 if a run could not be copied.
     """
     from harness.stores.opened import Opened
 
@@ -102,7 +102,7 @@ def invalidate(run: str, reason: str, store: Places) -> None:
 def accept(file: Path, reason: str, named: str | None, every: bool, store: Places) -> None:
     """Declare that an edit of your own component changes no result.
 
-    Runs that were made before the edit of FILE count again. The record is kept beside the runs and copied with them.
+    Runs that were made before the edit of FILE count again. The record is stored and copied with the runs.
     """
     from harness.stores.opened import Opened
     from harness.study.edits import accepted, accepting

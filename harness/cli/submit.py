@@ -37,7 +37,7 @@ _EXAMPLE = 'harness submit mine --preset paper --slurm "partition=gpu gres=gpu:1
 )
 @click.option("--workers", required=True, type=click.IntRange(1), help="The most workers at the same time.")
 @click.option("--dry-run", is_flag=True, help="Print the script, and submit nothing.")
-@click.option("--new-files", is_flag=True, help="Tell the store that the files here are the right ones from now on.")
+@click.option("--new-files", is_flag=True, help="Accept the local files as the right ones from now on.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -50,13 +50,13 @@ def command(
     dry_run: bool,
     new_files: bool,
 ) -> None:
-    """Submit an array of workers to SLURM that run what is left of the studies.
+    """Submit an array of workers to SLURM that run the missing trials of the studies.
 
-    Each task of the array is a `harness worker`: it begins no trial that cannot reach its next checkpoint before the
-    end of its time, saves when SLURM warns it, and starts again while work is left. There are never more workers
-    than trials, or than the cluster allows in an array. Rows with needs of their own (`memory`, `devices`) get an
-    array of their own. Other options than those for SLURM are passed on to the workers. `harness status` shows the
-    jobs, `harness cancel` cancels them. Images are decoded before the array starts, once.
+    Each task of the array is a `harness worker`: it starts no trial that cannot reach its next checkpoint before the
+    end of its time, saves on SLURM's warning, and is requeued while trials are left. There are never more workers than
+    trials, or than the cluster allows in an array. Rows with `memory` or `devices` get a separate array. Other options
+    are passed on to the workers. `harness status` shows the jobs, `harness cancel` cancels them. Images are decoded
+    before the array starts, once.
     """
     from harness.stores.board import JOBS
     from harness.work import slurm, submission

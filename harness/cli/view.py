@@ -29,8 +29,8 @@ def command(names: tuple[str, ...], port: int, bind: str, folder: Path | None, s
     """Show studies, runs and curves in a browser, live while trials run anywhere.
 
     STUDY is a study file or the name of a known study; by default all studies that have runs. The page is read-only and
-    needs the token in the printed address. It reads the store every few seconds while somebody looks, whoever fills it:
-    this machine, workers, SLURM, Ray.
+    needs the token in the printed address. While it is open, it reads the store every few seconds: runs of this
+    machine, workers, SLURM and Ray appear.
     """
     from harness.study.catalogue import all_studies, find_studies
 

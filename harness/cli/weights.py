@@ -14,7 +14,7 @@ from harness.cli._request import WithUpdates
 
 @click.group(cls=Group, example="harness weights list")
 def command() -> None:
-    """Import weights that supernets start from, and list those that are here."""
+    """Import weights that supernets start from, and list them."""
 
 
 @command.command("import", cls=WithUpdates, example="harness weights import supernet-tiny.pth --space autoformer")
@@ -45,7 +45,7 @@ def import_(file: Path, space: str, name: str | None, updates: tuple[str, ...], 
 
 @command.command("list", example="harness weights list")
 def list_command() -> None:
-    """List the weights that are here, by the names that configurations use."""
+    """List the imported weights, by the names that configurations use."""
     from harness.data.places import weights_folder
     from harness.training.weights import names
 

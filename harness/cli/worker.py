@@ -56,11 +56,11 @@ class Until(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
     "deadline",
     type=Until(),
     metavar="TIME",
-    help="Be gone at this time (14:30), after this duration (4h), or at the end of the job's time (slurm).",
+    help="Exit by this time (14:30), within this duration (4h), or before the job's time ends (slurm).",
 )
-@click.option("--requeue", is_flag=True, help="Have SLURM start the job again if its time ends before the work does.")
+@click.option("--requeue", is_flag=True, help="Requeue the SLURM job if its time ends while trials are left.")
 @click.option("--needs", metavar="NEEDS", help="Only trials whose rows have these needs: gpus=2, memory=32G, or none.")
-@click.option("--new-files", is_flag=True, help="Tell the store that the files here are the right ones from now on.")
+@click.option("--new-files", is_flag=True, help="Accept the local files as the right ones from now on.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and the summary.")
 def command(
     asked: Asked,
@@ -75,12 +75,12 @@ def command(
 ) -> int:
     """Pull trials of the studies from the store until none is left.
 
-    Any number of workers, on any number of machines, share the work: each trial runs once, and those of dead workers
-    are taken over. Workers need the same store: a directory that all machines see, or a database. A worker waits
-    while others run what its trials start from. All workers must have the same study file and components: a worker
-    with other files is refused. With --until-deadline a worker begins no trial that cannot reach its next
-    checkpoint in time; what runs then is saved, and continued by the next worker. SIGUSR2 has the same effect.
-    `harness run STUDY --references-only` makes the references of reports afterwards.
+    Any number of workers, on any number of machines, share the work: each trial runs once, and trials of dead workers
+    are taken over. Workers need the same store: a directory that all machines see, or a database. A worker waits for
+    trials that its own start from. All workers must have the same study file and components: a worker with other files
+    stops. With --until-deadline a worker starts no trial that cannot reach its next checkpoint in time; running trials
+    are saved, and continued by the next worker. SIGUSR2 has the same effect. `harness run STUDY --references-only`
+    computes the references of reports afterwards.
     """
     from rich.console import Console
 

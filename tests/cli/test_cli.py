@@ -100,7 +100,7 @@ def test_commands_stand_under_headings_in_the_order_of_work(ending: None, capsys
     assert cli.main(["--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
-    parts = ["Work:", "Many machines:", "Parts of your own, and what is known:", "Upkeep:"]
+    parts = ["Work:", "Many machines:", "Components and diagnosis:", "Upkeep:"]
     assert headings == ["Options:", *parts, "Others:", "Example:"]
     shown = [line.split()[0] for line in lines[lines.index("Work:") :] if line.startswith("  ") and line[2] != " "]
     assert shown[:6] == ["run", "plan", "status", "view", "show", "query"]
