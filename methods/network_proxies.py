@@ -80,11 +80,10 @@ class SynFlow(NetworkProxy):
 
         from ._interception import linear
 
-        network = initial.network
+        network, weights = initial.network, initial.weights
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.abs_()
-        weights = [one for one in network.parameters() if one.ndim > 1]
         try:
             network.double()
             with linear():
@@ -137,9 +136,8 @@ class Zen(NetworkProxy):
 
         rng = initial.generator("zen")
         with torch.no_grad():
-            for parameter in initial.network.parameters():
-                if parameter.ndim > 1:
-                    parameter.normal_(generator=rng)
+            for weight in initial.weights:
+                weight.normal_(generator=rng)
             plain, noise = (torch.empty_like(initial.images).normal_(generator=rng) for _ in range(2))
             with Features() as first:
                 initial.network(plain)
@@ -236,9 +234,8 @@ def _az_nas(initial: Initial) -> tuple[list[float], list[float]]:
         raise NotApplicable("the networks do not say what their blocks are (`block_features`)")
     rng = initial.generator("az-nas")
     with torch.no_grad():
-        for parameter in initial.network.parameters():
-            if parameter.ndim > 1:
-                parameter.normal_(0, math.sqrt(2 / parameter[0].numel()), generator=rng)
+        for weight in initial.weights:
+            weight.normal_(0, math.sqrt(2 / weight[0].numel()), generator=rng)
     features: list[Tensor] = blocks(torch.empty_like(initial.images).normal_(generator=rng))
     return [_entropy(one) for one in features], [_gain(*pair, rng) for pair in pairwise(features)]
 

@@ -68,10 +68,14 @@ class Initial(Protocol):
         """In training mode. A proxy may change its weights: they are restored before the next one."""
 
     @property
+    def weights(self) -> Sequence[torch.nn.Parameter]:
+        """Those of convolutions and linear layers: all parameters with more than one dimension."""
+
+    @property
     def images(self) -> torch.Tensor: ...
 
     def gradients(self) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
-        """The weights of convolutions and linear layers, each with the gradient of the batch's mean cross-entropy."""
+        """The weights, each with the gradient of the batch's mean cross-entropy."""
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
         """The result of `compute`, which several proxies share by that name."""

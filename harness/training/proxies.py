@@ -50,7 +50,9 @@ class InitialNetwork:
         self.shared = 0.0
         """Seconds that another proxy has spent on what the present one uses, too."""
         self._known: dict[str, tuple[Any, float]] = {}
-        self._tensors = [*network.parameters(), *network.buffers()]
+        parameters = list(network.parameters())
+        self.weights = [one for one in parameters if one.ndim > 1]
+        self._tensors: list[Tensor] = [*parameters, *network.buffers()]
         self._initial = [tensor.detach().clone() for tensor in self._tensors]
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
@@ -67,13 +69,12 @@ class InitialNetwork:
         return self.once("gradients", self._gradients)
 
     def _gradients(self) -> list[tuple[Tensor, Tensor]]:
-        weights = [one for one in self.network.parameters() if one.ndim > 1]
         loss = functional.cross_entropy(self.network(self.images), self.labels)
-        found = torch.autograd.grad(loss, weights, allow_unused=True)
+        found = torch.autograd.grad(loss, self.weights, allow_unused=True)
         # A weight that no output depends on has no gradient.
         return [
             (weight.detach().clone(), torch.zeros_like(weight) if gradient is None else gradient)
-            for weight, gradient in zip(weights, found, strict=True)
+            for weight, gradient in zip(self.weights, found, strict=True)
         ]
 
     def generator(self, purpose: str) -> torch.Generator:

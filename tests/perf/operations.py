@@ -20,7 +20,7 @@ from harness.training import emulated_device
 from harness.training.workload import Size, Workload, configuration
 
 SMALL = {
-    "nasbench201": Size(2, 4, 2),
+    "nasbench201": Size(2, 8, 2),
     "darts": Size(2, 8, 2),
     "mobilenet": Size(2, 32, 2),
     "autoformer": Size(2, 32, 2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from harness import results
 from harness.cli import main
 from harness.components.discovery import component
 from harness.components.preset import Preset, get_preset
-from harness.components.registries import BENCHMARKS, METRICS
+from harness.components.registries import BENCHMARKS, METRICS, PROXIES
 from harness.environment import PROJECT
 from harness.errors import DataError, InvalidConfiguration, UnknownName
 from harness.files import write
@@ -212,7 +213,7 @@ def mine(toy_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (toy_project / "mine.py").write_text(MINE)
     monkeypatch.setenv("HARNESS_STORE", str(tmp_path / "store"))
     for request in expand(find_studies("mine.py")[0], get_preset("tiny"), 2):
-        store_run(tmp_path / "store", request, 0.5)
+        store_run(tmp_path / "store", request, 0.5, more={"blended_tau": 0.625})
     return toy_project
 
 
@@ -252,6 +253,19 @@ def test_run_makes_them_and_the_report_shows_the_toys_own_truth(
     # The toy's two largest networks have 42 and 46 of 60 right; no accuracy is another space's.
     assert rows["Number of parameters"][1].startswith("70.00")
     assert all(float(rows[name][1].split()[0]) <= 76.67 for name in ("Untrained supernet", "Random numbers"))
+
+
+def test_every_format_has_all_of_them_and_the_blends(mine: Path, tmp_path: Path) -> None:
+    """A blend is a row of the study's runs, by the τ that a run's own predictions and sizes gave."""
+    store = tmp_path / "store"
+    make_references(missing_references(find_studies("mine.py"), "tiny", DirectoryStore(store), 2), store)
+    for form, suffix in {"markdown": "md", "csv": "csv", "latex": "tex", "html": "html"}.items():
+        assert main([*REPORT, "--format", form, "--out", str(tmp_path / form)]) == 0
+        file = tmp_path / form / ("index.html" if form == "html" else f"mine-references.{suffix}")
+        text = file.read_text()
+        labels = {PROXIES.get(name).label for name in EVERY if name not in VOID and name != "convolutions-3x3"}
+        assert not {label for label in labels if label not in html.unescape(text)}, form  # LaTeX has its own ×
+        assert "0.625" in text.partition("SPOS, and parameters")[2][:200], form
 
 
 def test_they_come_along_in_an_archive_and_into_the_database(
