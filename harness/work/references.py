@@ -7,22 +7,37 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.components.preset import Preset, get_preset
+from harness.components.proxy import Finder
+from harness.components.registries import PROXIES
 from harness.errors import DataError, HarnessError
 from harness.stores.directory.reading import read_small
 from harness.stores.merged import MergedStore
 from harness.stores.store import Store
 from harness.stores.stored import StoredRun
-from harness.study.references import Reference, references_of, stored_document, stored_result
+from harness.study.references import Reference, reference_names, references_of, stored_document, stored_result
 from harness.study.study import Study
 from harness.work.assignment import Assignment
 from harness.work.attempts import Attempt, Attempts, fresh_folder, remove_folder
 from harness.work.jobs import Job, failed
 from harness.work.states import Kind
 
+HALVES = 2
+"""Jobs of one trial that divide the proxies with passes of networks, so that these use two cores."""
+
+
+def _job_of(name: str) -> int:
+    """Which of a trial's jobs makes the reference: 0 for those without passes of networks and for searches.
+
+    Halves are by the order of rows, because neighbours share computations.
+    """
+    proxies = {one: PROXIES.get(one) for one in reference_names()}
+    passing = [one for one, proxy in proxies.items() if proxy.on_request and not issubclass(proxy, Finder)]
+    return 1 + HALVES * passing.index(name) // len(passing) if name in passing else 0
+
 
 @dataclass
 class Missing:
-    """The references that a store does not hold, each once, and the jobs that make them: one per trial."""
+    """The references that a store does not hold, each once, and the jobs that make them: up to three per trial."""
 
     references: Sequence[Reference]
     store: Store
@@ -30,33 +45,35 @@ class Missing:
     def __post_init__(self) -> None:
         self.running: dict[int, Attempt] = {}
         """The attempts under way, by the number of their job."""
-        self._by_trial: dict[tuple[str, str], list[Reference]] = {}
+        self._by_job: dict[tuple[str, str, str], list[Reference]] = {}
         for one in self.references:
-            self._by_trial.setdefault((one.trial.key, one.trial.ranking_key), []).append(one)
+            job = one.trial.key, one.trial.ranking_key, str(_job_of(one.name))
+            self._by_job.setdefault(job, []).append(one)
 
     def __len__(self) -> int:
-        return len(self._by_trial)
+        return len(self._by_job)
 
     def jobs(self, attempts: Attempts) -> Iterator[Job]:
         """The jobs; what each makes is stored as soon as it is there, in the directory and in a database."""
-        for number, same in enumerate(self._by_trial.values()):
+        for number, same in enumerate(self._by_job.values()):
             attempt = self.running[number] = Making(attempts, same)
             attempt.prepare([])
             yield attempt.job(number)
 
     def label(self, number: int) -> str:
         """The name of a job, for readers."""
-        one = list(self._by_trial.values())[number][0]
+        one = list(self._by_job.values())[number][0]
         settings = "".join(f" {key}={value}" for key, value in one.group)
-        return f"references on {one.trial.config.dataset}{settings} seed {one.seed}"
+        part = f", networks {half} of {HALVES}" if (half := _job_of(one.name)) else ""
+        return f"references on {one.trial.config.dataset}{settings} seed {one.seed}{part}"
 
     def key(self, number: int) -> str:
         """What identifies a job."""
-        return "-".join(list(self._by_trial)[number])
+        return "-".join(list(self._by_job)[number])
 
     def count(self, number: int) -> int:
         """How many references a job makes."""
-        return len(list(self._by_trial.values())[number])
+        return len(list(self._by_job.values())[number])
 
     def left(self) -> int:
         """How many are still not stored."""

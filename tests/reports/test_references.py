@@ -189,6 +189,19 @@ def test_without_the_table_and_a_stored_result_the_reason_is_told(
         stored_result(DirectoryStore(tmp_path), references_of(STUDY, TOY, list, 1)[0])
 
 
+def test_two_jobs_divide_the_proxies_with_passes_and_neither_repeats_the_others_passes(
+    toy_project: Path, tmp_path: Path
+) -> None:
+    missing = missing_references([STUDY], TOY, DirectoryStore(tmp_path), seeds=1)
+    names = [{one.name for one in job} for job in missing._by_job.values()]
+    assert len(missing) == 3 and sorted(name for job in names for name in job) == sorted(EVERY)
+    cheap, *halves = sorted(names, key=lambda job: "untrained" not in job)
+    assert {*UNASKED, "trained-alone"} == cheap and {len(half) for half in halves} == {5}
+    for sharing in ({"grad-norm", "snip"}, {"az-expressivity", "az-progressivity", "az-trainability", "az-nas"}):
+        assert any(sharing <= half for half in halves)
+    assert len({missing.key(number) for number in range(3)}) == len({missing.label(number) for number in range(3)}) == 3
+
+
 def test_one_that_cannot_be_made_is_a_failure_with_its_reason(toy_project: Path, tmp_path: Path) -> None:
     (one, *_) = missing_references([STUDY], TOY, DirectoryStore(tmp_path)).references
     (answer,) = make_references(Missing([replace(one, name="untried")], DirectoryStore(tmp_path)), tmp_path)
