@@ -45,6 +45,20 @@ EXAMPLES = (README, DOCS / "components.md", *sorted(DOCS.glob("own_*.md")), DOCS
 
 LONGEST_README, LONGEST_SENTENCE = 180, 30
 
+HABITS = {
+    r"anew|once more": "again",
+    r"at hand|(?:is|are) not here": "available, installed",
+    r"beside": "next to, besides, compared with",
+    r"told|tells?|heard": "prints, shows, reports, distinguishes",
+    r"asked|asks for|wants": "requests, requires, needs",
+    r"stands?(?!-alone)": "is, appears, means",
+    r"(?<!here )(?:is|are|was|were) no(?! longer)": "is not a",
+    r"goes on|go on|for ever": "continues",
+    r"whoever|wherever it": "if someone, everywhere",
+    r"pretended|cured|mended|in the midst|be had": "mock, fixed, repaired, during, available",
+}
+"""Words of translated prose, and plain ones in their place."""
+
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=[one.name for one in DOCUMENTS])
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -331,6 +345,35 @@ def sentence_problems(text: str) -> list[str]:
     return [one for one in sentences if len(re.findall(r"\w[^\s]*", one)) > LONGEST_SENTENCE]
 
 
+@every_document
+def test_documents_have_no_bad_habits(document: Path) -> None:
+    if document.stem not in ("architecture", "gpus", "measured", "measured_tables", "measures", "view"):
+        assert not habit_problems(document.read_text())
+
+
+def test_help_has_no_bad_habits() -> None:
+    assert not habit_problems("\n".join(_helps(group, click.Context(group, info_name="harness"))))
+
+
+def _helps(command: click.Command, context: click.Context) -> Iterator[str]:
+    """The help of a command and of those below it, on lines of any length."""
+    yield command.get_help(
+        click.Context(command, context, context.info_name, terminal_width=999, max_content_width=999)
+    )
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from _helps(inner, click.Context(inner, context, name))
+
+
+def habit_problems(text: str) -> list[str]:
+    """The sentences outside of blocks and code with words of `HABITS`."""
+    plain = re.sub(r"`[^`\n]*`|\]\([^)]*\)", "", prose(text))
+    found = re.compile("|".join(rf"\b(?:{habit})\b" for habit in HABITS), re.IGNORECASE).finditer(plain)
+    return [plain[max(0, match.start() - 40) : match.end() + 20] for match in found]
+
+
 # --- lists that must be whole ---
 
 
@@ -447,6 +490,7 @@ def test_every_study_preset_command_and_document_is_named() -> None:
         (symbol_problems, "`methods/schedules.py` (`CaLR.decay`)"),
         (symbol_problems, "`reports/paper/statements.json` (`verdict_of_nobody`)"),
         (sentence_problems, "Short. " + "word " * 31 + "end. Short."),
+        *((habit_problems, f"It {words} run.") for words in ("runs anew, to", "stands for a", "is no", "Tells of a")),
         (configuration_problems, (DOCS / "configuration.md").read_text().replace("| `250` |", "| `200` |")),
         (configuration_problems, (DOCS / "configuration.md").read_text().replace("`rank.bins`", "`rank.bin`")),
     ],
