@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from harness import environment
+from harness.cli import main
 from harness.components.discovery import component
 from harness.components.preset import Preset, get_preset
 from harness.stores.directory.store import DirectoryStore
@@ -37,24 +39,39 @@ def test_studies_of_which_nothing_is_printed_are_left_out() -> None:
     assert all(printed.is_printed(study, one) for one in expand(study, get_preset("demo"), 1))
 
 
+def test_plan_and_run_take_only_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Table 4 prints the reversed schedule for SPOS only; the study has it for all three methods."""
+    where = ["unfairness", "--preset", "tiny", "--seeds", "1", "--only", "schedule.function=reversed"]
+    where += ["--store", str(tmp_path)]
+    planned = []
+    for options in ([], ["--printed"]):
+        assert main(["plan", *where, *options]) == 0
+        planned.append(capsys.readouterr().out.splitlines()[1].split()[1])
+    assert planned == ["3", "1"]
+    assert main(["run", *where, "--printed", "--no-references", "with", "rank.top_sample=20"]) == 0
+    (run,) = DirectoryStore(tmp_path).runs()
+    assert run.trial["config"]["method"]["name"] == "spos" and run.counts
+
+
 @pytest.mark.parametrize("changed", [False, True])
-def test_runs_of_several_versions_are_named(
-    changed: bool, preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_runs_of_several_versions_are_named_in_every_format(
+    changed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (study,) = find_studies("gamma_grid")
-    made = [store_run(tmp_path, one, 0.5) for one in expand(study, preset)]
-    provenance = component("reports.provenance")
-    second = {run.id for run in made[:4]} if changed else set()
-
-    def machine(run: Any, store: Any) -> dict[str, str]:
-        return {"commit": "2" * 40 if run.id in second else "1" * 40}
-
-    monkeypatch.setattr(provenance, "_machine", machine)
-    table = tables.build(study, preset, DirectoryStore(tmp_path))
-    lines = [note for note in table.notes if "versions of the harness" in note]
-    assert len(lines) == changed and all(line in table.warnings for line in lines)
-    if changed:
-        assert "2222222 (4 runs)" in lines[0] and f"1111111 ({len(made) - 4} runs)" in lines[0]
+    here = environment.describe()
+    for number, one in enumerate(expand(study, get_preset("tiny"), 2)):
+        commit = "2" * 40 if changed and number < 3 else "1" * 40
+        store_run(tmp_path / "runs", one, 0.5, machine=here | {"commit": commit, "dirty": False, "version": "1"})
+    for form in ("markdown", "latex", "html", "csv", "parquet"):
+        out = ["--out", str(tmp_path / form)] if form == "parquet" else []
+        command = ["report", "gamma_grid", "--preset", "tiny", "--seeds", "2"]
+        assert main([*command, "--store", str(tmp_path / "runs"), "--format", form, *out]) == 0
+        printed = capsys.readouterr()
+        said = "The runs come from 2 versions of the harness, which may differ in results: "
+        # A file of numbers has no place for notes.
+        text = printed.err if form in ("csv", "parquet") else printed.out
+        assert (said in text) == changed, form
+        assert all(one in text for one in ("2222222 (3 runs)", "1111111 (5 runs)") if changed), form
 
 
 def test_a_table_says_by_which_truth_its_option_is_chosen(preset: Preset, tmp_path: Path) -> None:

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from harness.components.discovery import component
 from harness.components.preset import default_preset, get_preset, presets_of
+from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import all_studies, find_studies
 from harness.study.configuration import Observe
 from harness.study.expansion import expand
 from harness.study.layout import Computed, Curves, Drawings
 from harness.study.study import Study
 from harness.work.plan import make_plan
+from tests.stored_runs import store_run
 
 NAMES = [
     "ablation_calr_ms",
@@ -143,6 +146,24 @@ def test_only_methods_whose_steps_keep_to_one_cluster_get_momentum_separation() 
     both = {row.labels["Method"]: row.labels["MS"] for row in study.rows if row.labels["CaLR"]}
     assert [method for method, separated in both.items() if not separated] == ["NSAS", "AlphaNet", "DepS"]
     assert any("CaLR alone for NSAS, AlphaNet, DepS" in remark for remark in study.remarks)
+
+
+def test_figure_2d_shows_calr_and_ms_alone_and_together(tmp_path: Path) -> None:
+    """Each line is of the runs whose configuration its label names."""
+    (study,) = find_studies("training_curves")
+    preset = get_preset("tiny")
+    methods = {"spos": "SPOS", "fairnas": "FairNAS", "fsnas": "FSNAS"}
+    endings = {(False, False): "", (True, False): " + CaLR", (False, True): " + MS", (True, True): " + Ours"}
+    expected: dict[str, float] = {}
+    for number, request in enumerate(expand(study, preset, 1)):
+        config = request.trial.config
+        parts = config.schedule.name == "calr", config.clusters.name == "operation"
+        expected[methods[config.method.name] + endings[parts]] = number / 100
+        store_run(tmp_path, request, 0.5, observed={"kendall_tau": [[1, number / 100]]})
+    found = component("reports.evidence").find(study, preset, DirectoryStore(tmp_path), 1)
+    (figure,) = [one for one in component("reports.figures").build(found) if one.name == "curves"]
+    assert {line.label: line.y[0] for line in figure.panels[3].curves} == expected
+    assert {"SPOS + CaLR", "SPOS + MS", "SPOS + Ours", "SPOS"} < expected.keys() and len(expected) == 8
 
 
 @pytest.mark.parametrize(("preset", "every"), [("paper", 25), ("demo", 2), ("tiny", 1)])
