@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.components.preset import Preset
 from harness.schema import OBSERVED, AcceptedDocument
+from harness.stores.directory.run_directory import WEIGHTS
 from harness.study.curves import AVERAGED, curves_of
 from harness.study.edits import Edit, accepted_in, edits
 from harness.study.expansion import expand_stored
@@ -87,7 +88,7 @@ def find(
     requests = expand_stored(study, preset, store.runs, seeds, overrides)
     trials = [request.trial for request in requests]
     keys = {trial.key for trial in trials} | {trial.start.key for trial in trials if trial.start is not None}
-    found = gather(requests, store.runs(keys))
+    found = [_without_weights(one, store) for one in gather(requests, store.runs(keys))]
     problems = tuple(store.problems)
     matching = _matching(found, where, preset.name)
     unshown = more_seeds(requests, store) if seeds is None else []
@@ -128,6 +129,14 @@ def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evide
             judged = replace(judged, metrics={**judged.metrics, SUPERNET: _of_the_start(start, by_key)})
         found.append(replace(judged, invalid=invalid))
     return found
+
+
+def _without_weights(one: Evidence, store: Store) -> Evidence:
+    """The same; a run that is not ranked as asked says if its weights are not stored."""
+    if one.state != "unranked" or one.run is None or WEIGHTS in store.files(one.run):
+        return one
+    told = "its weights are not stored, so only stored predictions could rank it"
+    return replace(one, reason=f"trained, but not ranked as asked (run {one.run.id}); {told}")
 
 
 def _of_the_start(start: Trial, by_key: Mapping[str, Sequence[StoredRun]]) -> Mapping[str, Any]:

@@ -101,10 +101,12 @@ def test_equal_weights_ranked_otherwise_are_not_mixed_in(short: Study, preset: P
     other = replace(request, trial=Trial.from_json(document))
     assert other.trial.key == request.trial.key
     run = store_run(tmp_path, other, 0.9)
+    told = f"SPOS, no CaLR, seed 0: trained, but not ranked as asked (run {run.id}); "
     table = build(short, preset, tmp_path, seeds=1)
     assert rows(table)[0].values[0].mean == ""
-    reason = f"trained, but not ranked as asked (run {run.id}); `harness run` does that from its weights"
-    assert f"SPOS, no CaLR, seed 0: {reason}" in table.notes
+    assert told + "its weights are not stored, so only stored predictions could rank it" in table.notes
+    (tmp_path / run.id / "weights.pt").write_bytes(b"weights")
+    assert told + "`harness run` does that from its weights" in build(short, preset, tmp_path, seeds=1).notes
 
 
 def test_superseded_runs_do_not_count(short: Study, preset: Preset, tmp_path: Path) -> None:
