@@ -3,7 +3,7 @@
 #   docker build -t nas-harness .
 #   docker run --rm -v "$PWD/runs:/project/runs" nas-harness run ablation_calr_ms --preset tiny
 #
-# GPUs: `docker run --gpus all …` with NVIDIA's container toolkit. This file was checked by reading, not built.
+# GPUs: `docker run --gpus all …` with NVIDIA's container toolkit. Not built here: checked by reading.
 FROM python:3.11-slim
 
 RUN apt-get update && apt-get install -y --no-install-recommends git && rm -rf /var/lib/apt/lists/*

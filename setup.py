@@ -4,7 +4,11 @@ The folders beside the engine (methods, spaces, studies, reports) go inside it, 
 discovery looks for them: a top-level package called `methods` or `reports` could be anybody's.
 """
 
+import shutil
+from pathlib import Path
+
 from setuptools import find_namespace_packages, find_packages, setup
+from setuptools.command.build_py import build_py
 
 CONTENT = ("methods", "spaces", "studies", "reports")
 
@@ -13,7 +17,18 @@ shipped = find_namespace_packages(
     exclude=["*__pycache__*", "reports.measured*"],
 )
 
+
+class Build(build_py):
+    """Also the list of tested versions, whose checksum every run records."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            shutil.copy("constraints.txt", Path(self.build_lib, "harness", "_shipped"))
+
+
 setup(
+    cmdclass={"build_py": Build},
     packages=[*find_packages(include=["harness", "harness.*"]), *(f"harness._shipped.{name}" for name in shipped)],
     package_dir={f"harness._shipped.{folder}": folder for folder in CONTENT},
     package_data={"": ["*.npz", "*.npy", "*.json", "*.css", "*.js", "*.j2", "page/*", "*.template", "py.typed"]},

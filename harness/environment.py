@@ -81,7 +81,7 @@ def describe() -> dict[str, Any]:
 
 
 def constraints() -> str | None:
-    """The SHA-256 of the list of versions that this copy of the project was tested with; None in an installed wheel."""
+    """The SHA-256 of the list of versions that this copy of the project was tested with; None without that list."""
     try:
         return hashlib.sha256((PROJECT / "constraints.txt").read_bytes()).hexdigest()
     except OSError:

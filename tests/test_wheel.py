@@ -51,6 +51,7 @@ def test_the_wheel_installs_nothing_but_the_package(site: Path) -> None:
         ours = [path for path in (PROJECT / folder).rglob("*.*") if "__pycache__" not in path.parts]
         missing = {path.relative_to(PROJECT) for path in ours if "measured" not in path.parts} - kept
         assert not missing, f"the wheel lacks {missing}"
+    assert Path("constraints.txt") in kept
     assert not [path for path in kept if "measured" in path.parts]  # archives and pieces are for the repository
     templates = {path.name for path in (PROJECT / "harness" / "cli" / "_templates").glob("*.template")}
     assert (site / "harness" / "py.typed").is_file()  # counts for all packages inside it

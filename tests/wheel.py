@@ -17,7 +17,7 @@ def install(source: Path, site: Path) -> Path:
     """Build a wheel from a copy of the project in `source` and install it into `site`; its dependencies stay ours."""
     for name in ("harness", "methods", "spaces", "studies", "reports"):
         shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("setup.py", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, source)
     wheel = ["wheel", "--no-deps", "--no-build-isolation", "-w", str(source), str(source)]
     subprocess.run([*PIP, *wheel], check=True)
