@@ -12,6 +12,7 @@ import click
 
 import harness
 from harness.cli import group
+from harness.cli._help import EVERYTHING
 
 HERE = Path(__file__).parent
 COMMANDS = HERE / "commands"
@@ -52,6 +53,7 @@ def command_page(name: str, command: click.Command) -> str:
 
 def _help(words: str, command: click.Command) -> list[str]:
     context = click.Context(command, info_name=words, max_content_width=100, terminal_width=100)
+    context.meta[EVERYTHING] = True
     return ["```text", command.get_help(context).rstrip(), "```"]
 
 

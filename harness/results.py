@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
 
     Store: TypeAlias = stores.Store | str | os.PathLike[str] | None
-    """A store, its directory or address, or None for the default place (`harness.cli._store_option`)."""
+    """A store, its directory or address, or None for the default place (`harness.cli._options`)."""
     Runs: TypeAlias = pandas.DataFrame | str | Iterable[str]
     """Runs: a data frame with a column `run_id`, one id, or several."""
 

@@ -21,6 +21,7 @@ import pytest
 from harness import __version__
 from harness.cli import group, main
 from harness.cli._explained_preset import explained_presets
+from harness.cli.list import kinds
 from harness.components.preset import get_preset, presets_of
 from harness.components.registries import SEARCHES
 from harness.errors import UserError
@@ -239,7 +240,8 @@ def _check_names(given: dict[str, Any]) -> None:
     studies = [one for name in names for one in find_studies(str(ROOT / name) if name.endswith(".py") else name)]
     if (preset := given.get("preset")) and not studies and not given.get("everything"):
         get_preset(preset, given.get("space"))
-    if (word := given.get("word")) and not explained(word) and not explained_presets(word, given.get("space")):
+    word = " ".join(given.get("word") or ())
+    if word and word not in kinds() and not explained(word) and not explained_presets(word, given.get("space")):
         raise UserError(f"nothing is named {word!r}")
     if (condition := given.get("where") or given.get("expression")) is not None:
         translate(condition, frame([]).columns)

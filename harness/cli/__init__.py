@@ -67,7 +67,7 @@ class _Commands(MainGroup):
 )
 @click.version_option(__version__, prog_name="harness")
 def group() -> None:
-    """Benchmark neural architecture search: run studies, query results, rebuild tables."""
+    """Benchmark neural architecture search: run studies, rebuild tables."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from harness.cli._options import COUNT, HOW, option
 
 if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
     from harness.work.costing import Budget
     from harness.work.plan import Asked
     from harness.work.states import Work
-
-
-@dataclass(frozen=True)
-class Terms:
-    """How costs are estimated and shown."""
-
-    calibrate: bool
-    """Whether to train for a few seconds where no stored trial gives an estimate."""
-    devices: int | None
-    price: float | None
-    """Of one device for one hour."""
 
 
 class Price(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.4 on
@@ -41,26 +31,26 @@ class Price(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
         return float(match[1])
 
 
-def cost_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--calibrate --devices --price; the command receives `terms`."""
+@dataclass(frozen=True)
+class Terms:
+    """How costs are estimated and shown."""
 
-    @wraps(command)
-    def asking(calibrate: bool, devices: int | None, price: float | None, **others: Any) -> Any:
-        return command(terms=Terms(calibrate, devices, price), **others)
-
-    for option in (
-        click.option("--price", type=Price(), metavar="X/h", help="Show money, too: the price of one device per hour."),
-        click.option(
-            "--devices",
-            type=click.IntRange(1),
-            help="Show the time on that many devices.  [default: the slots of this machine]",
-        ),
-        click.option(
-            "--calibrate", is_flag=True, help="Train for a few seconds where no stored trial gives an estimate."
-        ),
-    ):
-        asking = option(asking)
-    return asking
+    calibrate: bool = option(
+        "--calibrate",
+        is_flag=True,
+        heading=HOW,
+        help="Train for a few seconds where no stored trial gives an estimate.",
+    )
+    devices: int | None = option(
+        "--devices",
+        type=COUNT,
+        metavar="N",
+        heading=HOW,
+        help="Show the time on that many devices.  [default: the slots of this machine]",
+    )
+    price: float | None = option(
+        "--price", type=Price(), metavar="X/h", heading=HOW, help="Show money, too: the price of one device per hour."
+    )
 
 
 def show_costs(asked: Asked, todo: Sequence[Work], runs: Sequence[StoredRun], terms: Terms) -> None:

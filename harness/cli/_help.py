@@ -12,50 +12,36 @@ import click
 
 COMMANDS = {
     "Work": ("run", "plan", "status", "view", "show", "query", "report", "diff", "rerun"),
+    "Components and diagnosis": ("init", "new", "check", "explain", "doctor"),
     "Many machines": ("worker", "submit", "cancel"),
-    "Components and diagnosis": ("init", "check", "new", "list", "explain", "doctor"),
     "Upkeep": ("store", "predictions", "data", "benchmark", "weights", "mongo"),
 }
 """The commands in the order of work, by heading."""
 
-OPTIONS = {
-    "What to run or read": (
-        *("everything", "study", "preset", "seeds", "printed", "only", "where", "retry"),
-        *("until", "power", "effects", "margins", "max_seeds", "hours"),
-        *("no_references", "references_only", "again", "all_attempts"),
-    ),
-    "How": (
-        *("jobs", "threads", "device", "per_device", "ranks"),
-        *("timeout", "compiled", "profile", "no_wait", "calibration", "devices", "price"),
-    ),
-    "Ray": ("executor", "ray_address", "cpus_per_trial", "gpus_per_trial"),
-    "Workers and SLURM": ("given", "workers", "dry_run", "deadline", "requeue", "needs", "new_files"),
-    "Store and database": ("store", "mongo", "mongo_file", "offline", "outage_wait", "mirror_weights_max"),
-    "Checkpoints and claims": ("work", "checkpoint_every", "lease"),
-    "What is shown": (
-        "form",
-        "columns",
-        "references",
-        "compare",
-        "verdicts",
-        "strict",
-        "figures",
-        "out",
-        "notify",
-        "quiet",
-        "help",
-    ),
-}
-"""The options of commands that are about stored runs, by heading; those of no heading come last."""
+BRIEF = ("Many machines", "Upkeep")
+"""Headings whose commands only `--help --all` describes."""
 
-OTHERS = "Others"
+OTHERS, SHOWN = "Others", "What is shown"
+"""Headings of commands that are not known here, and of options about output."""
+
+FEW = 8
+"""Up to so many options stand under one heading."""
+
+
+EVERYTHING = "harness.everything"
+"""The key of a context's `meta` that says that the help is to show all: `--help --all`."""
+
+
+def _asks_for_all(ctx: click.Context, args: list[str]) -> list[str]:
+    """The arguments; where they are `--help --all`, without `--all`, which the context notes."""
+    if "--all" in args and not {"--help", "-h"}.isdisjoint(args):
+        ctx.meta[EVERYTHING] = True
+        return [one for one in args if one != "--all"]
+    return args
 
 
 class Command(click.Command):
-    """A command with an example. If it is about stored runs and has many options, they stand under headings."""
-
-    FEW = 8
-    """Up to so many options stand under one heading."""
+    """A command with an example. Its options stand under their headings, if they have any."""
 
     def __init__(self, *args: Any, example: str = "", **more: Any) -> None:
         super().__init__(*args, **more)
@@ -68,15 +54,25 @@ class Command(click.Command):
 
         return super().make_context(info_name, args, parent, **{"default_map": option_defaults(), **extra})
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _asks_for_all(ctx, args))
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
-        named = {"help" if "--help" in one.opts else str(one.name): one for one in options}
-        records = {name: record for name, one in named.items() if (record := one.get_help_record(ctx)) is not None}
-        many = "store" in records and len(records) > self.FEW
-        headings = _under(OPTIONS, records) if many else {"Options": list(records)}
-        for heading, names in headings.items():
+        headings = {one: SHOWN if "--help" in one.opts else getattr(one, "heading", "") for one in options}
+        many = len(options) > FEW
+        brief = many and not ctx.meta.get(EVERYTHING)
+        hidden = [one for one in options if brief and getattr(one, "more", False)]
+        records: dict[str, list[tuple[str, str]]] = {}
+        for one in options:
+            if one not in hidden and (record := one.get_help_record(ctx)):
+                heading = headings[one] if many and all(headings.values()) else "Options"
+                records.setdefault(heading, []).append(record)
+        for heading, shown in records.items():
             with formatter.section(heading):
-                formatter.write_dl([records[name] for name in names])
+                formatter.write_dl(shown)
+        if hidden:
+            formatter.write(f"\n`{ctx.command_path} --help --all` shows {len(hidden)} more options.\n")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
@@ -99,10 +95,16 @@ class Group(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         texts = {name: one.get_short_help_str(limit=1000) for name, one in found.items() if one and not one.hidden}
-        width = max(map(len, texts), default=0)
-        for heading, names in self.headings(list(texts)).items():
-            with formatter.section(heading):
-                formatter.write_dl([(f"{name:{width}}", texts[name]) for name in names])
+        brief = [] if ctx.meta.get(EVERYTHING) else BRIEF
+        headings = self.headings(list(texts))
+        width = max(len(name) for heading, names in headings.items() if heading not in brief for name in names)
+        for heading, names in headings.items():
+            if heading not in brief:
+                with formatter.section(heading):
+                    formatter.write_dl([(f"{name:{width}}", texts[name]) for name in names])
+        if named := [(heading, ", ".join(headings[heading])) for heading in brief if heading in headings]:
+            with formatter.section(f"More, described by `{ctx.command_path} --help --all`"):
+                formatter.write_dl(named)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
@@ -110,7 +112,17 @@ class Group(click.Group):
 
 
 class MainGroup(Group):
-    """The commands of the program, in the order of work."""
+    """The commands of the program, in the order of work. Of those that few people need daily, it shows the names."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        of_group = all(one.startswith("-") for one in args)
+        return super().parse_args(ctx, _asks_for_all(ctx, args) if of_group else args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if ctx.meta.get(EVERYTHING):
+            super().format_options(ctx, formatter)
+        else:
+            self.format_commands(ctx, formatter)
 
     def headings(self, names: list[str]) -> dict[str, list[str]]:
         return _under(COMMANDS, names)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -81,24 +81,16 @@ class Notifier:
             click.echo(f"--notify: {problem}", err=True)
 
 
-def notify_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--notify; the command receives `notifier`, None without it. An error of the command is a message, too."""
-
-    @wraps(command)
-    def notifying(asked: Asked, store: Places, notify: str | None, **others: Any) -> Any:
-        notifier = None if notify is None else Notifier(notify, asked, str(store.directory))
-        try:
-            return command(asked=asked, store=store, notifier=notifier, **others)
-        except Exception as error:
-            if notifier is not None:
-                notifier.failed(error)
-            raise
-
-    return click.option(
-        "--notify",
-        metavar="COMMAND|URL",
-        help="At the end, send each study's summary as JSON: to a command's standard input, or to a web address.",
-    )(notifying)
+@contextmanager
+def notifying(target: str | None, asked: Asked, store: Places) -> Iterator[Notifier | None]:
+    """The notifier of a command; None without a target. An error of the command is a message, too."""
+    notifier = None if target is None else Notifier(target, asked, str(store.directory))
+    try:
+        yield notifier
+    except Exception as error:
+        if notifier is not None:
+            notifier.failed(error)
+        raise
 
 
 def _sent(target: str, message: bytes) -> Iterator[str]:

@@ -3,15 +3,14 @@ they take. Never for the effect that was observed: planning for that repeats its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli._margins import Margin, check_margins
+from harness.cli._options import WHAT, Margin, check_margins, option
 from harness.cli._until import MOST, Ending
 from harness.errors import UserError
 
@@ -49,43 +48,49 @@ class Need:
         return wish.hours is None or self.hours is None or self.hours <= wish.hours
 
 
-def power_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--power --effect --max-seeds --hours; the command receives `wish`, None without --power."""
+@dataclass(frozen=True)
+class Power:
+    """Whether seeds are counted in place of trials, and for which effects."""
 
-    @wraps(command)
-    def asking(
-        power: float | None,
-        effects: tuple[tuple[str, float], ...],
-        max_seeds: int | None,
-        hours: float | None,
-        **others: Any,
-    ) -> Any:
-        if power is None and (effects or max_seeds or hours):
-            raise UserError("--effect, --max-seeds and --hours are about power: give --power 0.8, too")
-        if power is not None and not effects:
+    power: float | None = option(
+        "--power",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        metavar="P",
+        heading=WHAT,
+        help="Show how many seeds each comparison needs to be decided with this probability, such as 0.8.",
+    )
+    effects: tuple[tuple[str, float], ...] = option(
+        "--effect",
+        type=Margin(),
+        multiple=True,
+        metavar="[METRIC=]X",
+        heading=WHAT,
+        help="With --power: the effect to find, in the unit of the column.",
+    )
+    max_seeds: int | None = option(
+        "--max-seeds",
+        type=click.IntRange(2),
+        metavar="N",
+        heading=WHAT,
+        help=f"With --power: the most seeds.  [default: {MOST}]",
+    )
+    hours: float | None = option(
+        "--hours",
+        type=click.FloatRange(0, min_open=True),
+        metavar="X",
+        heading=WHAT,
+        help="With --power: the most hours of one.",
+    )
+
+    def wish(self) -> Wish | None:
+        """The effects to find; None without --power."""
+        if self.power is None:
+            if self.effects or self.max_seeds or self.hours:
+                raise UserError("--effect, --max-seeds and --hours are about power: give --power 0.8, too")
+            return None
+        if not self.effects:
             raise UserError("name the effect to find, in the unit of the column: --effect 0.05")
-        wish = None if power is None else Wish(power, dict(effects), max_seeds or MOST, hours)
-        return command(wish=wish, **others)
-
-    for option in (
-        click.option("--hours", type=click.FloatRange(0, min_open=True), help="With --power: the most hours of one."),
-        click.option("--max-seeds", type=click.IntRange(2), help=f"With --power: the most seeds.  [default: {MOST}]"),
-        click.option(
-            "--effect",
-            "effects",
-            type=Margin(),
-            multiple=True,
-            metavar="[METRIC=]X",
-            help="With --power: the effect to find, in the unit of the column.",
-        ),
-        click.option(
-            "--power",
-            type=click.FloatRange(0, 1, min_open=True, max_open=True),
-            help="Show how many seeds each comparison needs to be decided with this probability, such as 0.8.",
-        ),
-    ):
-        asking = option(asking)
-    return asking
+        return Wish(self.power, dict(self.effects), self.max_seeds or MOST, self.hours)
 
 
 def show_power(asked: Asked, runs: Sequence[StoredRun], wish: Wish) -> None:

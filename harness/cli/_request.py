@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from harness.cli._completion import AFTER_WITH, conditions, presets, studies
 from harness.cli._help import Command
-from harness.cli._store_option import store_option
+from harness.cli._options import COUNT, WHAT, Option, argument, option, shared
 from harness.errors import DataError, UserError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.stores.stored import StoredRun
     from harness.study.edits import Edit
     from harness.study.study import Study
-    from harness.work.plan import Plan
+    from harness.work.plan import Asked, Plan
 
 WEIGHTS = "train.weights"
 NAME = r"[\w.-]+-[0-9a-f]{12}"
@@ -46,7 +46,7 @@ class WithUpdates(Command):
         return [*super().collect_usage_pieces(ctx), "[with KEY=VALUE…]"]
 
 
-class PresetOption(click.Option):
+class PresetOption(Option):
     """An option whose help names the presets. Their files are read only when the help is shown."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
@@ -67,10 +67,15 @@ def preset_option(command: F) -> F:
 
         return value or settings().get("preset") or default_preset().name
 
-    text = "Preset (the scale); each space has its own.  [default: demo, unless your default preset names another]"
-    return click.option("--preset", metavar="P", callback=resolve, cls=PresetOption, help=text, shell_complete=presets)(
-        command
-    )
+    return click.option(
+        "--preset",
+        cls=PresetOption,
+        heading=WHAT,
+        metavar="P",
+        callback=resolve,
+        help="Preset (the scale).  [default: demo, or your own default]",
+        shell_complete=presets,
+    )(command)
 
 
 def with_preset(studies: list[Study], preset: str) -> list[Study]:
@@ -116,53 +121,52 @@ def left_out(study: Study, error: UserError) -> None:
     click.echo(f"warning: study {study.name} is left out: {' '.join(str(error).split())}", err=True)
 
 
-def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """STUDY… --all --preset --seeds --printed --only --store; the command receives `asked` and `store`."""
+@dataclass(frozen=True)
+class Request:
+    """Which trials of which studies."""
 
-    @wraps(command)
-    def asking(
-        names: tuple[str, ...],
-        everything: bool,
-        preset: str,
-        seeds: int | None,
-        only: tuple[str, ...],
-        printed: bool,
-        updates: tuple[str, ...],
-        store: Places,
-        **others: Any,
-    ) -> Any:
+    names: tuple[str, ...] = argument(metavar="[STUDY]...", nargs=-1, shell_complete=studies)
+    everything: bool = option(
+        "--all", is_flag=True, heading=WHAT, help="All studies, without those that only their name runs."
+    )
+    preset: str = shared(preset_option)
+    seeds: int | None = option(
+        "--seeds",
+        type=COUNT,
+        metavar="N",
+        heading=WHAT,
+        help="Seeds, from 0 on.  [default: the preset's]",
+    )
+    only: tuple[str, ...] = option(
+        "--only",
+        multiple=True,
+        metavar="KEY=VALUE,…",
+        shell_complete=conditions,
+        heading=WHAT,
+        help="Only trials with these values: train.epochs=20,seed=0.",
+    )
+    printed: bool = option(
+        "--printed", is_flag=True, heading=WHAT, more=True, help="Only the rows and data sets that the paper prints."
+    )
+    updates: tuple[str, ...] = ()
+    """The overrides after `with`."""
+
+    def asked(self, store: Places) -> Asked:
+        """The studies and trials that these options select. Raises `UserError` for none."""
         from harness.components.discovery import component
         from harness.study.overrides import parse_only, parse_updates
         from harness.work.plan import Asked
 
-        overrides, chosen = with_named_weights(parse_updates(updates), store.open), parse_only(only)
-        studies = with_preset(chosen_studies(names, everything), preset)
-        studies = expandable(studies, preset) if everything else studies
+        overrides, chosen = with_named_weights(parse_updates(self.updates), store.open), parse_only(self.only)
+        studies = with_preset(chosen_studies(self.names, self.everything), self.preset)
+        studies = expandable(studies, self.preset) if self.everything else studies
         keep = None
-        if printed:
+        if self.printed:
             keep = component("reports.paper.printed").is_printed
             studies = [study for study in studies if component("reports.paper.printed").has_printed(study)]
             if not studies:
                 raise UserError("the paper prints nothing of these studies; leave out --printed")
-        return command(asked=Asked(studies, preset, seeds, overrides, chosen, keep), store=store, **others)
-
-    for option in (
-        store_option,
-        click.option(
-            "--only",
-            multiple=True,
-            metavar="KEY=VALUE,…",
-            shell_complete=conditions,
-            help="Only trials with these values, such as train.epochs=20,seed=0.",
-        ),
-        click.option("--printed", is_flag=True, help="Only the rows and data sets that the paper prints."),
-        click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: the preset's]"),
-        preset_option,
-        click.option("--all", "everything", is_flag=True, help="All studies, without those that only their name runs."),
-        click.argument("names", metavar="[STUDY]...", nargs=-1, shell_complete=studies),
-    ):
-        asking = option(asking)
-    return asking
+        return Asked(studies, self.preset, self.seeds, overrides, chosen, keep)
 
 
 def with_named_weights(overrides: dict[str, Any], open_store: Callable[[], Store]) -> dict[str, Any]:

@@ -11,10 +11,9 @@ import click
 
 from harness.cli._completion import studies
 from harness.cli._help import Command
+from harness.cli._options import Size, store_option
 from harness.cli._request import WithUpdates, chosen_studies, preset_option, with_preset
-from harness.cli._store_option import store_option
-from harness.cli._store_places import amount
-from harness.cli._values import Size
+from harness.documents import amount
 from harness.errors import UserError
 from harness.stores.places import Places
 
@@ -100,7 +99,7 @@ def export_command(
     help="Refuse an archive whose files are larger than this together.",
 )
 @store_option
-def import_command(file: Path, mirror_weights_max: float, max_size: float, store: Places) -> None:
+def import_command(file: Path, mirror_weights_max: int, max_size: float, store: Places) -> None:
     """Add the runs and references of the archive FILE to the directory of runs.
 
     With --store mongodb://… they are added to a database. Nothing is added unless the whole archive is intact and
@@ -111,7 +110,7 @@ def import_command(file: Path, mirror_weights_max: float, max_size: float, store
     from harness.stores.upkeep.importing import import_into_database, import_into_directory
 
     if store.database_only:
-        done = import_into_database(file, Opened(store).database, int(mirror_weights_max), int(max_size))
+        done = import_into_database(file, Opened(store).database, mirror_weights_max, int(max_size))
         place = "the database"
     else:
         done = import_into_directory(file, store.directory, int(max_size))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli._help import Command
-from harness.cli._store_option import store_option
-from harness.cli._store_places import amount, checkpoint_folder, weights_option, work_option
+from harness.cli._options import store_option, weights_option, work_option
+from harness.documents import amount
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @weights_option
 @work_option
 @store_option
-def check(fix: bool, mirror_weights_max: float, work: str | None, store: Places) -> int:
+def check(fix: bool, mirror_weights_max: int, work: Path | None, store: Places) -> int:
     """Check stored runs for problems. Every file is read and compared with its checksum.
 
     Problems are damaged files, wrong numbers of points, runs of one trial that contradict each other,
@@ -45,7 +45,7 @@ def check(fix: bool, mirror_weights_max: float, work: str | None, store: Places)
     opened.leave_out_silent()
     left = found = 0
     with progress_line() as progress:
-        for finding in _findings(opened, work, int(mirror_weights_max), progress):
+        for finding in _findings(opened, work, mirror_weights_max, progress):
             found += 1
             click.echo(f"{finding.kind}: {finding.place}: {finding.reason}")
             done = finding.repair() if fix and finding.repair else None
@@ -64,7 +64,7 @@ def check(fix: bool, mirror_weights_max: float, work: str | None, store: Places)
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @work_option
 @store_option
-def clean(dry_run: bool, work: str | None, store: Places) -> int:
+def clean(dry_run: bool, work: Path | None, store: Places) -> int:
     """Remove files that are no longer needed.
 
     These are unused checkpoints, leftovers of killed processes and old claims. Without its checkpoint, a trial that
@@ -77,7 +77,7 @@ def clean(dry_run: bool, work: str | None, store: Places) -> int:
     if not store.database_only:
         store.require()
     opened = Opened(store)
-    place = checkpoint_folder(opened, work)
+    place = _checkpoint_folder(opened, work)
     if opened.here is None or place is None:
         raise UserError("a database needs no cleaning: name a directory with --store")
     busy, done = _trials(opened)
@@ -98,7 +98,7 @@ def clean(dry_run: bool, work: str | None, store: Places) -> int:
     return 0 if len(gone) == len(leftovers) else 1
 
 
-def _findings(opened: Opened, work: str | None, weights_max: int, progress: Progress) -> Iterator[Finding]:
+def _findings(opened: Opened, work: Path | None, weights_max: int, progress: Progress) -> Iterator[Finding]:
     from harness.stores.upkeep.checking import Finding, check_database, check_directory, orphaned
 
     parts: list[Iterator[Finding]] = []
@@ -114,7 +114,7 @@ def _findings(opened: Opened, work: str | None, weights_max: int, progress: Prog
         parts.append(check_database(opened.there, progress))
     parts += [orphaned(claims, where) for where, claims in opened.claims_by_place.items()]
     if opened.here is not None:
-        parts.append(_leftovers(opened, opened.here.path, checkpoint_folder(opened, work)))
+        parts.append(_leftovers(opened, opened.here.path, _checkpoint_folder(opened, work)))
     return chain(*parts)
 
 
@@ -161,3 +161,8 @@ def progress_line() -> Iterator[Progress]:
     with Line(console=console, transient=True, disable=not console.is_terminal) as line:
         task = line.add_task("runs", total=None)
         yield lambda done, total: line.update(task, completed=done, total=total)
+
+
+def _checkpoint_folder(opened: Opened, given: Path | None) -> Path | None:
+    """The folder of the checkpoints."""
+    return given or (None if opened.here is None else opened.here.work)

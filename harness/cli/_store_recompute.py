@@ -4,35 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from harness.cli._request import WithUpdates, request_options
-from harness.cli._resources import resource_options
+from harness.cli._options import store_option, takes, weights_option
+from harness.cli._request import Request, WithUpdates
 from harness.cli._signals import on_signals
-from harness.cli._store_places import weights_option
+from harness.cli._working import Machine
 from harness.errors import Unreachable
 from harness.stores.places import Places
 
-if TYPE_CHECKING:
-    from harness.work.plan import Asked
-    from harness.work.slots import Slots
-
 
 @click.command("recompute", cls=WithUpdates, example="harness store recompute mine with rank.images=100")
-@request_options
-@resource_options
+@takes(request=Request, machine=Machine)
 @click.option("--again", is_flag=True, help="Also compute stored metrics again, for metrics whose code has changed.")
 @weights_option
-def recompute(
-    asked: Asked,
-    store: Places,
-    slots: Slots,
-    threads: int,
-    again: bool,
-    mirror_weights_max: float,
-) -> int:
+@store_option
+def recompute(request: Request, machine: Machine, again: bool, mirror_weights_max: int, store: Places) -> int:
     """Compute metrics of done runs again, without training.
 
     These are the metrics that the studies need now: they may rank other architectures, on other images, or use another
@@ -48,9 +37,10 @@ def recompute(
     from harness.work.settings import Settings
     from harness.work.states import State
 
+    asked, slots = request.asked(store), machine.slots()
     if store.mongo is None:
         store.require()
-    settings = Settings(store, Computing(threads), weights_max=int(mirror_weights_max), waits=False)
+    settings = Settings(store, Computing(machine.threads), weights_max=mirror_weights_max, waits=False)
     stopping = Stopping()
     place = settings.workplace(click.echo)
     if not place.reach(0.0, stopping):

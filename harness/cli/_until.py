@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli._margins import check_margins, margin_option
+from harness.cli._options import WHAT, check_margins, margin_option, option, shared
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -69,28 +68,33 @@ class Ending:
         return self.found
 
 
-def until_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--until --max-seeds --margin; the command receives `ending`, None without --until."""
+@dataclass(frozen=True)
+class Deciding:
+    """Whether seeds are added until comparisons are decided."""
 
-    @wraps(command)
-    def asking(until: str | None, max_seeds: int | None, margins: dict[str, float], **others: Any) -> Any:
-        if until is None and (margins or max_seeds is not None):
-            raise UserError("--max-seeds and --margin are about comparisons: give --until decided, too")
-        ending = None if until is None else Ending(margins, MOST if max_seeds is None else max_seeds)
-        return command(ending=ending, **others)
+    until: str | None = option(
+        "--until",
+        type=click.Choice(["decided"]),
+        heading=WHAT,
+        help="Add seeds until every (primary) comparison is decided.",
+    )
+    max_seeds: int | None = option(
+        "--max-seeds",
+        type=click.IntRange(2),
+        metavar="N",
+        heading=WHAT,
+        more=True,
+        help=f"With --until: the most seeds.  [default: {MOST}]",
+    )
+    margins: Mapping[str, float] = shared(margin_option)
 
-    for option in (
-        margin_option,
-        click.option("--max-seeds", type=click.IntRange(2), help=f"With --until: the most seeds.  [default: {MOST}]"),
-        click.option(
-            "--until",
-            type=click.Choice(["decided"]),
-            help="Add seeds until every primary contrast is decided, or every comparison if a study declares none; "
-            "valid although it looks after each seed.",
-        ),
-    ):
-        asking = option(asking)
-    return asking
+    def ending(self) -> Ending | None:
+        """The ending of the run; None without --until."""
+        if self.until is None:
+            if self.margins or self.max_seeds is not None:
+                raise UserError("--max-seeds and --margin are about comparisons: give --until decided, too")
+            return None
+        return Ending(self.margins, MOST if self.max_seeds is None else self.max_seeds)
 
 
 def tell_verdicts(asked: Asked, ending: Ending, quiet: bool) -> None:

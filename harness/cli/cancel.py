@@ -6,8 +6,8 @@ import click
 
 from harness.cli._completion import studies
 from harness.cli._help import Command
+from harness.cli._options import store_option
 from harness.cli._request import chosen_studies
-from harness.cli._store_option import store_option
 from harness.stores.places import Places
 
 

@@ -11,8 +11,9 @@ from harness.cli._request import WithUpdates
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--gpu", is_flag=True, help="Train on an emulated GPU, too: no GPU is needed.")
 def command(files: tuple[str, ...], updates: tuple[str, ...], gpu: bool) -> int:
-    """Check components and studies: build each, train a few steps with it, and report problems.
+    """Try components and studies, and report problems.
 
+    Each is built, and trained with for a few steps.
     FILE is a file or folder of yours such as methods/mine.py, or the name of a known component or study. Overrides
     after `with` hold for the training, for instance `with space=mine`. Nothing is stored. Exits 1 if something is
     wrong.

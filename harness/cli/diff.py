@@ -8,7 +8,7 @@ import click
 
 from harness.cli._completion import runs
 from harness.cli._help import Command
-from harness.cli._store_option import store_option
+from harness.cli._options import store_option
 from harness.errors import UserError
 from harness.stores.places import Places
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli._help import Command
-from harness.cli._store_option import store_option
+from harness.cli._options import store_option
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 )
 @store_option
 def command(wait: float, gpu: bool, file: Path, store: Places) -> int:
-    """Check installation, GPUs, store, database, data, tables and disk, and say what to do about each problem.
+    """Check installation, GPUs, store, database, data, tables and disk.
 
-    One line per check: ok, note or problem. Nothing is changed. Takes a few seconds. Exits 1 if there is a problem.
+    One line per check: ok, note or problem, and what to do about it. Nothing is changed. Takes a few seconds. Exits 1
+    if there is a problem.
 
     With --gpu: whether a tiny trial of each space has the CPU's result on the GPU, and equal bytes when repeated or
     resumed; times at paper size; the best memory layout and number of trials per GPU; hours of each study.

@@ -9,6 +9,7 @@ import click
 
 from harness.cli._explained_preset import explained_presets
 from harness.cli._help import Command
+from harness.cli.list import kinds, show_kinds
 from harness.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -18,26 +19,31 @@ INDENT = "  "
 
 
 @click.command("explain", cls=Command, example="harness explain train.batch_size")
-@click.argument("word", metavar="NAME")
+@click.argument("word", metavar="[NAME]", nargs=-1)
 @click.option("--space", help="Only the preset of that name, of this space.")
-def command(word: str, space: str | None) -> None:
-    """Explain a configuration key, a component, a metric, a preset, a study or a term of the paper.
+def command(word: tuple[str, ...], space: str | None) -> None:
+    """Explain a key, component, metric, preset, study or term; list them.
 
+    Without NAME it lists all components, metrics, presets and studies, and with a kind of them (methods) that kind.
     A key comes with its default and what is allowed (train.batch_size, or all of train), a component with its options
     (cosine), a metric or column with how it is computed (kendall_tau), a preset with its settings, or with its
     differences from the preset that it is based on, and why (official), a study with its rows and columns, a term
     (MS, CaLR, τ, CB) with its meaning. Everything of that name is shown.
     """
-    shown = [*explained_presets(word, space)]
+    name = " ".join(word)
+    if not word or name in kinds():
+        show_kinds(word)
+        return
+    shown = [*explained_presets(name, space)]
     if space is None:
         from harness.components.discovery import component
         from harness.study.explanation import explained
 
-        terms = component("reports.paper.terms").meanings(word)
+        terms = component("reports.paper.terms").meanings(name)
         shown += [[heading, *(line for text in texts for line in _wrapped(text, INDENT))] for heading, *texts in terms]
-        shown += [[*_lines(one)] for one in explained(word)]
+        shown += [[*_lines(one)] for one in explained(name)]
     if not shown:
-        raise _unknown(word)
+        raise _unknown(name)
     click.echo("\n\n".join("\n".join(lines) for lines in shown))
 
 
@@ -73,5 +79,5 @@ def _unknown(word: str) -> UnknownName:
     names = {name.lower(): name for name in sorted(known() | set(quick_summaries()))}
     near = [names[one] for one in difflib.get_close_matches(word.lower(), names, n=3)]
     question = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-    text = f"nothing is named {word!r}{question} `harness list` shows all components, metrics and presets"
+    text = f"nothing is named {word!r}{question} `harness explain` lists all components, metrics and presets"
     return UnknownName(text).because(why_missing(word))

@@ -32,9 +32,9 @@ IGNORED = "runs/\n__pycache__/\n"
 @click.command("init", cls=Command, example="harness init my-project")
 @click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path))
 def command(folder: Path) -> None:
-    """Create a folder for your own project: a method, a study, settings and a .gitignore.
+    """Create a folder for your own project, with a method and a study.
 
-    FOLDER is the current one by default. Existing files are never overwritten.
+    It has settings and a .gitignore, too. FOLDER is the current one by default. Existing files are never overwritten.
     """
     files = {Path("harness.toml"): SETTINGS, Path(".gitignore"): IGNORED}
     made = [Path("methods", f"{METHOD}.py"), Path("studies", f"{STUDY}.py"), *files]

@@ -14,20 +14,28 @@ from harness.errors import BrokenComponent, UnknownName, UserError
 Row = tuple[str, str, str]
 
 
-@click.command("list", cls=Command, example="harness list methods")
+@click.command("list", cls=Command, hidden=True, example="harness list methods")
 @click.argument("kind", nargs=-1, metavar="[KIND]")
 def command(kind: tuple[str, ...]) -> None:
-    """List the known methods, spaces, studies and other components.
+    """List the known methods, spaces, studies and other components, as `harness explain` does.
 
     KIND shows only one kind: methods, spaces, datasets, benchmarks, importers, schedules, cluster-rules, samplers,
     orders, augmentations, searches, metrics, observations, optimisers, formats, presets or studies. Each line is a
     name, a summary, and for your own components the file. `harness explain NAME` shows details.
     """
+    show_kinds(kind)
+
+
+def kinds() -> list[str]:
+    """The kinds of what can be listed."""
     from harness.components.registries import REGISTRIES
 
-    kinds = [*REGISTRIES, "studies"]
-    chosen = [_meant("-".join(kind), kinds)] if kind else kinds
-    for one in chosen:
+    return [*REGISTRIES, "studies"]
+
+
+def show_kinds(words: tuple[str, ...]) -> None:
+    """Print what there is of the kind that these words name, or of every kind."""
+    for one in [_meant("-".join(words), kinds())] if words else kinds():
         rows = _study_rows() if one == "studies" else [*_registered_rows(one), *_built_in_rows(one)]
         click.echo(one)
         click.echo("\n".join(_aligned(rows)) if rows else "  none")

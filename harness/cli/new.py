@@ -22,10 +22,11 @@ TAKEN = {*FOLDERS, "network", "split", "data-set", "conftest", "tests"}
 @click.argument("kind", type=click.Choice(list(FOLDERS)))
 @click.argument("name")
 def command(kind: str, name: str) -> None:
-    """Write a new method, space, study or data set into the current folder, as a commented file that works.
+    """Write a new method, space, study or data set: a file that works.
 
-    The file goes into ./methods, ./spaces, ./studies or ./datasets, and passes `harness check` as it is. A study
-    compares the methods that the folder has, in its space and on its data set; where there are none, the default ones.
+    The commented file goes into ./methods, ./spaces, ./studies or ./datasets, and passes `harness check` as it is. A
+    study compares the methods that the folder has, in its space and on its data set; where there are none, the default
+    ones.
     """
     file = write_new(kind, name)
     click.echo(f"written: {file}")

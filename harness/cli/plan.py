@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli._announcement import needs
-from harness.cli._costs import Terms, cost_options, show_costs
-from harness.cli._power import Wish, power_options, show_power
-from harness.cli._request import WithUpdates, edits_since, request_options, tell_edits
+from harness.cli._costs import Terms, show_costs
+from harness.cli._options import store_option, takes
+from harness.cli._power import Power, show_power
+from harness.cli._request import Request, WithUpdates, edits_since, tell_edits
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.work.plan import Asked
     from harness.work.states import Work
 
 
 @click.command("plan", cls=WithUpdates, example="harness plan --all --preset paper")
-@request_options
-@cost_options
-@power_options
-def command(asked: Asked, store: Places, terms: Terms, wish: Wish | None) -> None:
-    """Show what `run` would do: trials, passes, images, what is missing, and what it costs.
+@takes(request=Request, terms=Terms, power=Power)
+@store_option
+def command(request: Request, terms: Terms, power: Power, store: Places) -> None:
+    """Show what `run` would do, what is missing, and what it costs.
 
     STUDY is a study file or the name of a known study. The time of each trial is estimated from trials of the same kind
     that are done, else from hours in the preset, else, with --calibrate, from a few seconds of training; the output
@@ -33,6 +32,7 @@ def command(asked: Asked, store: Places, terms: Terms, wish: Wish | None) -> Non
     """
     from harness.work.states import Kind, State
 
+    asked, wish = request.asked(store), power.wish()
     preset, runs = asked.preset, store.open(planned=True).runs()
     if wish is not None:
         show_power(asked, runs, wish)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli._help import Group
-from harness.cli._store_option import store_option
+from harness.cli._options import store_option
 from harness.errors import UnknownName, UserError
 from harness.stores.places import Places
 

@@ -8,7 +8,7 @@ import click
 
 from harness.cli._completion import presets, studies
 from harness.cli._help import Command
-from harness.cli._store_option import store_option
+from harness.cli._options import store_option
 from harness.documents import not_computed
 from harness.errors import UnknownName
 from harness.stores.places import Places

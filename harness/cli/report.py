@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli import _completion as completion
-from harness.cli._margins import check_margins, margin_option
+from harness.cli._options import check_margins, margin_option, store_option
 from harness.cli._request import (
     WithUpdates,
     chosen_studies,
@@ -19,7 +19,6 @@ from harness.cli._request import (
     with_named_weights,
     with_preset,
 )
-from harness.cli._store_option import store_option
 from harness.errors import UserError
 from harness.stores.places import Places
 

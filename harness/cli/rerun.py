@@ -13,8 +13,8 @@ import click
 
 from harness.cli._completion import runs
 from harness.cli._help import Command
-from harness.cli._resources import slots_of
-from harness.cli._store_option import store_option
+from harness.cli._options import store_option
+from harness.cli._working import slots_of
 from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli._cluster import cluster_options
 from harness.cli._conclusion import conclude, next_command, tell_given_up, unreached
-from harness.cli._notify import notify_option
+from harness.cli._help import SHOWN
+from harness.cli._notify import notifying
+from harness.cli._options import HOW, WHAT, option, quiet_option, store_option, takes
 from harness.cli._references import make_references, missing
-from harness.cli._request import WithUpdates, edits_since, request_options, tell_edits
-from harness.cli._resources import resource_options
+from harness.cli._request import Request, WithUpdates, edits_since, tell_edits
 from harness.cli._signals import REFERENCES, TRIALS, on_signals
-from harness.cli._until import Ending, tell_verdicts, until_options
-from harness.cli._working import working_options
+from harness.cli._until import Deciding, Ending, tell_verdicts
+from harness.cli._working import Cluster, Machine, Working
 from harness.errors import HarnessError, Unreachable, UserError
 from harness.stores.places import Places
 
@@ -35,46 +35,90 @@ if TYPE_CHECKING:
     from harness.work.states import Work
 
 
+@dataclass(frozen=True)
+class Doing:
+    """What else a run does, or leaves out."""
+
+    profile: bool = option(
+        "--profile",
+        is_flag=True,
+        heading=HOW,
+        more=True,
+        help="Profile the first trial: write a time breakdown and a trace.",
+    )
+    no_references: bool = option(
+        "--no-references",
+        is_flag=True,
+        heading=WHAT,
+        more=True,
+        help="Do not compute references (the rows of `report --references`).",
+    )
+    references_only: bool = option(
+        "--references-only",
+        is_flag=True,
+        heading=WHAT,
+        more=True,
+        help="Compute all references, including zero-cost proxies, which take longer; run no trial.",
+    )
+    notify: str | None = option(
+        "--notify",
+        metavar="COMMAND|URL",
+        heading=SHOWN,
+        more=True,
+        help="At the end, send each study's summary as JSON: to a command's standard input, or to a web address.",
+    )
+
+
 @click.command("run", cls=WithUpdates, example="harness run mine --preset demo --jobs 2 with train.epochs=10")
-@request_options
-@until_options
-@cluster_options
-@resource_options
-@working_options
-@click.option("--profile", is_flag=True, help="Profile the first trial: write a time breakdown and a trace.")
-@click.option("--no-references", is_flag=True, help="Do not compute references (the rows of `report --references`).")
-@click.option(
-    "--references-only", is_flag=True, help="Compute all references, including zero-cost proxies; run no trial."
-)
-@notify_option
-@click.option("--quiet", "-q", is_flag=True, help="Print only errors and the summary.")
+@takes(request=Request, deciding=Deciding, doing=Doing, machine=Machine, working=Working, cluster=Cluster)
+@store_option
+@quiet_option
 def command(
-    asked: Asked,
+    request: Request,
+    deciding: Deciding,
+    doing: Doing,
+    machine: Machine,
+    working: Working,
+    cluster: Cluster,
     store: Places,
-    ending: Ending | None,
-    wanted: Wanted | None,
-    slots: Slots,
-    settings: Settings,
-    profile: bool,
-    no_references: bool,
-    references_only: bool,
-    notifier: Notifier | None,
     quiet: bool,
 ) -> int:
     """Run every trial of the studies that is not stored yet.
 
-    STUDY is a study file or the name of a known study. Overrides after `with` apply to all trials, for instance
-    `with train.epochs=10 schedule.gamma_prime=2`. Exits 1 if trials failed, or if the database was unreachable
-    for too long. Ctrl-C stops cleanly, a second one at once; the same command continues with the missing trials,
-    each from its last checkpoint. Any number of these commands, on any number of machines, may work on the same
-    studies. With --until decided it adds seeds, for the rows that still need them, until every comparison is decided,
-    shown to be equivalent within --margin, or out of seeds. After the trials it makes the studies' references, in
-    seconds: rows that `report --references` shows. Zero-cost proxies take longer: --references-only makes them, too.
+    STUDY is a study file or the name of a known study. Overrides after `with` apply to all trials. Exits 1 if trials
+    failed, or if the database was unreachable for too long. Ctrl-C stops cleanly, a second one at once; the same
+    command continues with the missing trials, each from its last checkpoint. Any number of these commands, on any
+    number of machines, may work on the same studies. After the trials it makes the references that
+    `report --references` shows.
     """
-    if no_references and references_only:
+    asked, ending = request.asked(store), deciding.ending()
+    wanted = cluster.wanted(
+        machine,
+        {"--until": ending, "--profile": doing.profile, "--references-only": doing.references_only},
+    )
+    if wanted is not None and machine.device != "cpu":
+        machine = replace(machine, device=None)  # it is for the cluster; this machine only makes references
+    if doing.no_references and doing.references_only:
         raise UserError("--no-references and --references-only exclude each other")
-    if ending is not None and references_only:
+    if ending is not None and doing.references_only:
         raise UserError("--until and --references-only exclude each other")
+    with notifying(doing.notify, asked, store) as notifier:
+        settings = working.settings(store, machine.threads)
+        return _run(asked, store, settings, machine.slots(), ending, wanted, doing, notifier, quiet)
+
+
+def _run(
+    asked: Asked,
+    store: Places,
+    settings: Settings,
+    slots: Slots,
+    ending: Ending | None,
+    wanted: Wanted | None,
+    doing: Doing,
+    notifier: Notifier | None,
+    quiet: bool,
+) -> int:
+    """Run the trials and make the references; return the exit status."""
     from rich.console import Console
 
     from harness.cli._display import Display
@@ -82,14 +126,15 @@ def command(
     from harness.work.processes import Processes
     from harness.work.remote.following import Following
     from harness.work.remote.ray_crew import crew_of
-    from harness.work.session import Session, working
+    from harness.work.session import Session
+    from harness.work.session import working as session_of
     from harness.work.states import State
 
-    begun, stopping, words = time.time(), Stopping(), REFERENCES if references_only else TRIALS
+    begun, stopping, words = time.time(), Stopping(), REFERENCES if doing.references_only else TRIALS
     console = Console(highlight=False, stderr=quiet)
     display = Display(asked.studies, console, quiet, lambda: stopping.asked)
     signals = on_signals(stopping.ask, lambda: words, lambda: display.is_live)
-    with contextlib.closing(Processes(slots)) as executor, signals as received, contextlib.ExitStack() as cluster:
+    with contextlib.closing(Processes(slots)) as executor, signals as received, contextlib.ExitStack() as workers:
         if wanted is None:
             executor.prepare()
         place = settings.workplace(click.echo)
@@ -99,10 +144,10 @@ def command(
                 notifier.failed(Unreachable("the database was unreachable"))
             return status
         until = None if ending is None else ending.until(asked, len(slots), settings.retry, display.say)
-        session = working(
+        session = session_of(
             place,
             asked,
-            replace(settings, profile=profile),
+            replace(settings, profile=doing.profile),
             executor,
             stopping,
             display.show,
@@ -110,7 +155,7 @@ def command(
             kind=Session if wanted is None else Following,
         )
         tell_edits(edits_since([session.plan], place.reader.runs))
-        if not references_only:
+        if not doing.references_only:
             if wanted is None:  # otherwise the nodes of the cluster count
                 session.plan.require_ranks(slots, settings.retry)
             session.plan.require_images(settings.retry)
@@ -118,24 +163,24 @@ def command(
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
         place.check_writable()
         if wanted is not None and isinstance(session, Following) and session.choose(session.plan):
-            session.crew = cluster.enter_context(crew_of(asked, settings, wanted, place.opened.board))
+            session.crew = workers.enter_context(crew_of(asked, settings, wanted, place.opened.board))
         made = None
         with display:
-            if not references_only:
-                _announce(display, asked, session, None if no_references else place.reader, store.directory)
+            if not doing.references_only:
+                _announce(display, asked, session, None if doing.no_references else place.reader, store.directory)
                 session.run()
-            if not no_references and not session.gave_up:
+            if not doing.no_references and not session.gave_up:
                 words = REFERENCES
-                made = make_references(asked, place, stopping, executor, display, references_only)
+                made = make_references(asked, place, stopping, executor, display, doing.references_only)
         left = None if session.gave_up else place.sync(stopping, session.plan.naming)
-    if references_only:
+    if doing.references_only:
         if received:
             click.echo("stopped; the same command makes the references that are missing", err=True)
             return 128 + received[0]
         click.echo(made or "all references are stored already")
         return 0
     status = conclude(session, received, store)
-    if profile:
+    if doing.profile:
         _tell_profiles(store.directory, begun)
     if ending is not None:
         tell_verdicts(asked, ending, quiet)

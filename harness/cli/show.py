@@ -9,7 +9,7 @@ import click
 
 from harness.cli._completion import runs
 from harness.cli._help import Command
-from harness.cli._store_option import store_option
+from harness.cli._options import store_option
 from harness.errors import UnknownName
 from harness.owner import describe
 from harness.schema import PANEL
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("run", shell_complete=runs)
 @store_option
 def command(run: str, store: Places) -> None:
-    """Show one run: configuration, result, cost, metrics, files, traceback.
+    """Show one run: configuration, result, cost, metrics and files.
 
     RUN is the run's id or a unique prefix of it.
     """

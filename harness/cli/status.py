@@ -10,8 +10,8 @@ import click
 
 from harness.cli._completion import presets, studies
 from harness.cli._help import Command
+from harness.cli._options import store_option
 from harness.cli._request import PresetOption, chosen_studies, edits_since, left_out, tell_edits, with_preset
-from harness.cli._store_option import store_option
 from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: those that were run]")
 @store_option
 def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds: int | None, store: Places) -> None:
-    """Show how many trials of each study are done, running, failed and waiting.
+    """Count the done, running, failed and waiting trials of each study.
 
     STUDY is a study file or the name of a known study; by default the studies that were run here. A stored trial
     without all observations that its study needs counts as waiting.

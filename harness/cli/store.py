@@ -9,12 +9,10 @@ import click
 
 from harness.cli._completion import runs
 from harness.cli._help import Group
+from harness.cli._options import Duration, store_option, weights_option
 from harness.cli._store_archive import export_command, import_command
 from harness.cli._store_check import check, clean
-from harness.cli._store_option import store_option
-from harness.cli._store_places import weights_option
 from harness.cli._store_recompute import recompute
-from harness.cli._values import Duration
 from harness.errors import Unreachable, UserError
 from harness.stores.places import Places
 
@@ -43,7 +41,7 @@ for _one in (check, clean, recompute, export_command, import_command):
 )
 @weights_option
 @store_option
-def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
+def sync(watch: float | None, mirror_weights_max: int, store: Places) -> int:
     """Bring the database up to date with the local runs and references.
 
     Idempotent; several machines may do it at once. Runs that are already in the database are kept, but their names in
@@ -55,8 +53,8 @@ def sync(watch: float | None, mirror_weights_max: float, store: Places) -> int:
     Opened(store).database  # noqa: B018  # connects: a wrong address fails at once, also with --watch
     store.require()
     if watch is None:
-        return _sync(store, int(mirror_weights_max))
-    return _watch(store, int(mirror_weights_max), watch)
+        return _sync(store, mirror_weights_max)
+    return _watch(store, mirror_weights_max, watch)
 
 
 @command.command(example="harness store invalidate 3f2a --reason 'wrong images'")

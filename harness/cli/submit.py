@@ -4,51 +4,53 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli._request import WithUpdates, request_options
-from harness.cli._resources import resource_options
-from harness.cli._values import Size
-from harness.cli._working import working_options
+from harness.cli._options import COUNT, SLURM, Size, files_option, option, store_option, takes
+from harness.cli._request import Request, WithUpdates
+from harness.cli._working import Machine, Working
 from harness.stores.places import MONGO, Places
 
 if TYPE_CHECKING:
-    from harness.work.plan import Asked
-    from harness.work.settings import Settings
     from harness.work.submission import Array
 
 _EXAMPLE = 'harness submit mine --preset paper --slurm "partition=gpu gres=gpu:1 time=4:00:00" --workers 20'
 
 
+@dataclass(frozen=True)
+class Jobs:
+    """What SLURM starts."""
+
+    given: str = option(
+        "--slurm",
+        required=True,
+        metavar="OPTIONS",
+        heading=SLURM,
+        help='Options of sbatch, by their long names: "partition=gpu gres=gpu:1 time=4:00:00".',
+    )
+    workers: int = option(
+        "--workers", required=True, type=COUNT, metavar="N", heading=SLURM, help="The most workers at the same time."
+    )
+    dry_run: bool = option("--dry-run", is_flag=True, heading=SLURM, help="Print the script, and submit nothing.")
+
+
 @click.command("submit", cls=WithUpdates, example=_EXAMPLE)
-@request_options
-@partial(resource_options, here=False)
-@working_options
-@click.option(
-    "--slurm",
-    "given",
-    required=True,
-    metavar="OPTIONS",
-    help='Options of sbatch, by their long names: "partition=gpu gres=gpu:1 time=4:00:00".',
-)
-@click.option("--workers", required=True, type=click.IntRange(1), help="The most workers at the same time.")
-@click.option("--dry-run", is_flag=True, help="Print the script, and submit nothing.")
-@click.option("--new-files", is_flag=True, help="Accept the local files as the right ones from now on.")
+@takes(request=Request, machine=Machine, working=Working, jobs=Jobs)
+@files_option
+@store_option
 @click.pass_context
 def command(
     context: click.Context,
-    asked: Asked,
-    store: Places,
-    ranks: int,
-    settings: Settings,
-    given: str,
-    workers: int,
-    dry_run: bool,
+    request: Request,
+    machine: Machine,
+    working: Working,
+    jobs: Jobs,
     new_files: bool,
+    store: Places,
 ) -> None:
     """Submit an array of workers to SLURM that run the missing trials of the studies.
 
@@ -63,8 +65,9 @@ def command(
     from harness.work.agreement import Agreement
     from harness.work.jobs import Stopping
 
-    options = {"cpus-per-task": str(ranks * settings.computing.threads), **submission.parse_options(given)}
-    submission.check_ranks(options, ranks)
+    asked, settings = request.asked(store), working.settings(store, machine.threads)
+    options = {"cpus-per-task": str(machine.ranks * machine.threads), **submission.parse_options(jobs.given)}
+    submission.check_ranks(options, machine.ranks)
     place = settings.workplace(lambda line: click.echo(line, err=True))
     if not place.reach(settings.outage_wait, Stopping()):
         raise slurm.SlurmFailed(f"nothing was submitted: {place.silence}")
@@ -74,17 +77,17 @@ def command(
         click.echo(f"nothing is left to run: {len(plan.work)} trials are done, running or failed")
         return
     plan.require_images(settings.retry)  # decodes images, and opens tables
-    arrays = submission.arrays(left, asked.studies, workers, _limit(dry_run))
+    arrays = submission.arrays(left, asked.studies, jobs.workers, _limit(jobs.dry_run))
     folder = (settings.work or store.directory.absolute() / "work") / "slurm"
     name = "-".join(["harness", *(study.name for study in asked.studies[:3])])
     scripts = []
     for array in arrays:
         command = [sys.executable, "-m", "harness", "worker", *_passed_on(context, store, options, array)]
         command += ["--needs", str(array.needs)] if len(arrays) > 1 else []
-        words = context.params["updates"]
+        words = request.updates
         command += ["--until-deadline", "slurm", "--requeue", *(["with", *words] if words else [])]
         scripts.append(submission.script(array, name, options, command, Path.cwd(), folder))
-    if dry_run:
+    if jobs.dry_run:
         click.echo("\n".join(scripts).rstrip())
         return
     agreement = Agreement.of(asked, place.opened.board)

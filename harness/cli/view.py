@@ -10,7 +10,7 @@ import click
 
 from harness.cli._completion import studies as complete_studies
 from harness.cli._help import Command
-from harness.cli._store_option import store_option
+from harness.cli._options import store_option
 from harness.errors import UserError
 from harness.stores.places import Places
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--export", "folder", type=click.Path(path_type=Path), help="Write a static site to this folder instead.")
 @store_option
 def command(names: tuple[str, ...], port: int, bind: str, folder: Path | None, store: Places) -> None:
-    """Show studies, runs and curves in a browser, live while trials run anywhere.
+    """Show studies, runs and curves in a browser, live.
 
     STUDY is a study file or the name of a known study; by default all studies that have runs. The page is read-only and
     needs the token in the printed address. While it is open, it reads the store every few seconds: runs of this

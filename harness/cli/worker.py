@@ -5,26 +5,23 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli._conclusion import conclude, tell_given_up, unreached
-from harness.cli._request import WithUpdates, request_options
-from harness.cli._resources import resource_options
+from harness.cli._options import SLURM, Duration, files_option, option, quiet_option, store_option, takes
+from harness.cli._request import Request, WithUpdates
 from harness.cli._signals import on_signals
-from harness.cli._values import Duration
-from harness.cli._working import working_options
+from harness.cli._working import Machine, Working
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from harness.work.deadline import Deadline
-    from harness.work.plan import Asked
-    from harness.work.settings import Settings
-    from harness.work.slots import Slots
     from harness.work.states import Work
 
-SLURM = "slurm"
+END_OF_JOB = "slurm"
 
 
 class Until(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.4 on
@@ -35,8 +32,8 @@ class Until(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Deadline | str:
         from harness.work.deadline import Deadline, moment
 
-        if value == SLURM:
-            return SLURM
+        if value == END_OF_JOB:
+            return END_OF_JOB
         if (named := moment(value)) is not None:
             if named <= time.time():
                 self.fail(f"{value!r} is over", param, ctx)
@@ -47,30 +44,44 @@ class Until(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
             self.fail(f"{value!r} is neither a time (14:30, 2026-11-17T14:30), nor a duration (90m, 4h)", param, ctx)
 
 
+@dataclass(frozen=True)
+class Task:
+    """The part of a worker that SLURM started."""
+
+    deadline: Deadline | str | None = option(
+        "--until-deadline",
+        type=Until(),
+        metavar="TIME",
+        heading=SLURM,
+        help="Exit by this time (14:30), within this duration (4h), or before the job's time ends (slurm).",
+    )
+    requeue: bool = option(
+        "--requeue",
+        is_flag=True,
+        heading=SLURM,
+        help="Requeue the SLURM job if its time ends while trials are left.",
+    )
+    needs: str | None = option(
+        "--needs",
+        metavar="NEEDS",
+        heading=SLURM,
+        more=True,
+        help="Only trials whose rows have these needs: gpus=2, memory=32G, or none.",
+    )
+
+
 @click.command("worker", cls=WithUpdates, example="harness worker mine --preset small --mongo mongodb://lab/nas")
-@request_options
-@resource_options
-@working_options
-@click.option(
-    "--until-deadline",
-    "deadline",
-    type=Until(),
-    metavar="TIME",
-    help="Exit by this time (14:30), within this duration (4h), or before the job's time ends (slurm).",
-)
-@click.option("--requeue", is_flag=True, help="Requeue the SLURM job if its time ends while trials are left.")
-@click.option("--needs", metavar="NEEDS", help="Only trials whose rows have these needs: gpus=2, memory=32G, or none.")
-@click.option("--new-files", is_flag=True, help="Accept the local files as the right ones from now on.")
-@click.option("--quiet", "-q", is_flag=True, help="Print only errors and the summary.")
+@takes(request=Request, machine=Machine, working=Working, task=Task)
+@files_option
+@store_option
+@quiet_option
 def command(
-    asked: Asked,
-    store: Places,
-    slots: Slots,
-    settings: Settings,
-    deadline: Deadline | str | None,
-    requeue: bool,
-    needs: str | None,
+    request: Request,
+    machine: Machine,
+    working: Working,
+    task: Task,
     new_files: bool,
+    store: Places,
     quiet: bool,
 ) -> int:
     """Pull trials of the studies from the store until none is left.
@@ -92,10 +103,11 @@ def command(
     from harness.work.submission import Needs
     from harness.work.worker import work
 
-    if requeue:
+    asked, slots, settings = request.asked(store), machine.slots(), working.settings(store, machine.threads)
+    if task.requeue:
         require_job()
-    end = _end_of_job() if isinstance(deadline, str) else deadline
-    wanted = None if needs is None else Needs.parse(needs)
+    end = _end_of_job() if isinstance(task.deadline, str) else task.deadline
+    wanted = None if task.needs is None else Needs.parse(task.needs)
 
     def mine(one: Work) -> bool:
         return wanted is None or Needs.of(one, asked.studies) == wanted
@@ -132,7 +144,7 @@ def command(
         if asked_to_stop or not stopping.asked or not worked.left:
             return status
         click.echo(f"the time is over; {len(worked.left)} trials are left to other workers")
-        if requeue:
+        if task.requeue:
             click.echo(f"job {start_again()} starts again")
         return int(bool(worked.session.errors))
 

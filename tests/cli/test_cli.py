@@ -100,12 +100,18 @@ def test_commands_stand_under_headings_in_the_order_of_work(ending: None, capsys
     assert cli.main(["--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
-    parts = ["Work:", "Many machines:", "Components and diagnosis:", "Upkeep:"]
-    assert headings == ["Options:", *parts, "Others:", "Example:"]
+    work, own = "Work:", "Components and diagnosis:"
+    assert headings == [work, own, "Others:", "More, described by `harness --help --all`:", "Example:"]
     shown = [line.split()[0] for line in lines[lines.index("Work:") :] if line.startswith("  ") and line[2] != " "]
     assert shown[:6] == ["run", "plan", "status", "view", "show", "query"]
-    assert shown.index("list") < shown.index("store") < shown.index("mongo") < shown.index("ending")
+    assert "worker" not in shown and any(line.endswith("  worker, submit, cancel") for line in lines)
     assert not any("..." in line for line in lines[1:])
+    assert cli.main(["--help", "--all"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Options:", work, own, "Many machines:", "Upkeep:", "Others:", "Example:"]
+    shown = [line.split()[0] for line in lines[lines.index("Work:") :] if line.startswith("  ") and line[2] != " "]
+    assert shown.index("explain") < shown.index("worker") < shown.index("mongo") < shown.index("ending")
 
 
 def test_every_command_has_a_short_text_that_is_not_cut_and_one_example() -> None:
@@ -122,17 +128,35 @@ def test_every_command_has_a_short_text_that_is_not_cut_and_one_example() -> Non
             command.make_context(name, shlex.split(example)[1 + len(name.split()) :], resilient_parsing=True)
 
 
-def test_many_options_stand_under_headings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_fits_a_screen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 30 and max(map(len, lines)) <= 80
     assert cli.main(["run", "--help"]) == 0
-    text = capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 50 and max(map(len, lines)) <= 80
+    shown = [line for line in lines if line.startswith("  -")]
+    assert len(shown) <= 16
+    hidden = len(every_command()["run"].params) - 1 - (len(shown) - 1)  # one is an argument, and --help is no parameter
+    assert f"`harness run --help --all` shows {hidden} more options." in lines
+
+
+def options_under_headings(text: str) -> dict[str, set[str]]:
     under: dict[str, set[str]] = {}
     for line in text.splitlines():
         if line.endswith(":") and not line.startswith(" "):
             options = under.setdefault(line[:-1], set())
         elif line.startswith("  -"):
             options.add(next(word for word in line.replace(",", " ").split() if word.startswith("--")))
-    assert {"--preset", "--only", "--all", "--retry"} <= under["What to run or read"]
-    assert {"--jobs", "--device", "--timeout"} <= under["How"]
+    return under
+
+
+def test_many_options_stand_under_headings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--all", "--help"]) == 0
+    under = options_under_headings(capsys.readouterr().out)
+    assert {"--preset", "--only", "--all", "--references-only"} <= under["What to run"]
+    assert {"--jobs", "--device", "--timeout", "--retry"} <= under["How"]
     assert {"--store", "--mongo", "--offline"} <= under["Store and database"]
     assert under["Checkpoints and claims"] == {"--work", "--checkpoint-every", "--lease"}
     assert {"--quiet", "--help"} <= under["What is shown"] and "Others" not in under

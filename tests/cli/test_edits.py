@@ -109,9 +109,7 @@ def fill(requests: list[Request], tau: float = 0.5) -> list[str]:
 def done(requests: list[Request]) -> int:
     """How many of these requests stored runs answer, with the ranking that is asked for."""
     runs = {run.key: run for run in DirectoryStore(Path("runs")).runs() if run.counts}
-    return sum(
-        one.trial.key in runs and one.trial.ranking_key in runs[one.trial.key].rankings for one in requests
-    )
+    return sum(one.trial.key in runs and one.trial.ranking_key in runs[one.trial.key].rankings for one in requests)
 
 
 def said(capsys: Capture, *arguments: str, status: int = 0) -> tuple[str, str]:

@@ -182,5 +182,5 @@ def test_an_unknown_name_is_compared_with_everything(capsys: pytest.CaptureFixtu
     }.items():
         message = said(capsys, typed)
         assert message.startswith(f"error: nothing is named {typed!r}; did you mean {meant!r}"), message
-        assert "`harness list`" in message
-    assert said(capsys, "zzzz").startswith("error: nothing is named 'zzzz'. `harness list`")
+        assert "`harness explain` lists" in message
+    assert said(capsys, "zzzz").startswith("error: nothing is named 'zzzz'. `harness explain`")
