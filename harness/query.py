@@ -140,4 +140,3 @@ def _unknown(name: ast.Name, tree: ast.Expression, columns: list[str]) -> Invali
 def _inside(nodes: list[ast.expr]) -> list[ast.expr]:
     """The members of lists and tuples."""
     return [member for node in nodes if isinstance(node, ast.List | ast.Tuple) for member in node.elts]
-

@@ -96,7 +96,7 @@ def _measured(todo: Sequence[Work], slots: Any) -> dict[str, float]:
 
 def _show_studies(asked: Asked, found: Budget, terms: Terms) -> None:
     """Print one line per study, and how the durations are known."""
-    from tabulate import tabulate
+    from harness.screen import screen_width, table
 
     numbers = {source: number for number, source in enumerate(found.sources, 1)}
     rows = []
@@ -108,7 +108,7 @@ def _show_studies(asked: Asked, found: Budget, terms: Terms) -> None:
             rows.append([study.name, len(part.work), _span(part.seconds), *money, part.unknown or "", by])
     headings = ["study", "trials to run", "time on one device", *(["cost"] if terms.price is not None else [])]
     align = ("left", *("right",) * len(headings), "left")
-    click.echo(tabulate(rows, [*headings, "unknown", "known by"], colalign=align, disable_numparse=True))
+    click.echo(table(rows, [*headings, "unknown", "known by"], screen_width(), align=align, disable_numparse=True))
     for source, count in found.sources.items():
         click.echo(f"[{numbers[source]}] {count} trial{'s' if count > 1 else ''}: {source}")
 

@@ -95,7 +95,7 @@ class Power:
 
 def show_power(asked: Asked, runs: Sequence[StoredRun], wish: Wish) -> None:
     """Print what each comparison needs, and which cannot be decided within the budget."""
-    from tabulate import tabulate
+    from harness.screen import screen_width, table
 
     check_margins(wish.effects, asked.studies)
     found = Ending({}, wish.most).look(asked, runs)
@@ -121,7 +121,7 @@ def show_power(asked: Asked, runs: Sequence[StoredRun], wish: Wish) -> None:
     ]
     headings = ["effect", "more seeds", "seeds", "hours", "deviation", "stored", "comparison"]
     click.echo(f"seeds that decide an effect with a power of {wish.power:.2f}, if their number is fixed before:")
-    click.echo(tabulate(rows, headings, colalign=("right",) * 6 + ("left",), disable_numparse=True))
+    click.echo(table(rows, headings, screen_width(), align=("right",) * 6 + ("left",), disable_numparse=True))
     beyond = [need for need in needs if not need.fits(wish)]
     budget = f"{wish.most} seeds" + (f" and {wish.hours:g} hours" if wish.hours else "")
     click.echo(f"{len(needs) - len(beyond)} can be decided within {budget}, {len(beyond)} cannot")

@@ -19,14 +19,13 @@ def command() -> None:
 @command.command("list", example="harness data list")
 def list_command() -> None:
     """List all data sets: state, location, and how to get missing ones."""
-    from tabulate import tabulate
-
     from harness.data.inspection import presences
     from harness.data.places import CACHE, DATA, cache_folder, data_folder
+    from harness.screen import screen_width, table
 
     found = presences()
     rows = [(one.name, one.state, one.images or "-", one.where or "-") for one in found]
-    click.echo(tabulate(rows, headers=("data set", "state", "images", "where"), tablefmt="simple"))
+    click.echo(table(rows, ("data set", "state", "images", "where"), screen_width(), tablefmt="simple"))
     click.echo()
     for one in found:
         if one.advice:

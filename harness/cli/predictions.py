@@ -69,14 +69,13 @@ def import_command(file: Path, name: str, space: str, dataset: str, partial: boo
 @store_option
 def list_command(store: Places) -> None:
     """List the imported predictions."""
-    from tabulate import tabulate
-
+    from harness.screen import screen_width, table
     from harness.study.predictions import stored
 
     found = stored(store.open())
     rows = [(one.name, one.space, one.dataset, len(one.accuracies), one.source) for one in found]
     if rows:
-        click.echo(tabulate(rows, headers=("name", "space", "data set", "predictions", "file"), tablefmt="simple"))
+        click.echo(table(rows, ("name", "space", "data set", "predictions", "file"), screen_width(), tablefmt="simple"))
     click.echo(f"{len(rows)} imported predictions")
 
 

@@ -62,10 +62,10 @@ def command(
     elif form == "json":
         click.echo(shown.to_json(orient="records", indent=1, date_format="iso", double_precision=15))
     else:
-        from tabulate import tabulate
+        from harness.screen import screen_width, table
 
         rows = [["" if _missing(value) else value for value in row] for row in shown.itertuples(index=False)]
-        click.echo(tabulate(rows, wanted, tablefmt="simple", floatfmt=".4g"))
+        click.echo(table(rows, wanted, screen_width(), tablefmt="simple", floatfmt=".4g"))
         click.echo(f"{len(shown)} runs", err=True)
     if shown.empty:
         held = Counter(run.preset for run in opened.runs() if everything or run.counts)

@@ -1,4 +1,4 @@
-"""`harness show`: the details of one run."""
+"""`harness show`: the details of one run, its log, or the runs of a study."""
 
 from __future__ import annotations
 
@@ -17,22 +17,38 @@ from harness.stores.places import Places
 from harness.stores.stored import Status, without_curves
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.stores.store import Store
     from harness.stores.stored import StoredRun
+    from harness.study.study import Study
 
 
 @click.command("show", cls=Command, example="harness show 3f2a")
-@click.argument("run", shell_complete=runs)
+@click.argument("run", metavar="RUN|STUDY", shell_complete=runs)
+@click.option("--log", is_flag=True, help="Print what the run has printed.")
 @store_option
-def command(run: str, store: Places) -> None:
-    """Show one run: configuration, result, cost, metrics and files.
+def command(run: str, log: bool, store: Places) -> None:
+    """Show one run in full, or what it printed, or the runs of a study.
 
-    RUN is the run's id or a unique prefix of it.
+    RUN is the run's id or a unique prefix of it. Of a run it shows configuration, result, cost, metrics and files.
     """
     opened = store.open()
     try:
         found = opened.find(run)
-    except UnknownName as error:
-        raise _study_or(error, run) from None
+    except UnknownName:
+        from harness.study.catalogue import studies_named
+
+        if log or not (studies := studies_named(run)):
+            raise
+        for study, file in studies:
+            _show_study(study, file, opened)
+        return
+    if log:
+        from harness.stores.directory.run_directory import LOG
+
+        click.echo(opened.read(found, LOG).decode(errors="replace"), nl=False)
+        return
     for heading, lines in {
         f"run {found.id}": _heading(found, opened.name),
         "configuration": _flat(found.trial["config"]),
@@ -51,16 +67,30 @@ def command(run: str, store: Places) -> None:
         click.echo("".join(found.fail_trace).rstrip())
 
 
-def _study_or(error: UnknownName, name: str) -> UnknownName:
-    """The error for a run that does not exist, unless a study has that name."""
-    from harness.study.catalogue import studies_named
+def _show_study(study: Study, file: Path, store: Store) -> None:
+    """Print a study's rows, and its runs with the first of its columns that they have."""
+    from harness.components.preset import presets_of
+    from harness.documents import flatten
+    from harness.screen import screen_width, table
+    from harness.study.explanation import relative
+    from harness.study.members import members
+    from harness.study.naming import row_name
 
-    if not studies_named(name):
-        return error
-    return UnknownName(
-        f"{name!r} is a study, not a run: `harness status {name}` counts its trials, `harness query --study {name}` "
-        f"lists its runs, `harness report {name}` prints its table"
-    )
+    click.echo(f"{study.name!r} is a study: {study.title} ({relative(str(file))}), {len(study.rows)} rows")
+    stored, presets, rows = store.runs(), presets_of(study.about), []
+    asked = members(study, stored, searches=True)
+    for run in (run for run in stored if run.id in asked):
+        request = asked[run.id][0]
+        row = row_name(study.rows[request.row], request, presets[run.preset])
+        values = flatten({**(run.result or {}), **(run.cost or {})})
+        measured = [values.get(column.metric, "") for column in study.columns[:1]]
+        rows.append([run.id, run.preset, row, request.seed, str(run.status), *measured])
+    if rows:
+        headings = ["run", "preset", "row", "seed", "status", *(column.metric for column in study.columns[:1])]
+        click.echo(table(rows, headings, screen_width(), tablefmt="simple", floatfmt=".4g"))
+    else:
+        click.echo(f"no run of it is stored in {store.name}: `harness run {study.name}` makes them")
+    click.echo(f"`harness status {study.name}` counts its trials, `harness report {study.name}` prints its table")
 
 
 def _heading(run: StoredRun, store: str) -> dict[str, str]:

@@ -296,9 +296,7 @@ def working(
     `planned` makes the plans, where what is asked for depends on what is stored. `kind` is the class of the loop, and
     `more` are other fields of it.
     """
-    return kind(
-        place, settings, asked.preset, asked.overrides, planned or asked.plan, executor, stopping, show, **more
-    )
+    return kind(place, settings, asked.preset, asked.overrides, planned or asked.plan, executor, stopping, show, **more)
 
 
 def repeating(
@@ -321,9 +319,7 @@ def repeating(
         return Plan((stand(label, [request], [run for run in runs if run.key == trial.key]),), ())
 
     starts = {} if trial.start is None else {trial.start.key: {"top1": (run.result or {}).get("top1")}}
-    return Session(
-        place, settings, run.preset, run.overrides, planned, executor, stopping, show, starts=starts
-    )
+    return Session(place, settings, run.preset, run.overrides, planned, executor, stopping, show, starts=starts)
 
 
 def rankings(plan: Plan, again: bool) -> list[Work]:

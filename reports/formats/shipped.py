@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from harness.components.registries import RENDERERS
 from harness.components.renderer import Renderer, Report
 from harness.errors import UserError
+from harness.screen import screen_width
 
 if TYPE_CHECKING:
     from ..grid import Grid
@@ -24,16 +25,22 @@ class Markdown(Renderer):
 
     suffix: ClassVar[str] = "md"
     warns: ClassVar[bool] = True
+    width: int | None = None
+    """What is wider is folded."""
 
     def tables(self, tables: Sequence[Table]) -> str:
         from ..render import markdown
 
-        return markdown.render(tables)
+        return markdown.render(tables, self.width)
 
     def grids(self, grids: Sequence[Grid]) -> str:
         from ..render import markdown
 
-        return markdown.render_grids(grids)
+        return markdown.render_grids(grids, self.width)
+
+    def printed(self, report: Report) -> str:
+        self.width = screen_width()
+        return super().printed(report)
 
 
 @RENDERERS.register("latex")

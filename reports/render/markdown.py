@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tabulate import tabulate
+from harness.screen import table as text_table
 
 from ..grid import Grid
 from ..values import Table, TableRow, Value, label_text
@@ -14,17 +14,17 @@ TURNING = "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2
 """Characters that turn the direction of the text after them."""
 
 
-def render(tables: Sequence[Table]) -> str:
-    """All tables, each with its title, scale and notes."""
-    return "\n".join(_table(table) for table in tables)
+def render(tables: Sequence[Table], width: int | None = None) -> str:
+    """All tables, each with its title, scale and notes; those that are wider than `width` are folded."""
+    return "\n".join(_table(table, width) for table in tables)
 
 
-def render_grids(grids: Sequence[Grid]) -> str:
-    """All grids, each with its title, scale and notes."""
-    return "\n".join(_grid(grid.shown) for grid in grids)
+def render_grids(grids: Sequence[Grid], width: int | None = None) -> str:
+    """All grids, each with its title, scale and notes; those that are wider than `width` are folded."""
+    return "\n".join(_grid(grid.shown, width) for grid in grids)
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, width: int | None) -> str:
     header = [
         *table.labels,
         *(f"{one.dataset}: {one.label}" if table.several and not one.once else one.label for one in table.columns),
@@ -33,32 +33,29 @@ def _table(table: Table) -> str:
         _cells(table, row, named=row is block[0] or not table.spanned(block)) for block in table.blocks for row in block
     ]
     alignment = ["left" if table.has_text(place) else "center" for place in range(len(table.labels))]
-    return _section(
-        table.title, table.scale, header, rows, [*alignment, *("right" for _ in table.columns)], table.notes
-    )
+    alignment += ["right" for _ in table.columns]
+    text = _text(header, rows, alignment, width, keep=len(table.labels))
+    return _section(table.title, table.scale, text, table.notes)
 
 
-def _grid(grid: Grid) -> str:
+def _grid(grid: Grid, width: int | None) -> str:
     rows = [[_escape(cell) for cell in row] for row in grid.rows]
     alignment = ["right" if numeric else "left" for numeric in grid.numeric]
-    return _section(grid.title, grid.scale, grid.headings, rows, alignment, grid.notes)
+    return _section(grid.title, grid.scale, _text(grid.headings, rows, alignment, width), grid.notes)
 
 
-def _section(
-    title: str,
-    scale: str,
+def _text(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     alignment: Sequence[str],
-    notes: Sequence[str],
+    width: int | None,
+    keep: int = 1,
 ) -> str:
-    text = tabulate(
-        rows,
-        [_escape(heading) for heading in header],
-        tablefmt="pipe",
-        disable_numparse=True,
-        colalign=alignment if rows else None,
-    )
+    headings = [_escape(heading) for heading in header]
+    return text_table(rows, headings, width, keep, alignment, tablefmt="pipe", disable_numparse=True)
+
+
+def _section(title: str, scale: str, text: str, notes: Sequence[str]) -> str:
     listed = "".join(f"- {_escape(note)}\n" for note in notes)
     return f"### {_escape(title)}\n\n{_escape(scale)}\n\n{text}\n" + (f"\n{listed}" if listed else "")
 

@@ -38,7 +38,6 @@ HINTS: dict[str, tuple[str, ...]] = {
     "query 'kendal_tau > 0.5'": ("did you mean 'kendall_tau'?", "more"),
     "run ablation_calr_ms --with train.epochs=3": ("`with`, without dashes", "with train.epochs=10"),
     "clean": ("no command is named 'clean'", "did you mean `harness store clean`"),
-    "show ablation_calr_ms": ("is a study, not a run", "harness report ablation_calr_ms"),
     "run nowhere": ("no study is named 'nowhere'", "Searched: ", "there is no "),
     "status --store rnus": ("there is no store rnus", "did you mean runs"),
     "run nothing_like_it": ("no study is named 'nothing_like_it'", "more"),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas
@@ -12,6 +16,7 @@ import pytest
 
 from harness.cli import main
 from harness.components.preset import get_preset
+from harness.environment import PROJECT
 from harness.stores.directory.run_directory import predictions_document, write_ranking
 from harness.stores.directory.store import StoredRun
 from harness.study.catalogue import find_studies
@@ -213,6 +218,50 @@ def test_every_command_shows_what_was_recomputed(tmp_path: Path, capsys: pytest.
     assert "kendall_tau    0.875\n" in capsys.readouterr().out
     assert main(["diff", one.id, other.id, *here]) == 1
     assert "kendall_tau    0.875 | 0.25\n" in capsys.readouterr().out
+
+
+def test_show_lists_the_runs_of_a_study(runs: list[StoredRun], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "ablation_calr_ms"]) == 0
+    first, headings, _, *lines, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("'ablation_calr_ms' is a study: Ablation of CaLR and MS") and "12 rows" in first
+    assert headings.split() == ["run", "preset", "row", "seed", "status", "kendall_tau"]
+    assert sorted(line.split()[0] for line in lines) == sorted(run.id for run in runs)
+    assert sum(" failed" in line for line in lines) == 1 and "0.05" in {line.split()[-1] for line in lines}
+    assert sum("SPOS CaLR MS" in line for line in lines) == 1
+    assert "`harness report ablation_calr_ms`" in last
+    assert main(["show", "no_momentum"]) == 0
+    assert "`harness run no_momentum` makes them" in capsys.readouterr().out
+    assert main(["show", "ablation_calr_ms", "--log"]) == 2
+
+
+def test_show_prints_the_log_of_a_run(store: Path, runs: list[StoredRun], capsys: pytest.CaptureFixture[str]) -> None:
+    failed = runs[-1].id
+    (store / failed / "cout.txt").write_text("step 1\nstep 2\n")
+    assert main(["show", failed, "--log"]) == 0
+    assert capsys.readouterr().out == "step 1\nstep 2\n"
+
+
+def test_tables_are_folded_to_the_terminal(store: Path) -> None:
+    """The report, printed to a terminal of 60 columns: as the one in a pipe, in narrower tables."""
+    command = [sys.executable, "-m", "harness", "report", "ablation_calr_ms", "--preset", "tiny", "--seeds", "1"]
+    command += ["--store", str(store)]
+    whole = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    reader, terminal = os.openpty()
+    environment = {**os.environ, "COLUMNS": "60"}
+    with subprocess.Popen(command, cwd=PROJECT, stdout=terminal, stderr=subprocess.DEVNULL, env=environment) as process:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while part := os.read(reader, 1 << 16):
+                shown += part
+        os.close(reader)
+    assert process.returncode == 0
+    tables = [[line for line in text.splitlines() if line.startswith("|")] for text in (whole, shown.decode())]
+    wide, narrow = (max(map(len, lines)) for lines in tables)
+    assert wide > 60 >= narrow
+    words = [{cell.strip() for line in lines for cell in line.split("|")} - {""} for lines in tables]
+    dashes = {word for every in words for word in every if set(word) <= set(":-")}
+    assert words[0] - dashes == words[1] - dashes
 
 
 def test_show_gives_the_traceback_of_a_failed_run(runs: list[StoredRun], capsys: pytest.CaptureFixture[str]) -> None:

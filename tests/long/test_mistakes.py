@@ -183,7 +183,7 @@ MISTAKES: dict[str, Mistake] = {
         1,
         environment={"HARNESS_MONGO": "mongodb://127.0.0.1:1/nas"},
     ),
-    "36 show STUDY": Mistake("'mine' is a study.*harness report mine", [("show", "mine")], 2),
+    "36 show STUDY": Mistake("'mine' is a study.*harness report mine", [("show", "mine")], 0),
     "36 explain STUDY": Mistake("Ablation of CaLR and MS", [("explain", "ablation_calr_ms")], 0),
     "36 explain a term": Mistake("momentum separation", [("explain", "MS")], 0),
 }
