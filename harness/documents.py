@@ -1,5 +1,5 @@
-"""Documents of plain JSON types: checks against a type, canonical text, flattening, fixed words, and values that JSON
-cannot represent.
+"""Documents of plain JSON types: checks against a type, canonical text, flattening, fixed words, values that JSON
+cannot represent, and text for readers: amounts, tables that fit the terminal.
 
 msgspec checks documents and never produces them: it drops unknown keys and turns 2 into 2.0. Of the harness only
 `harness.errors` is imported.
@@ -11,6 +11,8 @@ import hashlib
 import json
 import math
 import re
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -217,3 +219,45 @@ def utc_text(seconds: float | None = None) -> str:
     """A time in seconds since 1970 (now by default) as stored documents write it: ISO format, UTC, no time zone."""
     when = utc_now() if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
     return when.isoformat()
+
+
+def screen_width() -> int | None:
+    """The columns of the terminal; None where the output goes to a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table(
+    rows: Sequence[Sequence[object]],
+    headings: Sequence[str],
+    width: int | None = None,
+    keep: int = 1,
+    align: Sequence[str] | None = None,
+    **style: Any,
+) -> str:
+    """A table; where it is wider than `width`, several tables, each with the first `keep` columns.
+
+    `style` are further arguments of tabulate.
+    """
+    from tabulate import tabulate
+
+    def text(columns: Sequence[int]) -> str:
+        chosen = [[row[column] for column in columns] for row in rows]
+        own = [align[column] for column in columns] if align and rows else None
+        made: str = tabulate(chosen, [headings[column] for column in columns], colalign=own, **style)
+        return made
+
+    whole = text(range(len(headings)))
+    if width is None or _width(whole) <= width:
+        return whole
+    widths = [_width(text([column])) for column in range(len(headings))]
+    first = list(range(keep))
+    parts = [[*first]]
+    for column in range(keep, len(headings)):
+        if len(parts[-1]) > keep and sum(widths[one] for one in [*parts[-1], column]) > width:
+            parts.append([*first])
+        parts[-1].append(column)
+    return "\n\n".join(map(text, parts))
+
+
+def _width(text: str) -> int:
+    return max(map(len, text.splitlines()), default=0)

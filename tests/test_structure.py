@@ -25,7 +25,7 @@ from tests.stored_runs import store_run
 
 PACKAGES = {"components", "study", "training", "data", "truth", "work", "stores", "testing", "cli", "view"}
 FOUNDATIONS = {"errors", "seeds", "metrics", "documents", "files", "environment", "interruption", "owner", "statistics"}
-FOUNDATIONS |= {"schema", "screen", "settings"}
+FOUNDATIONS |= {"schema", "settings"}
 COMPUTES = (
     "harness.training",
     "harness.data.devices",

@@ -96,7 +96,7 @@ def _measured(todo: Sequence[Work], slots: Any) -> dict[str, float]:
 
 def _show_studies(asked: Asked, found: Budget, terms: Terms) -> None:
     """Print one line per study, and how the durations are known."""
-    from harness.screen import screen_width, table
+    from harness.documents import screen_width, table
 
     numbers = {source: number for number, source in enumerate(found.sources, 1)}
     rows = []

@@ -95,7 +95,7 @@ class Power:
 
 def show_power(asked: Asked, runs: Sequence[StoredRun], wish: Wish) -> None:
     """Print what each comparison needs, and which cannot be decided within the budget."""
-    from harness.screen import screen_width, table
+    from harness.documents import screen_width, table
 
     check_margins(wish.effects, asked.studies)
     found = Ending({}, wish.most).look(asked, runs)

@@ -103,22 +103,34 @@ def expandable(studies: list[Study], preset: str) -> list[Study]:
     from harness.components.preset import get_preset
     from harness.study.expansion import expand
 
-    kept = []
+    kept, refused = [], LeftOut()
     for study in studies:
         try:
             expand(study, get_preset(preset, study.about), 1)
         except DataError:  # missing files are another matter: told where they are needed
             kept.append(study)
         except UserError as error:
-            left_out(study, error)
+            refused.add(study, error)
         else:
             kept.append(study)
+    refused.tell()
     return kept
 
 
-def left_out(study: Study, error: UserError) -> None:
-    """Print that a study is left out, and why."""
-    click.echo(f"warning: study {study.name} is left out: {' '.join(str(error).split())}", err=True)
+class LeftOut:
+    """Studies that are left out, by the reason."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, list[str]] = {}
+
+    def add(self, study: Study, error: UserError) -> None:
+        self._names.setdefault(" ".join(str(error).split()), []).append(study.name)
+
+    def tell(self) -> None:
+        """Print them, a line per reason."""
+        for reason, names in self._names.items():
+            which = f"study {names[0]} is" if len(names) == 1 else f"studies {', '.join(names)} are"
+            click.echo(f"warning: {which} left out: {reason}", err=True)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def list_command() -> None:
     """List all data sets: state, location, and how to get missing ones."""
     from harness.data.inspection import presences
     from harness.data.places import CACHE, DATA, cache_folder, data_folder
-    from harness.screen import screen_width, table
+    from harness.documents import screen_width, table
 
     found = presences()
     rows = [(one.name, one.state, one.images or "-", one.where or "-") for one in found]

@@ -69,7 +69,7 @@ def import_command(file: Path, name: str, space: str, dataset: str, partial: boo
 @store_option
 def list_command(store: Places) -> None:
     """List the imported predictions."""
-    from harness.screen import screen_width, table
+    from harness.documents import screen_width, table
     from harness.study.predictions import stored
 
     found = stored(store.open())

@@ -62,7 +62,7 @@ def command(
     elif form == "json":
         click.echo(shown.to_json(orient="records", indent=1, date_format="iso", double_precision=15))
     else:
-        from harness.screen import screen_width, table
+        from harness.documents import screen_width, table
 
         rows = [["" if _missing(value) else value for value in row] for row in shown.itertuples(index=False)]
         click.echo(table(rows, wanted, screen_width(), tablefmt="simple", floatfmt=".4g"))

@@ -70,8 +70,7 @@ def command(run: str, log: bool, store: Places) -> None:
 def _show_study(study: Study, file: Path, store: Store) -> None:
     """Print a study's rows, and its runs with the first of its columns that they have."""
     from harness.components.preset import presets_of
-    from harness.documents import flatten
-    from harness.screen import screen_width, table
+    from harness.documents import flatten, screen_width, table
     from harness.study.explanation import relative
     from harness.study.members import members
     from harness.study.naming import row_name

@@ -11,7 +11,7 @@ import click
 from harness.cli._completion import presets, studies
 from harness.cli._help import Command
 from harness.cli._options import store_option
-from harness.cli._request import PresetOption, chosen_studies, edits_since, left_out, tell_edits, with_preset
+from harness.cli._request import LeftOut, PresetOption, chosen_studies, edits_since, tell_edits, with_preset
 from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
 
@@ -56,6 +56,7 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
         studies = with_preset(studies, preset)
     shown: list[tuple[str, str, Plan]] = []
     changed: list[Edit] = []
+    refused = LeftOut()
     for study in studies:
         known = presets_of(study.about)
         scales = [preset] if preset else [name for name in known if name in used] or [default_preset().name]
@@ -66,7 +67,7 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
             except UserError as error:
                 if names:
                     raise
-                left_out(study, error)
+                refused.add(study, error)
                 break
             met = any(work.attempts for work in plan.work)
             edits = edits_since([plan], lambda: runs)
@@ -76,6 +77,7 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
                 changed += edits
             else:
                 sharing += met
+    refused.tell()
     tell_edits(changed)
     counts = [plan.states for _, _, plan in shown]
     for one in counts:

@@ -71,8 +71,8 @@ _lock = threading.RLock()
 def discover() -> None:
     """Load all components, once per process and set of folders. A nested call returns at once.
 
-    A file that cannot be imported is left out, with a warning; it is tried again once it has changed. Raises
-    `NameCollision` for a name that two files register: nothing is marked as done then.
+    A file that cannot be imported is left out, with a warning; it is tried again once it has changed. So is one that
+    registers a name which another file has: from then on that name is refused, and no other.
     """
     with _lock:
         place = _place()
@@ -87,6 +87,7 @@ def discover() -> None:
             _state.places.add(place)
             return
         _state.running = True
+        _forget_collisions()
         try:
             for name in _BUILT_IN:
                 importlib.import_module(name)
@@ -150,7 +151,7 @@ def _load(file: Path) -> None:
     module, before, quick = _module_name(file), _registered(), "torch" not in sys.modules
     try:
         loaded = _import_file(file)
-    except BrokenComponent as error:
+    except (BrokenComponent, NameCollision) as error:
         _forget(module)
         _state.notices.broken(file, error)
     else:
@@ -184,6 +185,14 @@ def _forget(module: str) -> None:
             del registry.entries[name]
     for name in [name for name in sys.modules if _is_within(name, module)]:
         del sys.modules[name]
+
+
+def _forget_collisions() -> None:
+    """Files that collided are loaded again: those that still do refuse their names again."""
+    from harness.components.registries import REGISTRIES
+
+    for registry in REGISTRIES.values():
+        registry.collisions.clear()
 
 
 def _is_within(name: str, module: str) -> bool:
@@ -242,6 +251,7 @@ def reset(ours: Path | None = None) -> None:
             for name, entry in [*registry.entries.items()]:
                 if entry.module in private:
                     del registry.entries[name]
+        _forget_collisions()
         for name in private:
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
@@ -257,6 +267,7 @@ def fresh(ours: Path | None = None) -> Iterator[None]:
     state, modules = _state, {name: m for name, m in sys.modules.items() if name.partition(".")[0] == ROOT}
     modules.update({name: sys.modules[name] for name in state.foreign if name in sys.modules})
     entries = {kind: dict(registry.entries) for kind, registry in REGISTRIES.items()}
+    collisions = {kind: dict(registry.collisions) for kind, registry in REGISTRIES.items()}
     reset(ours)
     try:
         yield
@@ -267,6 +278,7 @@ def fresh(ours: Path | None = None) -> Iterator[None]:
         for kind, registry in REGISTRIES.items():
             # Keep what the engine itself has registered meanwhile: its modules are not loaded again.
             registry.entries = {**entries[kind], **registry.entries}
+            registry.collisions = collisions[kind]
 
 
 def _folders(names: tuple[str, ...]) -> tuple[list[Path], list[Path]]:
@@ -368,7 +380,10 @@ def _register_image_folders() -> None:
     for name, place in image_folders().items():
         check_name(DATASETS.kind, name)
         file, lazy = Path(FILE).absolute(), f"harness.data.folder:{name}"
-        DATASETS.add(Entry(name, file, 1, module, None, f"the images in {place}", lazy))
+        try:
+            DATASETS.add(Entry(name, file, 1, module, None, f"the images in {place}", lazy))
+        except NameCollision as error:
+            leave_out(file, str(error))
 
 
 def _import_entry_points() -> None:
@@ -379,8 +394,6 @@ def _import_entry_points() -> None:
         file, within = _source(point.module)
         try:
             loaded = importlib.import_module(point.module)
-        except NameCollision:
-            raise
         except (Exception, SystemExit) as error:
             source = point.dist.name if point.dist else "an installed package"
             advice = f"It is the entry point {point.name!r} of {source} and is left out: fix or uninstall that package"

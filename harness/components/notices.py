@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from harness.errors import BrokenComponent, ComponentWarning
+from harness.errors import BrokenComponent, ComponentWarning, NameCollision
 
 INTERFACES: Mapping[str, str] = {
     "harness.components.method:Method": "METHODS",
@@ -48,8 +48,12 @@ class Notices:
         self._told: set[str] = set()
         self._looked_at: set[Path] = set()
 
-    def broken(self, file: Path, error: BrokenComponent) -> None:
-        """A file could not be imported."""
+    def broken(self, file: Path, error: BrokenComponent | NameCollision) -> None:
+        """A file could not be imported, or registers a name of another."""
+        if isinstance(error, NameCollision):
+            self._broken[file] = {file: _changed(file)}
+            self.leave_out(file, f"{error} {file} is left out")
+            return
         self._broken[file] = {one: _changed(one) for one in {file, error.place or file}}
         self.leave_out(file, f"{error}. It is left out: fix it, or start its name with an underscore")
 

@@ -188,6 +188,8 @@ def get_preset(name: str, space: str | None = None) -> Preset:
     """The preset of that name for a space. Raises `UnknownName`."""
     found = presets_of(space)
     if name not in found:
+        if (key := f"{space or default_preset().space}/{name}") in PRESETS.collisions:
+            PRESETS.get(key)
         everywhere = _names()
         kind = f"preset of {space}" if name in everywhere else "preset"
         known = found if name in everywhere else everywhere
@@ -230,7 +232,8 @@ def _names_in(file: Path) -> Iterator[str]:
 
 def _registered(space: str) -> dict[str, Preset]:
     prefix = f"{space}/"
-    return {key.removeprefix(prefix): PRESETS.get(key) for key in PRESETS.names() if key.startswith(prefix)}
+    keys = [key for key in PRESETS.names() if key.startswith(prefix) and key not in PRESETS.collisions]
+    return {key.removeprefix(prefix): PRESETS.get(key) for key in keys}
 
 
 def default_name(key: str) -> str:

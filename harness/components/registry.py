@@ -66,6 +66,8 @@ class Registry(Generic[T]):
         self.kind, self.takes, self.parts = kind, takes, parts
         self.entries: dict[str, Entry[T]] = {}
         """The registrations so far; reading them does not call `before_lookup`."""
+        self.collisions: dict[str, str] = {}
+        """The names that two places have registered, each with the message: they are refused until one is renamed."""
         self._before_lookup = before_lookup or (lambda: None)
         self._why_missing = why_missing or (lambda name: ())
 
@@ -82,7 +84,8 @@ class Registry(Generic[T]):
 
         The summary is the thing's first docstring line unless given. A lazy module may be relative to
         the registering file's package (`".networks:Supernet"`). Raises `NameCollision` when another place
-        has registered the name; the same place may register again (a file that is loaded twice).
+        has registered the name, which is refused from then on; the same place may register again (a file that is
+        loaded twice).
         A function that registers for its caller says so with `stacklevel=2`.
         """
         if not isinstance(name, str) or not name:
@@ -105,10 +108,12 @@ class Registry(Generic[T]):
     def get(self, name: str) -> T:
         """The thing of that name.
 
-        Raises `UnknownName` with a suggestion and the known names, and `InvalidConfiguration` for a class that is not
-        what its interface asks for.
+        Raises `UnknownName` with a suggestion and the known names, `NameCollision` for a name that two places have
+        registered, and `InvalidConfiguration` for a class that is not what its interface asks for.
         """
         self._before_lookup()
+        if name in self.collisions:
+            raise NameCollision(self.collisions[name])
         if name not in self.entries:
             raise self.unknown(name)
         entry = self.entries[name]
@@ -147,10 +152,11 @@ class Registry(Generic[T]):
         """Add an entry. Raises `NameCollision`, as `register` does."""
         known = self.entries.get(entry.name)
         if known is not None and (known.file, known.line) != (entry.file, entry.line):
-            raise NameCollision(
+            self.collisions[entry.name] = (
                 f"two {self.kind} registrations are named {entry.name!r}: {known.origin} and {entry.origin}. "
                 f"{_advice(known.file, entry.file)}"
             )
+            raise NameCollision(self.collisions[entry.name])
         self.entries[entry.name] = entry
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -38,20 +38,25 @@ def locate(name: str) -> list[Located]:
         )
     if named:
         found = [(study, named[0]) for study in studies_in(named[0])]
-        others = [file for study, file in _loadable() if study.name == name and file != named[0]]
+        others = [file for study, file in _mentioning([name]) if study.name == name and file != named[0]]
         if others:
             raise NameCollision(
                 f"{name!r} is both the study file {named[0]} and a study in {others[0]}. Give the path of one, or "
                 "rename one."
             )
         return found
-    known = {study.name: study for study in all_studies()}
-    if name not in known:
+    located = [(study, file) for study, file in _mentioning([name]) if study.name == name]
+    if len(located) > 1:
+        raise NameCollision(f"two studies are both named {name!r}: {located[0][1]} and {located[1][1]}. Rename one.")
+    if not located:
+        known = {study.name: study for study in all_studies()}
+        located = [(study, file) for study, file in _loadable() if study is known.get(name)]
+    if not located:
         folders = list(dict.fromkeys(f"{file.parent}" for file in study_files()))
         own = Path.cwd() / "studies"
         searched = f"Searched: {', '.join(folders)}" + ("" if str(own) in folders else f"; there is no {own}")
         raise UnknownName.among("study", name, known).because([*why_missing(name), searched])
-    return [(study, file) for study, file in _loadable() if study is known[name]]
+    return located
 
 
 def studies_named(name: str) -> list[Located]:
@@ -76,7 +81,7 @@ def _bound(module: ModuleType) -> Sequence[object]:
 
 def namesakes(found: Sequence[Located]) -> list[str]:
     """A line for each of these studies whose name another file's study has, too: which one counts."""
-    everything = list(_loadable())
+    everything = list(_mentioning({study.name for study, _ in found}))
     return [
         f"warning: study {study.name!r} is that of {file}; {other} holds another one of that name, which is not used. "
         "Rename one"
@@ -86,37 +91,44 @@ def namesakes(found: Sequence[Located]) -> list[str]:
     ]
 
 
-def _loadable() -> Iterator[Located]:
-    """All known studies, without those of files that cannot be loaded."""
-    for file in study_files():
+def _loadable(files: Iterable[Path] | None = None) -> Iterator[Located]:
+    """The studies of these files, or of all, without those that cannot be loaded."""
+    for file in study_files() if files is None else files:
         with contextlib.suppress(UserError):
             yield from ((study, file) for study in studies_in(file))
+
+
+def _mentioning(names: Collection[str]) -> Iterator[Located]:
+    """The studies of the files whose text has one of these names: no other file is loaded."""
+    return _loadable(file for file in study_files() if any(name in _text(file) for name in names))
+
+
+def _text(file: Path) -> str:
+    """The text of a study file, and of all files of a package."""
+    files = file.parent.rglob("*.py") if file.name == "__init__.py" else [file]
+    return "\n".join(one.read_text(errors="replace") for one in files)
 
 
 def all_studies() -> list[Study]:
     """Every known study, ours first; a file that holds none, or cannot be imported, is left out with a warning.
 
-    Raises `NameCollision` where two share a name.
+    So are studies that share a name: which of them is meant is not known.
     """
-    places: dict[str, Path] = {}
-    found = []
+    places: dict[str, list[Located]] = {}
     for file in study_files():
         for study in _usable(file):
-            if study.name in places:
-                raise NameCollision(
-                    f"two studies are both named {study.name!r}: {places[study.name]} and {file}. Rename one."
-                )
-            places[study.name] = file
-            found.append(study)
-    return found
+            places.setdefault(study.name, []).append((study, file))
+    for name, (first, *others) in places.items():
+        if others:
+            text = f"two studies are both named {name!r}: {first[1]} and {others[0][1]}"
+            leave_out(others[0][1], f"{text}. Both are left out: give the path of one, or rename one")
+    return [one[0][0] for one in places.values() if len(one) == 1]
 
 
 def _usable(file: Path) -> list[Study]:
     """The studies of a file; none if it has a mistake, which is told."""
     try:
         return studies_in(file)
-    except NameCollision:
-        raise
     except UserError as error:
         leave_out(file, f"{error}. The file is left out")
         return []

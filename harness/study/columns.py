@@ -18,7 +18,7 @@ from harness.components.option import meanings
 from harness.components.registries import SEARCHES
 from harness.documents import keys
 from harness.schema import OBSERVED, PANEL, Cost, Result, Shown, described
-from harness.study.configuration import COMPONENTS, RunConfig
+from harness.study.configuration import COMPONENTS, RunConfig, default_name
 from harness.study.reader import Component, hints
 
 RUN: dict[str, tuple[type, str]] = {
@@ -63,7 +63,7 @@ def configured() -> dict[str, type]:
         if any(map(dataclasses.is_dataclass, get_args(kind))):
             continue  # a section that only some configurations have
         if key == "network":  # that of the default space; others may have settings of their own
-            kind = type(RunConfig().network)
+            kind = type(_unset().network)
         if not dataclasses.is_dataclass(kind):
             kinds[key] = next(iter(get_args(kind)), kind)
             continue
@@ -92,9 +92,18 @@ def describe() -> list[Described]:
 def defaults() -> dict[str, Any]:
     """By column, the value of a configuration in which nothing is set."""
     found: dict[str, Any] = {}
-    for key, value in RunConfig().json().items():
+    for key, value in _unset().json().items():
         found |= {f"{key}_{name}": item for name, item in value.items()} if isinstance(value, dict) else {key: value}
     return found
+
+
+def _unset() -> RunConfig:
+    """A configuration in which nothing is set; where a default name is refused, as two files have it, another is."""
+    refused = {key: one for key, one in COMPONENTS.items() if default_name(f"{key}.name") in one.collisions}
+    others: dict[str, Any] = {}
+    for key, one in refused.items():
+        others[key] = Component(next(name for name in one.names() if name not in one.collisions))
+    return RunConfig(**others)
 
 
 def document_columns(kind: Any) -> dict[str, type]:
@@ -201,7 +210,7 @@ def _configuration_meanings() -> dict[str, tuple[type, str]]:
     for key, kind in hints(RunConfig).items():
         sections = [one for one in (kind, *get_args(kind)) if dataclasses.is_dataclass(one) and one is not Component]
         if key == "network":
-            sections = [type(RunConfig().network)]
+            sections = [type(_unset().network)]
         for section in sections:
             for field in _fields(section):
                 add(f"{key}_{field[0]}", *field[1:])

@@ -31,7 +31,7 @@ from harness.components.space import short
 from harness.errors import UserError, with_notes
 from harness.schema import PANEL, Cost, Result, needing
 from harness.study.columns import column_meanings, number_names, open_sections
-from harness.study.configuration import COMPONENTS, NAMES, Ranking, Retraining, RunConfig
+from harness.study.configuration import COMPONENTS, NAMES, Ranking, RunConfig, default_name
 from harness.study.curves import CURVES, curve_of
 from harness.study.expansion import dotted
 from harness.study.reader import Component, hints
@@ -107,13 +107,12 @@ def keys() -> dict[str, list[Explained]]:
 
 def _all_keys() -> Iterator[tuple[str, Explained]]:
     for option in options(RunConfig):
-        kind = hints(RunConfig)[option.name]
-        section = next((one for one in (kind, *get_args(kind)) if dataclasses.is_dataclass(one)), None)
+        kind, section = hints(RunConfig)[option.name], section_of(option.name)
         if option.name == "network":
             yield from _network_keys("network")
         elif section is not None and section is not Component:
-            for inner in options(section):  # type: ignore[arg-type]
-                yield from _key(f"{option.name}.{inner.name}", inner, hints(section)[inner.name])  # type: ignore[arg-type]
+            for inner in options(section):
+                yield from _key(f"{option.name}.{inner.name}", inner, hints(section)[inner.name])
         else:
             yield from _key(option.name, option, kind)
 
@@ -167,9 +166,12 @@ def _explained_key(
 
 def _default_name(key: str) -> str:
     """The name that a configuration has at a key by default."""
-    value: Any = RunConfig(retrain=Retraining())
-    for part in key.removesuffix(".name").split("."):
-        value = getattr(value, part)
+    place = key.removesuffix(".name")
+    if place in COMPONENTS or place in NAMES:
+        return default_name(key)
+    section, _, name = place.partition(".")
+    kind = section_of(section)
+    value = getattr(kind(), name) if name and kind else None
     return value.name if isinstance(value, Component) else shown(value)
 
 
@@ -195,9 +197,13 @@ def _section(name: str, every: Mapping[str, list[Explained]]) -> list[Explained]
     inside = [one for key, ones in every.items() if key.startswith(f"{name}.") for one in ones]
     if not inside or f"{name}.name" in every:
         return []
-    kind = hints(RunConfig).get(name)
-    section = next((one for one in (kind, *get_args(kind)) if dataclasses.is_dataclass(one)), None)
-    return [Explained(f"{name} (section of the configuration)", docstring(section), options=inside)]
+    return [Explained(f"{name} (section of the configuration)", docstring(section_of(name)), options=inside)]
+
+
+def section_of(key: str) -> Any:
+    """The dataclass of a section of the configuration; None for a key without one."""
+    kind = hints(RunConfig).get(key)
+    return next((one for one in (kind, *get_args(kind)) if dataclasses.is_dataclass(one)), None)
 
 
 def _components(name: str) -> Iterator[Explained]:

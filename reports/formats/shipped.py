@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from harness.components.registries import RENDERERS
 from harness.components.renderer import Renderer, Report
+from harness.documents import screen_width
 from harness.errors import UserError
-from harness.screen import screen_width
 
 if TYPE_CHECKING:
     from ..grid import Grid

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from harness.screen import table as text_table
+from harness.documents import table as text_table
 
 from ..grid import Grid
 from ..values import Table, TableRow, Value, label_text

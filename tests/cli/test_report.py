@@ -229,8 +229,8 @@ def test_show_lists_the_runs_of_a_study(runs: list[StoredRun], capsys: pytest.Ca
     assert sum(" failed" in line for line in lines) == 1 and "0.05" in {line.split()[-1] for line in lines}
     assert sum("SPOS CaLR MS" in line for line in lines) == 1
     assert "`harness report ablation_calr_ms`" in last
-    assert main(["show", "no_momentum"]) == 0
-    assert "`harness run no_momentum` makes them" in capsys.readouterr().out
+    assert main(["show", "autoformer_space"]) == 0
+    assert "`harness run autoformer_space` makes them" in capsys.readouterr().out
     assert main(["show", "ablation_calr_ms", "--log"]) == 2
 
 

@@ -109,19 +109,23 @@ def test_private_files_tests_and_plain_folders_are_not_loaded(write: Write) -> N
 def test_one_name_in_two_folders_names_both_files(write: Write) -> None:
     ours = write("ours/methods/spos.py", METHOD.format(name="spos"))
     mine = write("mine/methods/my_spos.py", METHOD.format(name="spos"))
-    with pytest.raises(NameCollision) as caught:
+    write("mine/methods/other.py", METHOD.format(name="other"))
+    with pytest.warns(ComponentWarning, match="my_spos.py is left out"), pytest.raises(NameCollision) as caught:
         METHODS.get("spos")
     assert f"{ours}:4" in str(caught.value)
     assert f"{mine}:4" in str(caught.value)
+    assert METHODS.get("other") and METHODS.names() == ["other", "spos"]  # nothing else is refused
+    write("mine/methods/my_spos.py", METHOD.format(name="my-spos") + "\n")
+    assert METHODS.get("spos") and METHODS.names() == ["my-spos", "other", "spos"]
 
 
 def test_a_file_and_a_package_of_one_name_are_refused(write: Write) -> None:
     file = write("mine/methods/twice.py", METHOD.format(name="file"))
     package = write("mine/methods/twice/__init__.py", METHOD.format(name="package"))
-    with pytest.raises(NameCollision) as caught:
-        METHODS.names()
-    assert str(file) in str(caught.value)
-    assert str(package) in str(caught.value)
+    with pytest.warns(ComponentWarning, match="two components are both named 'twice'") as caught:
+        assert METHODS.names() == []
+    assert str(file) in str(caught[0].message)
+    assert str(package) in str(caught[0].message)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from harness.cli import main
 from harness.components import discovery
 from harness.components.preset import default_preset, get_preset, presets_of
-from harness.errors import NameCollision, UnknownName
+from harness.errors import ComponentWarning, NameCollision, UnknownName
 from harness.study.configuration import RunConfig
 
 OWN = """from harness.components.preset import Preset, register
@@ -86,8 +86,10 @@ def test_a_preset_without_a_space_is_told(folder: Path, capsys: pytest.CaptureFi
 
 def test_two_presets_of_one_space_and_name_are_an_error_that_names_both_files(folder: Path) -> None:
     (folder / "studies" / "presets" / "other.py").write_text(OWN.format(space="nasbench201"))
-    with discovery.fresh(), pytest.raises(NameCollision, match=r"mine\.py:3 and .*other\.py:3"):
-        presets_of("nasbench201")
+    with discovery.fresh(), pytest.warns(ComponentWarning, match="other.py is left out"):
+        assert "tiny" in presets_of("nasbench201") and "quick" not in presets_of("nasbench201")
+        with pytest.raises(NameCollision, match=r"mine\.py:3 and .*other\.py:3"):
+            get_preset("quick", "nasbench201")
 
 
 def test_a_study_whose_space_lacks_the_preset_is_left_out_with_a_line(

@@ -85,7 +85,10 @@ def test_a_collision_names_both_places() -> None:
         schedules.register("halving")(constant)
     assert f"{__file__}:{first}" in str(caught.value)
     assert f"{__file__}:{first + 2}" in str(caught.value)
-    assert schedules.get("halving") is halving
+    schedules.register("constant")(constant)
+    assert schedules.get("constant") is constant
+    with pytest.raises(NameCollision, match="two schedule registrations are named 'halving'"):
+        schedules.get("halving")
 
 
 def test_the_same_place_may_register_twice() -> None:

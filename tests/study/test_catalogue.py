@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,8 +89,23 @@ def test_names_are_unique(project: Path) -> None:
         find_studies("ablation_calr_ms")
     (project / "ablation_calr_ms.py").rename(project / "mine.py")
     (project / "mine.py").write_text(MINE + "study = one('ablation_calr_ms')")
-    with pytest.raises(NameCollision, match="two studies are both named 'ablation_calr_ms'"):
-        all_studies()
+    with pytest.warns(ComponentWarning, match="two studies are both named 'ablation_calr_ms': .*Both are left out"):
+        found = {study.name for study in all_studies()}
+    assert "no_momentum" in found and "ablation_calr_ms" not in found
+    (project / "hers.py").write_text(MINE + "studies = [one('twice'), one('twin')]")
+    (project / "yours.py").write_text(MINE + "studies = [one('twice'), one('own')]")
+    with pytest.raises(NameCollision, match="two studies are both named 'twice'"):
+        find_studies("twice")
+    assert names("own") == ["own"]
+
+
+def test_a_name_loads_its_own_file_alone(project: Path) -> None:
+    (project / "mine.py").write_text(MINE + "study = one('mine')")
+    (project / "several.py").write_text(MINE + "studies = [one('first'), one('second')]")
+    before = set(sys.modules)
+    assert names("mine") == ["mine"] and names("second") == ["second"]
+    loaded = {name for name in set(sys.modules) - before if ".studies." in name}
+    assert loaded == {"harness_components.user.studies.mine", "harness_components.user.studies.several"}
 
 
 def test_a_name_that_means_a_file_and_another_files_study_is_refused(project: Path) -> None:

@@ -15,7 +15,7 @@ from harness.components.registries import BENCHMARKS, IMPORTERS, REGISTRIES
 from harness.data.inspection import presences
 from harness.data.places import DATA, FOLDER, data_folder
 from harness.errors import ComponentWarning, DataError, NotBuilt, UserError
-from harness.study.catalogue import all_studies, studies_in
+from harness.study.catalogue import studies_in
 from harness.work.diagnosis.finding import Findings, note, ok, problem
 from harness.work.diagnosis.installation import check_hidden
 
@@ -29,7 +29,7 @@ def check_components() -> Findings:
     try:
         noticed, _ = _noticed(discover)
     except UserError as error:
-        yield problem("components", str(error), "rename one of them")
+        yield problem("components", str(error), "correct it")
         return
     files = left_out()
     for file, why in files.items():
@@ -51,7 +51,7 @@ def check_contents() -> Findings:
     try:
         _noticed(discover)
     except UserError:
-        yield note("data sets", "neither data sets nor tables are checked while two components have one name")
+        yield note("data sets", "neither data sets nor tables are checked while the settings are wrong")
         return
     yield from _check_datasets()
     yield from _check_tables()
@@ -67,19 +67,20 @@ def _noticed(look: Callable[[], T]) -> tuple[list[str], T]:
 
 def _check_studies() -> Findings:
     files, broken = study_files(), 0
+    places: dict[str, list[Path]] = {}
     for file in files:
         try:
-            studies_in(file)
+            for study in studies_in(file):
+                places.setdefault(study.name, []).append(file)
         except UserError as error:
             broken += 1
             yield problem("studies", " ".join(str(error).split()), f"correct {file}, or move it out of studies/")
-    try:
-        _, studies = _noticed(all_studies)
-    except UserError as error:
-        yield problem("studies", str(error), "rename one of them")
-    else:
-        if not broken:
-            yield ok("studies", f"{len(studies)} in {len(files)} files")
+    for name, held in places.items():
+        if len(held) > 1:
+            broken += 1
+            yield problem("studies", f"two are both named {name!r}: {held[0]} and {held[1]}", "rename one of them")
+    if not broken:
+        yield ok("studies", f"{len(places)} in {len(files)} files")
 
 
 def _check_datasets() -> Findings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.screen import table
+from harness.documents import table
 
 ROWS = [["one", "1.5", "a long text"], ["two", "2.5", "another long text"]]
 HEADINGS = ["name", "number", "text"]
