@@ -7,7 +7,9 @@ import re
 import shlex
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlsplit
 
 import pytest
 
@@ -40,6 +42,31 @@ def test_it_loads_nothing_from_another_host(site: Path) -> None:
         assert not loaded.search(page.read_text()), page
     for sheet in site.rglob("*.css"):
         assert not imported.search(sheet.read_text()), sheet
+
+
+class Page(HTMLParser):
+    """The links of a page, and the anchors that it has."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.feed(file.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.anchors |= {value for name, value in attrs if name == "id" and value}
+        self.links += [value for name, value in attrs if name in ("href", "src") and value]
+
+
+def test_links_and_anchors_lead_somewhere(site: Path) -> None:
+    pages = {file.resolve(): Page(file) for file in site.rglob("*.html")}
+    links = [(file, link) for file, page in pages.items() for link in page.links if not urlsplit(link).scheme]
+    for file, link in links:
+        path, anchor = urldefrag(link)
+        target = (file.parent / unquote(path.partition("?")[0])).resolve() if path else file
+        assert target.exists(), f"{file.name}: {link}"
+        assert not anchor or target not in pages or unquote(anchor) in pages[target].anchors, f"{file.name}: {link}"
+    assert len(links) > 1000
 
 
 @pytest.mark.parametrize("page", ["tutorial.md", "figures.md"])
