@@ -332,7 +332,7 @@ class RunDocument(TypedDict, total=False):
     status: Required[Annotated[str, "Sacred's status: RUNNING, COMPLETED, INTERRUPTED, FAILED"]]
     start_time: Annotated[Time | None, "when the run began"]
     stop_time: Annotated[Time | None, "when it ended"]
-    heartbeat: Annotated[Time | None, "when its process was last heard of"]
+    heartbeat: Annotated[Time | None, "when its process last wrote"]
     progress: Annotated[Json | None, "stage, step, steps, loss, tau and device at the last heartbeat"]
     fail_trace: Annotated[list[str] | None, "the traceback of a failed run, line by line; how a lost one died"]
     experiment: Annotated[Experiment | None, "the experiment, as Sacred describes it"]
@@ -389,7 +389,7 @@ class RankingDocument(Versioned):
     """`rankings/KEY.json`: another ranking of the same weights."""
 
     result: Annotated[Ranked, "what the ranking gave"]
-    files: Annotated[dict[str, str], "the SHA-256 of the predictions beside it"]
+    files: Annotated[dict[str, str], "the SHA-256 of its predictions"]
     ranking: NotRequired[Annotated[RankingText, "how it was made"]]
     recomputed: NotRequired[Annotated[bool, "whether it replaces an earlier one"]]
     cost: NotRequired[Annotated[Json, "as in `Cost`; empty where nothing was computed"]]
@@ -407,7 +407,7 @@ class Summary(TypedDict):
     overrides: Annotated[Json, "the overrides"]
     recorded: Annotated[str, "how the run ended (done, failed, interrupted), or open if it has not"]
     owner: Annotated[Owner, "the process that made the run"]
-    heartbeat: Annotated[Time | None, "when that process was last heard of"]
+    heartbeat: Annotated[Time | None, "when that process last wrote"]
     result: Annotated[Result | None, "the result of a done run"]
     cost: Annotated[Cost | None, "the cost of a done run"]
     rankings: Annotated[dict[str, Ranked], "what each ranking gave, by its key"]

@@ -41,7 +41,7 @@ class ByOperation(ClusterRule):
             for decision in self.at:
                 if decision not in free:
                     raise InvalidConfiguration(
-                        f"clusters.at: decision {decision} cannot tell subnets apart here; possible: {free}"
+                        f"clusters.at: decision {decision} does not distinguish subnets here; possible: {free}"
                     )
             if len(set(self.at)) != len(self.at) or not self.at:
                 raise InvalidConfiguration(f"clusters.at must name different decisions, not {list(self.at)}")

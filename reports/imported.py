@@ -28,7 +28,7 @@ def imported_rows(
         try:
             values = tuple(_value(own, column, findings) for column in columns)
         except UserError as error:  # the table of truth is not here
-            notes.append(f"Imported predictions {name!r} are not shown, because what judges them is not here: {error}")
+            notes.append(f"Imported predictions {name!r} are not shown: ground truth is not available: {error}")
             continue
         if any(value.numbers for value in values):
             shown = tuple(f"{name} (imported)" if index == place else None for index in range(labels))

@@ -59,7 +59,7 @@ def stored_references(findings: Findings, store: Store) -> References:
         except DataError as error:  # it may still be stored, and the store cannot say so without what judges it
             unjudged.append(error)
     if unjudged and not any(found.values()):
-        text = f"references of {study.name} are not shown, because what judges them is not here: {unjudged[0]}"
+        text = f"references of {study.name} are not shown: ground truth is not available: {unjudged[0]}"
         return References({}, lacking=text)
     missing = {(one.group, one.name) for one, document in found.items() if document is None}
     whole = {one: document for one, document in found.items() if document and (one.group, one.name) not in missing}

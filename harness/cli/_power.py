@@ -102,7 +102,7 @@ def show_power(asked: Asked, runs: Sequence[StoredRun], wish: Wish) -> None:
     usable = [one for one in found if one.spread is not None]
     if not usable:
         raise UserError(
-            f"no comparison of preset {asked.preset} has two seeds stored, which tell how much seeds differ; "
+            f"no comparison of preset {asked.preset} has two seeds stored, which show how much seeds differ; "
             "`harness run` makes some"
         )
     every = asked.plan(runs, check=False)

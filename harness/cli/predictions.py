@@ -136,7 +136,7 @@ def _show(imported: Imported, benchmark: str | None) -> None:
         try:
             result = judged(imported, table, Ranking())
         except DataError as error:
-            click.echo(f"benchmark {table} is not here: {error}")
+            click.echo(f"benchmark {table} is not available: {error}")
             continue
         plain: dict[str, Any] = {key: result[key] for key in ("kendall_tau", "top1_accuracy")}
         lines = {key: "null" if value is None else str(value) for key, value in plain.items()}

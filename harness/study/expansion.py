@@ -310,7 +310,7 @@ def apply(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
                     f"no configuration section {section!r} (in {key}); sections: {', '.join(sections)}"
                     if sections
                     else f"{section} is a value and has no keys (in {key})"
-                    + (f"; keys beside it: {', '.join(place)}" if place else "")
+                    + (f"; other keys there: {', '.join(place)}" if place else "")
                 )
             place = inner
         named = last == "name" and bool(outer)

@@ -91,7 +91,7 @@ def _difference(study: str, mine: Mapping[str, str], told: Mapping[str, Any]) ->
         [
             f"study {study} was begun with other files, on {told.get('host')} at {told.get('time')} (SHA-256):",
             *lines,
-            "Copy the files from there. If the files here are the right ones, end the other workers and tell the store "
+            "Copy the files from there. If the files here are the right ones, end the other workers and start this one "
             "with --new-files",
         ]
     )

@@ -58,7 +58,7 @@ def max_array_size() -> int:
     """The most tasks that an array of this cluster may have. Raises `SlurmFailed`."""
     config = _output(["scontrol", "show", "config"])
     if (match := re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.MULTILINE)) is None:
-        raise SlurmFailed("`scontrol show config` does not tell MaxArraySize")
+        raise SlurmFailed("`scontrol show config` does not name MaxArraySize")
     return int(match[1])
 
 
@@ -90,8 +90,8 @@ def _output(command: Sequence[str], environment: Mapping[str, str] | None = None
         )
     except FileNotFoundError as error:
         raise SlurmFailed(
-            f"SLURM is not here: {command[0]} is not on the PATH. On a node of the cluster it is; elsewhere, start "
-            "`harness worker` by hand"
+            f"SLURM is not available: {command[0]} is not on the PATH. Use a node of the cluster, or start "
+            "`harness worker` directly"
         ) from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmFailed(f"{command[0]} could not be run: {error}") from error

@@ -142,8 +142,8 @@ class _Gate:
             return True
         if work.trial.key in self.stuck:
             self.too_long = (
-                f"{work.label} was interrupted {TIMES} times in a row by its job's end, and came no further: "
-                "submit it with more time, because training goes on from what was saved, but a ranking begins anew"
+                f"{work.label} was interrupted {TIMES} times in a row by its job's end, without progress: "
+                "submit it with more time, because training continues from its checkpoint, but a ranking restarts"
             )
             return False
         needed = min(self.checkpoint_every, self.took.get(_alike(work.trial.config.json()), self.checkpoint_every))

@@ -154,7 +154,7 @@ def test_a_machine_without_slurm_is_told(here: Path, capsys: pytest.CaptureFixtu
     for command in slurm.bin.iterdir():
         command.unlink()
     assert main(["submit", *MANY, *SLURM, "--workers", "2"]) == 1
-    assert "SLURM is not here: scontrol is not on the PATH" in capsys.readouterr().err
+    assert "SLURM is not available: scontrol is not on the PATH" in capsys.readouterr().err
     assert main(["submit", *MANY, *SLURM, "--workers", "2", "--dry-run"]) == 0  # the script can be had anywhere
     assert "harness worker" in capsys.readouterr().out
 

@@ -150,7 +150,7 @@ def test_a_refusal_lists_keys_only_where_there_are_any() -> None:
     refused = r"network.width is a value and has no keys \(in network.width.name\)"
     with pytest.raises(InvalidConfiguration, match=refused + "$"):
         apply({"network": {}}, {"network.width.name": 5})
-    with pytest.raises(InvalidConfiguration, match=refused + "; keys beside it: depth"):
+    with pytest.raises(InvalidConfiguration, match=refused + "; other keys there: depth"):
         apply({"network": {"depth": 1}}, {"network.width.name": 5})
 
 
@@ -235,7 +235,7 @@ def test_the_order_of_samples_is_a_component_inside_its_section() -> None:
 
 
 def test_a_key_below_a_value_is_refused_with_its_neighbours() -> None:
-    with pytest.raises(InvalidConfiguration, match=r"train.epochs is a value and .* beside it: epochs, batch_size"):
+    with pytest.raises(InvalidConfiguration, match=r"train.epochs is a value and .* there: epochs, batch_size"):
         apply(RunConfig().json(), {"train.epochs.x": 1})
 
 

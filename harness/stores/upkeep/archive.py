@@ -182,7 +182,7 @@ def unpack(archive: Path, folder: Path, max_size: int = MAX_SIZE) -> Manifest:
             rest = 0
             while block := body.read(BLOCK):  # to the end, where the compression has a checksum, too
                 if (rest := rest + len(block)) > BLOCK:  # padding is short
-                    raise DataError("goes on after its end")
+                    raise DataError("continues after its end")
         if expected:
             raise DataError(f"is incomplete: {len(expected)} files are missing, the first is {min(expected)}")
     for name, files in manifest.absent.items():

@@ -35,7 +35,7 @@ def check_images(found: Findings, name: str) -> DataSet | None:
             raise Unfit(f"mean {dataset.mean} and std {dataset.std} are on the scale 0 to 1: multiply them by 255")
     channels, height, width = dataset.train.shape
     if height != width:
-        found.note(f"images are {height}×{width}; spaces are told one size, the height")
+        found.note(f"images are {height}×{width}; spaces get only one size, the height")
     absent = set(range(dataset.classes)) - {int(label) for label in _labels(dataset.train)}
     if absent and not isinstance(dataset.train, Stream):
         found.note(f"no image of train has the label{'s' * (len(absent) > 1)} {', '.join(map(str, sorted(absent)))}")

@@ -115,7 +115,7 @@ def _check_tables() -> Findings:
         except DataError as error:
             if place is not None and not place.exists():
                 advice = f"get it and import it: `harness benchmark import FILE --as {name}`"
-                yield note("tables", f"{name} is not here ({place})", advice)
+                yield note("tables", f"{name} is not available ({place})", advice)
                 continue
             again = "import it again: `harness benchmark import FILE`" if imported else "build it again, or remove it"
             yield problem("tables", f"{name}: {error}", again)

@@ -112,7 +112,7 @@ def _check_runs(store: DirectoryStore, writable: bool) -> Findings:
     if left:
         scales = ", ".join(sorted({run.preset for run in left}))
         text = f"{plural(len(left), 'run')} left unfinished by a process that died, for example {left[-1].id}"
-        advice = f"`harness show {left[-1].id}` names its configuration; `harness run` of its study goes on ({scales})"
+        advice = f"`harness show {left[-1].id}` names its configuration; running its study continues it ({scales})"
         yield problem("runs", text, advice)
     if claims := list(orphaned(Claims(DirectoryRecords(store.path)), str(store.claims))):
         text = f"{plural(len(claims), 'claim')} of dead or silent processes, for example {claims[0].reason}"
