@@ -387,7 +387,7 @@ def test_what_follows_the_end_of_an_archive_is_not_read_for_ever(
     export(store, tmp_path / "runs.tar")
     with gzip.open(tmp_path / "long.tar.gz", "wb", compresslevel=1) as file:
         file.write((tmp_path / "runs.tar").read_bytes() + bytes(3 << 20))
-    with pytest.raises(DataError, match="goes on after its end; nothing was imported"):
+    with pytest.raises(DataError, match="continues after its end; nothing was imported"):
         import_into_directory(tmp_path / "long.tar.gz", tmp_path / "other")
 
 
