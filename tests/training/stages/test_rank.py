@@ -20,10 +20,14 @@ from harness.components.registries import BENCHMARKS, DATASETS, SPACES
 from harness.components.space import Architecture
 from harness.data.loader import in_order
 from harness.errors import UnknownName
+from harness.metrics import complexity_bias, complexity_convergence, matched_null
+from harness.seeds import derive
 from harness.study.configuration import Ranking, RunConfig
 from harness.study.judging import (
+    Judgement,
     Prediction,
     Predictions,
+    Whole,
     candidate_architectures,
     judge,
     selected_architectures,
@@ -336,3 +340,33 @@ def test_cb_and_c3_are_judged_where_they_are_asked_for(toy_project: Path) -> Non
     assert biased.complexity_bias == 1.0  # whoever is ranked too low is larger: the prediction is that
     assert 0.5 < biased.neutral_complexity_bias < 1.0 and biased.complexity_convergence < 0
     assert (biased.kendall_tau, biased.top1) == (plain.kendall_tau, plain.top1)
+
+
+def test_z_of_cb_and_c3_is_against_the_null_of_the_run() -> None:
+    """Predictors whose errors have nothing to do with size: z is about 0, and CB is not that of random numbers."""
+    digits = BENCHMARKS.get("digits")()
+    truth, numbers = digits.accuracies("digits"), {one: digits.space.index(one) for one in digits.space}
+    ranking = Ranking(top_share=0.3, top_sample=300, candidates=1)
+
+    def of(seed: int, drawn: int) -> Judgement:
+        noisy = truth + np.random.default_rng(drawn).normal(0, 1, len(truth))
+        predictions = {one: Prediction(float(noisy[number])) for one, number in numbers.items()}
+        return judge(predictions, Whole(digits.space), digits, "digits", ranking, seed)
+
+    found = [of(seed, seed) for seed in range(9)]
+    for name in ("complexity_bias_z", "complexity_convergence_z"):
+        assert abs(statistics.fmean(getattr(one, name) for one in found)) < 3 / math.sqrt(9), name
+    neutral = found[0].neutral_complexity_bias or 0
+    assert abs(statistics.fmean(one.complexity_bias or 0 for one in found) - neutral) > 0.03
+    assert of(1, 0).complexity_bias == found[0].complexity_bias
+    assert of(1, 0).complexity_bias_z != found[0].complexity_bias_z  # the seed draws the permutations
+    top = top_architectures(digits, "digits", ranking)
+    noisy = truth + np.random.default_rng(8).normal(0, 1, len(truth))
+    guess, true = (values[[numbers[one] for one in top]] for values in (noisy, truth))
+    sizes = [float(digits.space.complexity(one)) for one in top]
+    nulls = matched_null(guess, true, np.random.default_rng(derive(8, "matched null")))
+    for measure, name in ((complexity_bias, "complexity_bias"), (complexity_convergence, "complexity_convergence")):
+        values = [measure(row, true, sizes) for row in nulls]
+        assert getattr(found[8], f"{name}_null") == pytest.approx(statistics.fmean(values))
+        z = (measure(guess, true, sizes) - statistics.fmean(values)) / statistics.stdev(values)
+        assert getattr(found[8], f"{name}_z") == pytest.approx(z)
