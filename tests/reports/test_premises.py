@@ -95,6 +95,15 @@ def test_near_the_null_a_premise_is_undecided_and_changes_no_verdict(preset: Pre
     assert not any("premise" in verdict for verdict in verdicts.values())
 
 
+def test_gradients_of_a_separated_training_say_nothing_of_the_premise(preset: Preset, tmp_path: Path) -> None:
+    """What separation does to gradients is its effect: the baseline alone tests its premise."""
+    for request in expand(SPOS, preset):
+        curve = {"gradient_share_between": [[1, 0.2 + 0.001 * request.seed]]}
+        if request.row:
+            store_run(tmp_path, request, 0.5, observed=curve)
+    assert shown(tmp_path, preset)[1]["gradients"] == "Not measured: SPOS."
+
+
 def test_one_seed_decides_no_premise() -> None:
     assert premises.three_way([9.0]) is None and premises.three_way([-9.0], 0.01) is None
 
