@@ -149,3 +149,24 @@ def test_a_reference_is_found_without_the_table_that_judged_it(
     entry = BENCHMARKS.entries["digits"]
     monkeypatch.setitem(BENCHMARKS.entries, "digits", replace(entry, thing=gone))
     assert shown(tmp_path, preset) == before and before[1]["larger"] == "It holds: τ = 0.640."
+
+
+def test_figure_5b_and_its_statement_are_of_momenta_within_clusters(preset: Preset, tmp_path: Path) -> None:
+    """Where clusters differ, separated momenta spread more if they are pooled: these are values of the simulation."""
+    (study,) = find_studies("clustering")
+    simulated = {"none": (2.49, 2.45), "random": (2.49, 2.44), "operation": (4.85, 2.24)}
+    for request in expand(study, preset):
+        config = request.trial.config
+        if config.method.name == "spos":
+            pooled, within = (one + 0.01 * request.seed for one in simulated[config.clusters.name])
+            curves = {"momentum_spread": [[1, pooled]], "momentum_spread_within": [[1, within]]}
+            store_run(tmp_path, request, 0.5, observed=curves)
+    asked = report.Asked(preset, compare=True, figures=True)
+    (section,) = report.judged([report.section(study, DirectoryStore(tmp_path), asked)])
+    grid = next(grid for grid in section.grids if grid.name.endswith("-statements"))
+    effects = [float(row[grid.headings.index("Effect")]) for row in grid.rows if "momenta spread less" in row[0]]
+    assert sorted(effects) == pytest.approx([0.20, 0.21])
+    (figure,) = [one for one in section.figures if one.name == "spread"]
+    shown = {line.label: line.y for line in figure.panels[1].curves}
+    expected = {"SPOS": 2.46, "SPOS + MS (random)": 2.45, "SPOS + MS": 2.25}
+    assert {label: pytest.approx((value,)) for label, value in expected.items()} == shown

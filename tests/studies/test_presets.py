@@ -27,6 +27,7 @@ from harness.schema import UNRANKED
 from harness.seeds import make_rng
 from harness.stores.directory.run_directory import predictions_document, write_ranking
 from harness.stores.directory.store import DirectoryStore
+from harness.study.catalogue import find_studies
 from harness.study.configuration import COMPONENTS, RunConfig
 from harness.study.expansion import expand
 from harness.study.judging import Judgement, Prediction, judge, selected_architectures
@@ -157,6 +158,8 @@ def test_the_selection_for_tau(imported: ImportedBenchmark) -> None:
 def test_what_ranks() -> None:
     assert requests(PAPER)[0].trial.config.rank.by == "loss"
     assert requests(flipped("what ranks"))[0].trial.config.rank.by == "accuracy"
+    (study,) = find_studies("unfairness")  # Tables 4 and D: the paper defines C³ by accuracies
+    assert {one.trial.config.rank.by for one in expand(study, get_preset("paper"), 1)} == {"accuracy"}
 
 
 @pytest.mark.parametrize("method", ["spos", "fairnas", "fsnas"])
