@@ -32,8 +32,8 @@ LONGEST_NAME = 100
 SETTLED = 600.0
 """Seconds without a change after which an unfinished file of an unknown process counts as abandoned."""
 
-_UNFINISHED = re.compile(r"\..+\.(?P<process>\d+)\.((?P<machine>[0-9a-f]{8})[0-9a-f]{8}|\d+|new)")
-"""The name of a file that is being written (`temporary`). Older versions ended it in a thread's number, or in `new`."""
+_UNFINISHED = re.compile(r"\..+\.(?P<process>\d+)\.(?P<machine>[0-9a-f]{8})[0-9a-f]{8}")
+"""The name of a file that is being written (`temporary`)."""
 
 
 def write_json(path: Path, document: Any) -> None:
@@ -153,9 +153,7 @@ def is_abandoned(path: Path) -> bool:
     if match is not None and match["machine"] == machine():
         return living_writer(path) is None
     inside = [path, *path.rglob("*")] if path.is_dir() else [path]
-    settled = time.time() - max(one.lstat().st_mtime for one in inside) >= SETTLED
-    # A name of an older version does not say whose PID it is.
-    return settled and (match is None or match["machine"] is not None or living_writer(path) is None)
+    return time.time() - max(one.lstat().st_mtime for one in inside) >= SETTLED
 
 
 def remove_abandoned(folder: Path) -> None:

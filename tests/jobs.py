@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harness.schema import Naming
 from harness.stores.claims import LEASE, Claim, Claims
+from harness.stores.directory.store import DirectoryStore
 from harness.stores.mongo.snapshot import WEIGHTS_MAX
 from harness.stores.places import Places
 from harness.stores.store import Store
@@ -22,16 +23,15 @@ from harness.study.catalogue import find_studies
 from harness.study.study import Request
 from harness.study.trial import Trial
 from harness.work import compute
-from harness.work.agenda import Agenda
 from harness.work.assignment import Computing
 from harness.work.attempts import Attempts
 from harness.work.jobs import Event, Job, Later, Stopping
-from harness.work.plan import Plan, make_plan
+from harness.work.plan import Asked, Plan, make_plan
 from harness.work.references import Missing
-from harness.work.session import Recomputing, Session, follow
-from harness.work.settings import Settings
+from harness.work.repeating import Recomputing
 from harness.work.slots import Slots
-from harness.work.states import Kind, Work, left, stand
+from harness.work.states import Kind, Work, stand
+from harness.work.worker import Round, Settings, Worker, follow
 
 
 def trials(study: str, **overrides: Any) -> list[Trial]:
@@ -76,9 +76,10 @@ class Inline:
 
 @dataclass
 class Silent:
-    """A screen that shows nothing, but notes lines and reports."""
+    """A screen that shows nothing, but notes lines, reports and what others have done."""
 
     said: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
     reports: list[Mapping[str, Any]] = field(default_factory=list)
     stopping: bool = False
 
@@ -95,7 +96,7 @@ class Silent:
         pass
 
     def elsewhere(self, work: Work) -> None:
-        pass
+        self.done.append(work.label)
 
 
 def attempt(
@@ -132,7 +133,7 @@ def attempt(
         waits=False,
         profile=profile,
     )
-    place, shown = settings.workplace(print), screen or Silent()
+    place, shown = settings.open(), screen or Silent()
 
     def planned(runs: list[StoredRun]) -> Plan:
         request = Request("", 0, trial.config.dataset, trial.config.seed, trial, False)
@@ -148,18 +149,19 @@ def attempt(
 
     executor: Any = Inline(Slots(jobs=1, device=device), act=act)
     more: dict[str, Any] = {"starts": starts or {}}
-    loop: Any = Session
+    loop: Any = Worker
     if kind == "rank":
         loop = partial(Recomputing, again=again)
     show = lambda todo, parallel: contextlib.nullcontext(shown)  # noqa: E731
-    session = loop(place, settings, preset, overrides or {}, planned, executor, Stopping(), show, **more)
-    session.run()
+    asked = Asked((), preset, overrides=overrides or {})
+    worker = loop(place, settings, asked, executor, Stopping(), show, planned, **more)
+    worker.run()
     noted = [report["note"] for report in shown.reports if "note" in report]
     for line in shown.said:
         if (note := line.removeprefix("job: ")) not in noted:
             progress({"event": "note", "note": note})
-    if session.answers:
-        return dict(session.answers[-1][1])
+    if worker.answers:
+        return dict(worker.answers[-1][1])
     run = place.reader.done(trial.key)
     if run is None or trial.ranking_key not in run.rankings and trial.start is None:
         return {"status": "elsewhere"}
@@ -181,7 +183,7 @@ def run_job(document: Mapping[str, Any], progress: Callable[[dict[str, Any]], ob
 def make_references(missing: Missing, store: Path, screen: Silent | None = None) -> list[Mapping[str, Any]]:
     """Make missing references in this process; returns the answers."""
     settings, answers = Settings(Places(store)), list[Mapping[str, Any]]()
-    attempts = Attempts(settings.workplace(print), settings.computing, "tiny", {})
+    attempts = Attempts(settings.open(), settings.computing, "tiny", {})
     executor: Any = Inline()
     jobs, shown = missing.jobs(attempts), screen or Silent()
     follow(executor, missing, jobs, Stopping(), shown, lambda number, answer: answers.append(answer))
@@ -199,21 +201,56 @@ class Begun:
         return Job(number, {"kind": self.kind.value})
 
 
-def begin(work: Work, kind: Kind, claim: Claim, runs: Sequence[StoredRun]) -> Any:
-    return Begun(kind, claim)
+class Beginning:
+    """Begins such attempts."""
+
+    def begin(self, work: Work, kind: Kind, claim: Claim, runs: Sequence[StoredRun]) -> Any:
+        return Begun(kind, claim)
 
 
-def agenda_of(todo: Sequence[Work], store: Store, claims: Claims, **more: Any) -> Agenda:
-    """An agenda whose attempts nobody makes."""
-    return Agenda(todo, store, claims, begin, partial(left, retry=more.get("retry")), **more)
+@dataclass
+class Place:
+    """A place with such runs and claims."""
+
+    reader: Store
+    claims: Claims
+    has_database: bool = False
 
 
-def over(one: Agenda, number: int, status: str) -> bool:
+def round_of(
+    todo: Sequence[Work],
+    store: Store,
+    claims: Claims,
+    screen: Silent | None = None,
+    *,
+    others: Sequence[Work] = (),
+    admits: Callable[[Work], bool] = lambda work: True,
+    **settings: Any,
+) -> Round:
+    """A round whose attempts nobody makes. `others` is for other workers."""
+    place: Any = Place(DirectoryStore(Path("nothing")), claims)
+    own = {work.trial.key for work in todo}
+    worker = Worker(
+        place,
+        Settings(Places(Path("nothing")), **settings),
+        Asked((), "tiny"),
+        cast(Any, Inline()),
+        Stopping(),
+        lambda todo, parallel: contextlib.nullcontext(screen or Silent()),
+        lambda runs: Plan((*todo, *others), ()),
+        lambda work: work.trial.key in own,
+        admits,
+    )
+    worker.attempts, place.reader = cast(Any, Beginning()), store
+    return Round(worker, todo, screen or Silent())
+
+
+def over(one: Round, number: int, status: str) -> bool:
     """The attempt of that number ends so; whether its work is queued again."""
     claim = one.running.pop(number).claim
     assert claim is not None
     claim.release()
-    return one.heard(number, status)
+    return one.over(number, {"status": status, "error": "as the test wants it"})
 
 
 def job(trial: Trial, store: str, kind: str = "train") -> dict[str, Any]:

@@ -46,13 +46,26 @@ class Slow(Method):
 """
 
 
-def make_project(folder: Path, table: Table, milliseconds: float = 40, epochs: int = 6) -> Path:
-    """The folder with the study `many` in it: two steps an epoch, each with a rest of so long."""
+STAGES = """[
+    Row({"Schedule": "cosine, searched"}, toy | {"search.name": "evolution", "search.generations": 3}),
+    Row({"Schedule": "cosine, retrained"}, toy | {"retrain.epochs": 3, "retrain.batch_size": 16}),
+]"""
+"""Rows that take the weights of the first: a search of them, and a network that is trained by itself."""
+
+
+def make_project(folder: Path, table: Table, milliseconds: float = 40, epochs: int = 6, stages: bool = False) -> Path:
+    """The folder with the study `many` in it: two steps an epoch, each with a rest of so long.
+
+    With `stages` there are rows that search and retrain, too.
+    """
     for name in ("spaces", "methods", "studies"):
         (folder / name).mkdir(parents=True)
     (folder / "spaces" / "toy.py").write_text(TOY)
     (folder / "methods" / "slow.py").write_text(SLOW.format(seconds=milliseconds / 1000))
-    (folder / "studies" / "many.py").write_text(STUDY.format(milliseconds=milliseconds, epochs=epochs))
+    study = STUDY.format(milliseconds=milliseconds, epochs=epochs)
+    if stages:
+        study = study.replace("\nstudy = ", f"\nrows += {STAGES}\nstudy = ")
+    (folder / "studies" / "many.py").write_text(study)
     table.write(folder / "toy.npz")
     return folder
 

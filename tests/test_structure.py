@@ -38,10 +38,7 @@ COMPUTES = (
     "harness.work.checking",
     "harness.work.diagnosis.gpu",
     "harness.work.compute",
-    "harness.work.proxies",
     "harness.work.calibration_job",
-    "harness.work.experiment",
-    "harness.work.group",
     "harness.work.task",
     "harness.work.ranking",
     # Observers of Sacred's, at work in the training process.

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from harness.stores.places import Places
     from harness.stores.stored import StoredRun
     from harness.work.plan import Asked
-    from harness.work.session import Session
     from harness.work.states import Work
+    from harness.work.worker import Worker
 
 _WORDS = {"again": "to train again", "rank": "to rank again"}
 """States whose names alone say too little."""
@@ -26,23 +26,23 @@ NAMED = 4
 
 
 def conclude(
-    session: Session, received: list[int], places: Places, mine: Callable[[Work], bool] = lambda work: True
+    worker: Worker, received: list[int], places: Places, mine: Callable[[Work], bool] = lambda work: True
 ) -> int:
     """Print the summary of the trials that were to be run here; return the exit status."""
-    from harness.work.session import FIRST
     from harness.work.states import LOSSES, State
+    from harness.work.worker import FIRST
 
-    errors, attempted = session.errors, {key for key, _ in session.attempted}
-    everything = [work for work in session.plan.work if mine(work)]
+    errors, attempted = worker.errors, {key for key, _ in worker.attempted}
+    everything = [work for work in worker.plan.work if mine(work)]
     # A ranking that failed now leaves its trial as it was; for the reader the trial has failed.
     left = {work.trial.key for work in everything if work.state not in (State.DONE, State.LOST)} & errors.keys()
-    failed_now, interrupted = left - session.interrupted, left & session.interrupted
+    failed_now, interrupted = left - worker.interrupted, left & worker.interrupted
     states = Counter(State.FAILED if work.trial.key in failed_now else work.state for work in everything)
-    now = sum(work.trial.key in session.done_here and work.state is State.DONE for work in everything)
+    now = sum(work.trial.key in worker.done_here and work.state is State.DONE for work in everything)
     rest = sorted((state, count) for state, count in states.items() if state is not State.DONE)
     others = "".join(f", {count} {_WORDS.get(state, state)}" for state, count in rest)
     click.echo(f"{states[State.DONE]} of {len(everything)} trials done, {now} of them now{others}")
-    done = session.done_here - errors.keys()
+    done = worker.done_here - errors.keys()
     unread = [work for work in everything if work.state is State.WAITING and work.trial.key in done]
     failed = [work for work in everything if work.state is State.FAILED or work.trial.key in failed_now]
     lost = [work for work in everything if work.state is State.LOST and work.kind() is None]
@@ -54,7 +54,7 @@ def conclude(
             trace = (work.run.fail_trace if work.run else None) or ["no reason is stored"]
             reason = errors.get(work.trial.key) or trace[-1].strip().splitlines()[-1]
             click.echo(f"{word}: {work.label}: {reason}{_where_to_look(work.run, places)}", err=True)
-    for study, error in session.hopeless.items():
+    for study, error in worker.hopeless.items():
         waiting = sum(work.named.study == study and work.state is State.WAITING for work in everything)
         click.echo(
             f"the first {FIRST} trials of {study} failed with the same error, so the other {waiting} were not started: "

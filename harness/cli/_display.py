@@ -79,7 +79,7 @@ def shortened(text: str, width: int) -> str:
 
 @dataclass
 class Display:
-    """Shows the jobs of a session on `console`. A context manager, and a `harness.work.session.Screen`."""
+    """Shows the jobs of a worker on `console`. A context manager, and a `harness.work.worker.Screen`."""
 
     studies: Sequence[Study] = ()
     """Where the columns are looked up whose numbers are shown."""
@@ -115,7 +115,7 @@ class Display:
 
     @contextlib.contextmanager
     def show(self, todo: Sequence[Work], parallel: int) -> Iterator[Display]:
-        """A round of a session. A `harness.work.session.Show`."""
+        """A round of a worker. A `harness.work.worker.Show`."""
         with self.round(items_of(todo, self.studies)):
             yield self
 

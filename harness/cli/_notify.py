@@ -20,7 +20,7 @@ from harness.documents import one_line
 if TYPE_CHECKING:
     from harness.stores.places import Places
     from harness.work.plan import Asked
-    from harness.work.session import Session
+    from harness.work.worker import Worker
 
 PATIENCE = 30.0
 """Seconds that a command or a server has to take a message."""
@@ -36,13 +36,13 @@ class Notifier:
     store: str
     began: float = field(default_factory=time.monotonic)
 
-    def ended(self, session: Session, stopped: bool) -> None:
+    def ended(self, worker: Worker, stopped: bool) -> None:
         """Send how each study has ended."""
         from harness.work.states import State
 
         for study in self.asked.studies:
-            plan = session.plan.of(study)
-            errors = {one.label: session.errors[one.trial.key] for one in plan.work if one.trial.key in session.errors}
+            plan = worker.plan.of(study)
+            errors = {one.label: worker.errors[one.trial.key] for one in plan.work if one.trial.key in worker.errors}
             counts, total = plan.states, len(plan.work)
             failed = errors or counts[State.FAILED] or counts[State.LOST]
             outcome = (

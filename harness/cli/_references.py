@@ -9,12 +9,12 @@ from harness.errors import HarnessError
 
 if TYPE_CHECKING:
     from harness.cli._display import Display
+    from harness.stores.opened import Opened
     from harness.stores.store import Store
     from harness.work.jobs import Stopping
     from harness.work.plan import Asked
     from harness.work.processes import Processes
     from harness.work.references import Missing
-    from harness.work.workplace import Workplace
 
 
 def missing(asked: Asked, store: Store, on_request: bool = False) -> Missing:
@@ -26,7 +26,7 @@ def missing(asked: Asked, store: Store, on_request: bool = False) -> Missing:
 
 def make_references(
     asked: Asked,
-    place: Workplace,
+    place: Opened,
     stopping: Stopping,
     executor: Processes,
     display: Display,
@@ -42,7 +42,7 @@ def make_references(
     from harness.work.assignment import Computing
     from harness.work.attempts import Attempts
     from harness.work.jobs import Answered
-    from harness.work.session import follow
+    from harness.work.worker import follow
 
     if stopping.asked:
         return None

@@ -30,38 +30,39 @@ def recompute(request: Request, machine: Machine, again: bool, mirror_weights_ma
     """
     from harness.cli._display import Display
     from harness.work.assignment import Computing
+    from harness.work.database import reach
     from harness.work.jobs import Answered, Stopping
     from harness.work.plan import require_ranks
     from harness.work.processes import Processes
-    from harness.work.session import Recomputing, working
-    from harness.work.settings import Settings
+    from harness.work.repeating import Recomputing
     from harness.work.states import State
+    from harness.work.worker import Settings
 
     asked, slots = request.asked(store), machine.slots()
     if store.mongo is None:
         store.require()
     settings = Settings(store, Computing(machine.threads), weights_max=mirror_weights_max, waits=False)
     stopping = Stopping()
-    place = settings.workplace(click.echo)
-    if not place.reach(0.0, stopping):
-        raise Unreachable(place.silence or "the database does not answer")
+    place = settings.open()
+    if (silence := reach(place, 0.0, stopping, click.echo)) is not None:
+        raise Unreachable(silence)
     with contextlib.closing(Processes(slots)) as executor:
         display = Display(asked.studies, asked_to_stop=lambda: stopping.asked)
-        session = working(place, asked, settings, executor, stopping, display.show, kind=Recomputing, again=again)
-        chosen = session.choose(session.plan)
+        worker = Recomputing(place, settings, asked, executor, stopping, display.show, again=again)
+        chosen = worker.choose(worker.plan)
         require_ranks(chosen, slots)
         with on_signals(stopping.ask, shown=lambda: display.is_live) as received, display:
-            session.run()
+            worker.run()
     ended = {"recomputed": 0}
     undone: list[str] = []
-    for work, answer in [*session.answers, *((work, {"status": Answered.ELSEWHERE}) for work in session.left(chosen))]:
+    for work, answer in [*worker.answers, *((work, {"status": Answered.ELSEWHERE}) for work in worker.left(chosen))]:
         status = str(answer["status"])
         if status == Answered.DONE:
             status = "unchanged" if answer["already"] else "recomputed"
         else:
             undone.append(f"{status}: {work.label}" + _reason(answer))
         ended[status] = ended.get(status, 0) + 1
-    plan = session.plan
+    plan = worker.plan
     states = plan.states
     training = len(plan.work) - states[State.DONE] - states[State.RANK]
     click.echo(

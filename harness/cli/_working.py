@@ -15,8 +15,8 @@ from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from harness.work.remote.ray_crew import Wanted
-    from harness.work.settings import Settings
     from harness.work.slots import Slots
+    from harness.work.worker import Settings
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def slots_of(device: str | None, jobs: int | None, per_device: int = 1, ranks: i
 
 @dataclass(frozen=True)
 class Working:
-    """How a worker runs trials, whatever they are; `harness.work.settings.Settings`, as options."""
+    """How a worker runs trials, whatever they are; `harness.work.worker.Settings`, as options."""
 
     retry: str | None = option(
         "--retry",
@@ -135,7 +135,7 @@ class Working:
     def settings(self, places: Places, threads: int) -> Settings:
         """The settings of a worker with that many threads per trial."""
         from harness.work.assignment import Computing
-        from harness.work.settings import Settings
+        from harness.work.worker import Settings
 
         return Settings(
             places=replace(places, mongo=None) if self.offline else places,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from harness.stores.store import Store
     from harness.stores.stored import StoredRun
     from harness.study.trial import Trial
-    from harness.work.settings import Settings
     from harness.work.slots import Slots
+    from harness.work.worker import Settings
 
 
 @click.command("rerun", cls=Command, example="harness rerun 3f2a --into again")
@@ -48,7 +48,7 @@ def command(
     from harness.stores.upkeep.comparison import Side, compare
     from harness.study.parallel import check_ranks
     from harness.work.assignment import Computing
-    from harness.work.settings import Settings
+    from harness.work.worker import Settings
 
     opened = store.open()
     found = opened.find(run)
@@ -119,16 +119,16 @@ def _execute(run: StoredRun, trial: Trial, settings: Settings, slots: Slots) -> 
     from harness.cli._signals import on_signals
     from harness.work.jobs import Answered, Stopping
     from harness.work.processes import Processes
-    from harness.work.session import repeating
+    from harness.work.repeating import repeating
 
     label, stopping = f"run {run.id} again", Stopping()
     display = Display(asked_to_stop=lambda: stopping.asked)
     signals = on_signals(stopping.ask, shown=lambda: display.is_live)
     with contextlib.closing(Processes(slots)) as executor, signals as received, display:
-        place = settings.workplace(click.echo)
-        session = repeating(place, run, trial, label, settings, executor, stopping, display.show)
-        session.run()
-    answer: Mapping[str, Any] = session.answers[-1][1] if session.answers else {"status": Answered.INTERRUPTED}
+        place = settings.open()
+        worker = repeating(place, run, trial, label, settings, executor, stopping, display.show)
+        worker.run()
+    answer: Mapping[str, Any] = worker.answers[-1][1] if worker.answers else {"status": Answered.INTERRUPTED}
     if answer["status"] == Answered.INTERRUPTED and "error" not in answer:
         return 128 + (received[0] if received else 2)
     if answer["status"] != Answered.DONE:

@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from harness.stores.store import Store
     from harness.work.plan import Asked
     from harness.work.remote.ray_crew import Wanted
-    from harness.work.session import Session
-    from harness.work.settings import Settings
     from harness.work.slots import Slots
     from harness.work.states import Work
+    from harness.work.worker import Settings, Worker
 
 
 @dataclass(frozen=True)
@@ -122,13 +121,13 @@ def _run(
     from rich.console import Console
 
     from harness.cli._display import Display
+    from harness.work.database import bring_up_to_date, reach
     from harness.work.jobs import Stopping
     from harness.work.processes import Processes
     from harness.work.remote.following import Following
     from harness.work.remote.ray_crew import crew_of
-    from harness.work.session import Session
-    from harness.work.session import working as session_of
     from harness.work.states import State
+    from harness.work.worker import Worker
 
     begun, stopping, words = time.time(), Stopping(), REFERENCES if doing.references_only else TRIALS
     console = Console(highlight=False, stderr=quiet)
@@ -137,49 +136,41 @@ def _run(
     with contextlib.closing(Processes(slots)) as executor, signals as received, contextlib.ExitStack() as workers:
         if wanted is None:
             executor.prepare()
-        place = settings.workplace(click.echo)
-        if not place.reach(settings.outage_wait, stopping):
-            status = unreached(received, settings.outage_wait)
+        place = settings.open()
+        if (silence := reach(place, settings.outage_wait, stopping, click.echo)) is not None:
             if notifier is not None:
-                notifier.failed(Unreachable("the database was unreachable"))
-            return status
+                notifier.failed(Unreachable(silence))
+            return unreached(received, settings.outage_wait)
         until = None if ending is None else ending.until(asked, len(slots), settings.retry, display.say)
-        session = session_of(
-            place,
-            asked,
-            replace(settings, profile=doing.profile),
-            executor,
-            stopping,
-            display.show,
-            planned=None if until is None else until.plan,
-            kind=Session if wanted is None else Following,
-        )
-        tell_edits(edits_since([session.plan], place.reader.runs))
+        settings, planned = replace(settings, profile=doing.profile), None if until is None else until.plan
+        kind = Worker if wanted is None else Following
+        worker = kind(place, settings, asked, executor, stopping, display.show, planned)
+        tell_edits(edits_since([worker.plan], place.reader.runs))
         if not doing.references_only:
             if wanted is None:  # otherwise the nodes of the cluster count
-                session.plan.require_ranks(slots, settings.retry)
-            session.plan.require_images(settings.retry)
+                worker.plan.require_ranks(slots, settings.retry)
+            worker.plan.require_images(settings.retry)
         for problem in place.reader.problems:
             click.echo(f"not usable: {problem.place}: {problem.reason}", err=True)
-        place.check_writable()
-        if wanted is not None and isinstance(session, Following) and session.choose(session.plan):
-            session.crew = workers.enter_context(crew_of(asked, settings, wanted, place.opened.board))
+        place.directory.check_writable()
+        if wanted is not None and isinstance(worker, Following) and worker.choose(worker.plan):
+            worker.crew = workers.enter_context(crew_of(asked, settings, wanted, place.board))
         made = None
         with display:
             if not doing.references_only:
-                _announce(display, asked, session, None if doing.no_references else place.reader, store.directory)
-                session.run()
-            if not doing.no_references and not session.gave_up:
+                _announce(display, asked, worker, None if doing.no_references else place.reader, store.directory)
+                worker.run()
+            if not doing.no_references and not worker.gave_up:
                 words = REFERENCES
                 made = make_references(asked, place, stopping, executor, display, doing.references_only)
-        left = None if session.gave_up else place.sync(stopping, session.plan.naming)
+        left = None if worker.gave_up else bring_up_to_date(place, stopping, click.echo, worker.plan.naming)
     if doing.references_only:
         if received:
             click.echo("stopped; the same command makes the references that are missing", err=True)
             return 128 + received[0]
         click.echo(made or "all references are stored already")
         return 0
-    status = conclude(session, received, store)
+    status = conclude(worker, received, store)
     if doing.profile:
         _tell_profiles(store.directory, begun)
     if ending is not None:
@@ -188,23 +179,23 @@ def _run(
         click.echo(made)
     if left:
         click.echo(left, err=True)
-    if session.gave_up:
+    if worker.gave_up:
         tell_given_up(settings.outage_wait)
     if notifier is not None:
-        notifier.ended(session, bool(received))
-    some = any(work.state is State.DONE for work in session.plan.work)
-    if some and ending is None and not (quiet or received or session.gave_up):
+        notifier.ended(worker, bool(received))
+    some = any(work.state is State.DONE for work in worker.plan.work)
+    if some and ending is None and not (quiet or received or worker.gave_up):
         click.echo(f"next: {next_command(asked, store)}", err=True)
-    return status or int(session.gave_up)
+    return status or int(worker.gave_up)
 
 
-def _announce(display: Display, asked: Asked, session: Session, store: Store | None, directory: Path) -> None:
+def _announce(display: Display, asked: Asked, worker: Worker, store: Store | None, directory: Path) -> None:
     """Say what is about to run and why, and let the display count it. `store` is None where no references follow."""
     from harness.cli._announcement import announced
     from harness.cli._tally import RANKING, items_of, reference_items
     from harness.work.states import State
 
-    todo: Sequence[Work] = session.choose(session.plan)
+    todo: Sequence[Work] = worker.choose(worker.plan)
     if not todo or display.quiet:
         return
     items = items_of(todo, asked.studies)
@@ -212,9 +203,9 @@ def _announce(display: Display, asked: Asked, session: Session, store: Store | N
     with contextlib.suppress(HarnessError):  # what is wrong with references is said when they are made
         lacking = None if store is None else missing(asked, store)
     references = len(lacking.references) if lacking else 0
-    for line in announced(session.plan, todo, session.slots, directory, references):
+    for line in announced(worker.plan, todo, worker.slots, directory, references):
         click.echo(line)
-    display.tally.stored = session.plan.states[State.DONE]
+    display.tally.stored = worker.plan.states[State.DONE]
     display.tally.add(items)
     if lacking:
         display.tally.add(reference_items(lacking, RANKING * sum(item.jobs[0] for item in items) / len(items)))

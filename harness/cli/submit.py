@@ -63,14 +63,16 @@ def command(
     from harness.stores.board import JOBS
     from harness.work import slurm, submission
     from harness.work.agreement import Agreement
+    from harness.work.database import reach
     from harness.work.jobs import Stopping
 
     asked, settings = request.asked(store), working.settings(store, machine.threads)
     options = {"cpus-per-task": str(machine.ranks * machine.threads), **submission.parse_options(jobs.given)}
     submission.check_ranks(options, machine.ranks)
-    place = settings.workplace(lambda line: click.echo(line, err=True))
-    if not place.reach(settings.outage_wait, Stopping()):
-        raise slurm.SlurmFailed(f"nothing was submitted: {place.silence}")
+    place = settings.open()
+    silence = reach(place, settings.outage_wait, Stopping(), lambda line: click.echo(line, err=True))
+    if silence is not None:
+        raise slurm.SlurmFailed(f"nothing was submitted: {silence}")
     plan = asked.plan(place.reader.runs())
     left = [work for work in plan.work if work.kind(settings.retry)]
     if not left:
@@ -90,7 +92,7 @@ def command(
     if jobs.dry_run:
         click.echo("\n".join(scripts).rstrip())
         return
-    agreement = Agreement.of(asked, place.opened.board)
+    agreement = Agreement.of(asked, place.board)
     if new_files:
         agreement.tell()
     agreement.check()
@@ -102,7 +104,7 @@ def command(
         job = slurm.submit(file, variables)
         studies = [study.name for study in asked.studies]
         note = {"studies": studies, "preset": asked.preset, "workers": array.workers, "script": str(file)}
-        place.opened.board.replace(JOBS, job, note)
+        place.board.replace(JOBS, job, note)
         needs = "" if len(arrays) == 1 else f" (needs: {array.needs})"
         click.echo(f"job {job}: {array.workers} workers for {array.trials} trials{needs}, by {file}")
 

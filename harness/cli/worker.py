@@ -101,7 +101,7 @@ def command(
     from harness.work.slurm import requeue as start_again
     from harness.work.slurm import require_job
     from harness.work.submission import Needs
-    from harness.work.worker import work
+    from harness.work.unattended import work
 
     asked, slots, settings = request.asked(store), machine.slots(), working.settings(store, machine.threads)
     if task.requeue:
@@ -132,9 +132,9 @@ def command(
         # At the end of its time SLURM ends a job as it does when somebody cancels it: that is no reason to stay away.
         in_time = end is None or time.time() < end.end
         asked_to_stop = [number for number in received if number not in warnings and in_time]
-        if worked.session is None:
+        if worked.worker is None:
             return unreached(asked_to_stop, settings.outage_wait)
-        status = conclude(worked.session, asked_to_stop, store, mine)
+        status = conclude(worked.worker, asked_to_stop, store, mine)
         if worked.unreachable:
             tell_given_up(settings.outage_wait)
             return status or 1
@@ -146,7 +146,7 @@ def command(
         click.echo(f"the time is over; {len(worked.left)} trials are left to other workers")
         if task.requeue:
             click.echo(f"job {start_again()} starts again")
-        return int(bool(worked.session.errors))
+        return int(bool(worked.worker.errors))
 
 
 def _end_of_job() -> Deadline | None:

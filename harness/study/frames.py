@@ -77,15 +77,18 @@ def details(records: Sequence[Mapping[str, Any]]) -> set[str]:
     names a run, and what decides how its ranking is judged, is none of them.
     """
     known = defaults()
-    columns = {*configured(), *document_columns(Result), *document_columns(Cost)}
-    columns = columns.union(*dict.fromkeys(map(tuple, records)))
-    found = {name for name in columns if name.startswith(f"{PANEL}_")}
-    for name in columns - found - ALWAYS:
-        if not name.endswith("_name"):
-            default = known.get(name)
-            if all((value := one.get(name)) is None or value == default for one in records):
-                found.add(name)
-    return found
+    met = set().union(*dict.fromkeys(map(tuple, records)))
+    columns = {*configured(), *document_columns(Result), *document_columns(Cost), *met}
+    panel = {name for name in columns if name.startswith(f"{PANEL}_")}
+    names = [name for name in columns - panel - ALWAYS if not name.endswith("_name")]
+    same = [name for name in names if name in met]
+    last: list[Any] = []
+    for one in records:  # row by row: reading column by column would fetch every run from memory each time
+        if (values := list(map(one.get, same))) != last:
+            pairs = zip(same, values, strict=True)
+            same = [name for name, value in pairs if value is None or value == known.get(name)]
+            last = list(map(one.get, same))
+    return {*panel, *same, *(name for name in names if name not in met)}
 
 
 ALWAYS = {

@@ -191,12 +191,12 @@ class Meter:
     def restore(self, state: dict[str, Any]) -> None:
         """Continue counting from a stored state. Memory allocated to load it does not count."""
         for name in COUNTS:
-            setattr(self, name, state.get(name, 0))  # a checkpoint of an earlier version has fewer
+            setattr(self, name, state[name])
         self.stages = dict(state["stages"])
         self.resumed = state["resumed"] + 1
         self._earlier_seconds, self._earlier_peak = state["seconds"], state["peak_memory"]
         self.training_memory = state["training_memory"]
-        self.ranks = state.get("ranks", 1)
+        self.ranks = state["ranks"]
         if self.device.type == "cpu":
             return_freed_memory()
         self._reset_peak()

@@ -173,10 +173,9 @@ def packed(predictions: Mapping[tuple[int, ...], Prediction]) -> list[torch.Tens
 
 
 def unpacked(tensors: Sequence[torch.Tensor]) -> Predictions:
-    """The same from the tensors; checkpoints of older versions hold no losses."""
-    architectures, accuracies = tensors[:2]
-    losses = tensors[2].tolist() if len(tensors) > 2 else [math.nan] * len(accuracies)
-    pairs = zip(accuracies.tolist(), losses, strict=True)
+    """The same from the tensors."""
+    architectures, accuracies, losses = tensors
+    pairs = zip(accuracies.tolist(), losses.tolist(), strict=True)
     found = (Prediction(accuracy, None if math.isnan(loss) else loss) for accuracy, loss in pairs)
     return dict(zip(map(tuple, architectures.tolist()), found, strict=True))
 

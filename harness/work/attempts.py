@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.documents import shortened_trace, utc_text
 from harness.errors import DataError, HarnessError, UnknownName, Unreachable, UserError
 from harness.files import make_folder, sha256, write_json
 from harness.owner import describe, is_suspended, lives_here, start_ticks, this_process
 from harness.stores.checkpoints import checkpoint_path, remove_checkpoint
 from harness.stores.claims import Claim, ClaimLost, Renewal
-from harness.stores.directory.crash import record_death, record_failure, record_interruption
-from harness.stores.directory.reading import read_small, read_verified
+from harness.stores.directory.reading import Damaged, read_small, read_verified
 from harness.stores.directory.run_directory import (
     COMPLETION,
     INPUTS,
@@ -34,12 +34,14 @@ from harness.stores.directory.run_directory import (
     RANKINGS,
     RESULT,
     RUN,
+    TRIAL,
     WEIGHTS,
     complete_ranking,
     next_ranking,
     write_ranking,
 )
 from harness.stores.directory.store import PROFILES
+from harness.stores.opened import Opened
 from harness.stores.stored import Status, StoredRun
 from harness.work.assignment import KNOWN, Assignment, Computing
 from harness.work.jobs import Answered, Job, Stopping, failed
@@ -47,7 +49,6 @@ from harness.work.states import Kind, Work
 
 if TYPE_CHECKING:
     from harness.stores.mongo.mirror import Mirror
-    from harness.work.workplace import Workplace
 
 FRESH = ".new-"
 """How the name of a folder begins that is no run; `harness store clean` removes those of dead workers."""
@@ -72,7 +73,7 @@ REFUSALS = 2
 class Attempts:
     """Begins the attempts of a worker."""
 
-    place: Workplace
+    place: Opened
     computing: Computing
     preset: str
     overrides: Mapping[str, Any]
@@ -187,8 +188,26 @@ class Attempt:
             return
         if hasattr(self, "folder"):
             remove_folder(self.folder)
-        if self.claim is not None:
-            self.renewal.release(self.claim)
+        self._release()
+
+    def _release(self, copy: Callable[[], object] | None = None) -> None:
+        """Release the claim, after a copy to the database: its next owner must find the run there."""
+        if (claim := self.claim) is None:
+            return
+
+        def copied() -> None:
+            try:
+                if copy is not None:
+                    copy()
+            except Exception:  # the run counts; the command reports what is not in the database
+                pass
+            finally:
+                self.renewal.release(claim)
+
+        if copy is None:
+            copied()
+        else:
+            self.attempts.copying(threading.Thread(target=copied, name=f"copy of {self.folder.name}"))
 
     def _confirm(self) -> None:
         """Raise `ClaimLost` if another worker has the trial. Where that is unknown, the result counts here."""
@@ -238,7 +257,7 @@ class Training(Attempt):
     def _mirroring(self) -> Mirror | None:
         """What copies the run while it is made; None without a database. Not before the child has written its name."""
         if self.mirror is None:
-            self.mirror = self.place.opened.mirror(self.run)
+            self.mirror = self.place.mirror(self.run)
         return self.mirror
 
     def progressed(self) -> None:
@@ -255,12 +274,18 @@ class Training(Attempt):
         except ClaimLost as error:
             reply = {"status": Answered.ELSEWHERE, "error": str(error)}
             with contextlib.suppress(OSError):
-                record_interruption(self.run)
+                self._record_interruption()
         except (OSError, HarnessError) as error:
             reply = failed(error)
             with contextlib.suppress(OSError):  # else the run is lost, and continued as well
-                record_interruption(self.run)
-        self._copy(reply["status"] == Answered.DONE)
+                self._record_interruption()
+        mirror, done = self._mirroring(), reply["status"] == Answered.DONE
+
+        def copy() -> None:
+            if mirror is not None and not mirror.close() and done:
+                copy_slowly(self.folder, self.place, self.attempts.hurried)
+
+        self._release(copy if mirror is not None else None)
         return reply | {"run_id": self.run.id}
 
     def _commit(self, say: Callable[[str], object]) -> dict[str, Any]:
@@ -282,32 +307,29 @@ class Training(Attempt):
         error = str(answer.get("error") or answer["status"])
         # What fails before the run begins (no GPU, other images) is not the trial's fault: it is tried again.
         begun = (self.folder / RUN).exists() or "rank" in answer or "traceback" not in answer
-        if answer["status"] == Answered.LOST:
-            record_death(self.run, error)
+        if answer["status"] == Answered.LOST:  # the run stays open: it counts as lost, since its owner is dead
+            trial = read_small(self.folder / TRIAL)
+            if trial["owner"] == this_process():  # the child died before it could write its own name
+                self.run.write(TRIAL, trial | {"owner": trial["owner"] | {"started": None}})
+            self._record({"fail_trace": shortened_trace([error])})
         elif answer["status"] == Answered.FAILED and begun:
-            record_failure(self.run, answer.get("traceback") or error)
+            trace = shortened_trace((answer.get("traceback") or error).splitlines(keepends=True))
+            self._record({"status": "FAILED", "stop_time": utc_text(), "fail_trace": trace})
         else:
-            record_interruption(self.run)
+            self._record_interruption()
 
-    def _copy(self, done: bool) -> None:
-        """Copy the run to the database, if there is one, and release the claim then: its next owner must find the run
-        there."""
-        assert self.claim is not None
-        claim, mirror, run, attempts = self.claim, self._mirroring(), self.run, self.attempts
-        if mirror is None:
-            self.renewal.release(claim)
-            return
+    def _record_interruption(self) -> None:
+        """Mark the run as interrupted, which may have ended well, but must not count."""
+        self._record({"status": "INTERRUPTED", "stop_time": utc_text()}, ("RUNNING", "COMPLETED"))
 
-        def copy() -> None:
-            try:
-                if not mirror.close() and done:
-                    copy_slowly(run.path, self.place, attempts.hurried)
-            except Exception:  # the run counts; the command reports what is not in the database
-                pass
-            finally:
-                self.renewal.release(claim)
-
-        attempts.copying(threading.Thread(target=copy, name=f"copy of {run.id}"))
+    def _record(self, end: Mapping[str, Any], over: tuple[str, ...] = ("RUNNING",)) -> None:
+        """Add this to the run's record. A run that is complete, or recorded its own end, stays as it is."""
+        try:
+            entry = read_small(self.folder / RUN)
+        except Damaged:
+            entry = {"status": "RUNNING"}  # killed before it wrote anything
+        if entry.get("status") in over and not (self.folder / COMPLETION).exists():
+            self.run.write(RUN, {**entry, **end})
 
 
 class Ranking(Attempt):
@@ -357,7 +379,10 @@ class Ranking(Attempt):
         except (OSError, HarnessError) as error:
             reply = failed(error)
         remove_folder(self.folder)
-        self._copy(target, reply["status"] == Answered.DONE)
+        if reply["status"] == Answered.DONE and self.place.has_database:
+            self._release(lambda: copy_slowly(target, self.place, self.attempts.hurried))
+        else:
+            self._release()
         return reply | {"run_id": self.run.id}
 
     def _commit(self, target: Path, say: Callable[[str], object]) -> dict[str, Any]:
@@ -380,24 +405,6 @@ class Ranking(Attempt):
         with contextlib.suppress(OSError):  # `store clean` finds it
             remove_checkpoint(checkpoint_path(self.attempts.checkpoints, trial, self.run.id))
         return {"status": Answered.DONE, "result": result, "cost": cost, "already": unchanged}
-
-    def _copy(self, target: Path, done: bool) -> None:
-        assert self.claim is not None
-        claim, opened = self.claim, self.place.opened
-        if not (done and opened.has_database):
-            self.renewal.release(claim)
-            return
-
-        def copy() -> None:
-            from harness.stores.mongo.projection import project
-
-            try:
-                with contextlib.suppress(HarnessError):  # it is in the directory, and the next sync copies it
-                    project(target, opened.database, opened.weights_max)
-            finally:
-                self.renewal.release(claim)
-
-        self.attempts.copying(threading.Thread(target=copy, name=f"copy of a ranking of {self.run.id}"))
 
 
 def fresh_folder(store: Path) -> Path:
@@ -426,8 +433,9 @@ def end_process(run: StoredRun) -> None:
         time.sleep(0.01)
 
 
-def copy_slowly(run: Path, place: Workplace, hurried: threading.Event) -> None:
-    """Copy a done run to a slow database. One that is unreachable, or refuses twice, gets it with the next sync.
+def copy_slowly(run: Path, place: Opened, hurried: threading.Event) -> None:
+    """Copy a done run, or what was added to it, to a slow database. One that is unreachable, or refuses twice, gets it
+    with the next sync.
 
     Raises `UserError` and `DataError` when the database does not accept the run.
     """
@@ -435,17 +443,16 @@ def copy_slowly(run: Path, place: Workplace, hurried: threading.Event) -> None:
 
     from harness.stores.mongo.projection import project
 
-    opened = place.opened
     until, pause, refusals = time.monotonic() + SLOWLY, PAUSE, 0
     while not hurried.is_set():
         try:
             with pymongo.timeout(ANSWERS):
-                opened.database.command("ping")
+                place.database.command("ping")
         except Exception:  # unreachable, whatever the reason
             return
         began = time.monotonic()
         try:
-            project(run, opened.database, opened.weights_max)
+            project(run, place.database, place.weights_max)
             return
         except Unreachable:
             refusals += time.monotonic() - began < ANSWERS
@@ -455,16 +462,16 @@ def copy_slowly(run: Path, place: Workplace, hurried: threading.Event) -> None:
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _local(run: StoredRun, place: Workplace) -> Path:
+def _local(run: StoredRun, place: Opened) -> Path:
     """The run's directory, with missing files fetched from the database."""
     folder = place.directory.path_of(run)
-    if not place.opened.has_database:
+    if not place.has_database:
         return folder
     from harness.stores.mongo.fetching import is_whole
 
     if not (folder.is_dir() and is_whole(folder)):
         with contextlib.suppress(UnknownName):  # only the directory has it: there is nothing to fetch
-            place.opened.mirrored.fetch(run.id, place.directory.path)
+            place.mirrored.fetch(run.id, place.directory.path)
     return folder
 
 

@@ -1,6 +1,8 @@
-"""Ranks the weights of a done run as a trial asks now. Imported in training processes only.
+"""What a child does besides trials: further rankings of stored weights, and references.
 
-The weights, and what is known of them, are inputs of the folder; the ranking is left there for the worker.
+The weights of a done run, and what is known of them, are inputs of the folder; the ranking is left there for the
+worker. So are references, which are deterministic: two processes that make the same one store the same document.
+Imported in training processes only.
 """
 
 from __future__ import annotations
@@ -13,16 +15,19 @@ from typing import Any
 import torch
 
 from harness.components.benchmark import benchmark_for
+from harness.components.proxy import NotApplicable
 from harness.errors import DataError
+from harness.files import write_json
 from harness.interruption import asked_first
+from harness.schema import UNRANKED
 from harness.stores.directory.log import drop_drawings
 from harness.stores.directory.run_directory import LOG, PREDICTIONS, WEIGHTS, RunDirectory
 from harness.study.judging import Prediction, completed
-from harness.training.trial import Outcome, Watch, rank_again
+from harness.training.precision import fix_arithmetic
+from harness.training.trial import Outcome, Watch, rank_again, run_references
 from harness.work.assignment import KNOWN
-from harness.work.experiment import computed_with, predicted, searching, throttled
 from harness.work.jobs import Answered, failed
-from harness.work.task import Task, check_images
+from harness.work.task import Task, check_images, computed_with, predicted, searching, throttled
 
 
 def rank(task: Task) -> dict[str, Any]:
@@ -92,3 +97,27 @@ def _predictions(known: Mapping[str, Any]) -> dict[int, Prediction]:
     """The stored predictions of the weights on the images that the trial ranks on, by architecture number."""
     losses = known["losses"]
     return {int(number): Prediction(value, losses.get(number)) for number, value in known["accuracies"].items()}
+
+
+def make_references(task: Task) -> dict[str, Any]:
+    """Make the references of one trial that its assignment names; return the answer."""
+    # One thread: the sums, and so the predictions, do not depend on the number of cores.
+    torch.set_num_threads(1)
+    fix_arithmetic()
+
+    def report(done: int, total: int) -> None:
+        task.progress({"event": "references", "step": done, "steps": total})
+
+    try:
+        made_here = run_references(task.trial.config, task.assignment.references, task.device, report)
+        for number, (name, outcome) in enumerate(made_here):
+            made: dict[str, Any] = {"reference": name, "cell": task.trial.json()}
+            if isinstance(outcome, NotApplicable):
+                made |= {"result": UNRANKED, "inapplicable": str(outcome)}
+            else:
+                made |= {"result": outcome.result, "cost": outcome.cost}
+            write_json(task.folder / f"{number}.json", made)
+            task.progress({"event": name})
+    except (Exception, SystemExit) as error:
+        return failed(error)
+    return {"status": Answered.DONE}

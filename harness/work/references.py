@@ -101,8 +101,8 @@ class Making(Attempt):
 
     def progressed(self) -> None:
         """Store what has been made so far: it is not made again when this worker is killed."""
-        keys, opened = {one.name: one.key for one in self.references}, self.place.opened
-        stores = [opened.directory, *([opened.mirrored] if opened.has_database else [])]
+        keys, place = {one.name: one.key for one in self.references}, self.place
+        stores = [place.directory, *([place.mirrored] if place.has_database else [])]
         for file in sorted(self.folder.glob("*.json")):
             if file.name not in self._stored:
                 self._stored.add(file.name)

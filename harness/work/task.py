@@ -1,25 +1,92 @@
-"""A child at work: its assignment, its folder, and how it reports. Imported in training processes only."""
+"""A child at work: its assignment, its folder, the processes that do it together, and how it reports.
+
+The first of several processes has the run directory and the checkpoint, and speaks for all. The others take part in its
+computation and write nothing. The worker watches all of them: when one fails or dies, it ends the rest. Imported in
+training processes only.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from harness.components.dataset import fingerprint
+from harness.components.registries import SPACES
 from harness.data import devices
-from harness.errors import DataError
+from harness.data.randomness import seed_globals
+from harness.documents import finite
+from harness.errors import DataError, RanksLost
 from harness.stores.checkpoints import Checkpoint, FollowedCheckpoint
 from harness.stores.directory.log import output_to
-from harness.stores.directory.run_directory import INPUTS, LOG
+from harness.stores.directory.observer import DirectoryObserver
+from harness.stores.directory.run_directory import INPUTS, LOG, predictions_document
+from harness.stores.sacred import RunObserver
+from harness.study.configuration import RunConfig
+from harness.study.judging import Predictions
 from harness.study.trial import Trial
+from harness.training.memory import memory_explained
+from harness.training.precision import arithmetic, fix_arithmetic
+from harness.training.ranks import Ranks, join
+from harness.training.stages.search import SearchProgress
+from harness.training.trial import Outcome
 from harness.work.assignment import Assignment
-from harness.work.group import Group
+from harness.work.jobs import GROUP
 
 Report = Callable[[dict[str, Any]], None]
+
+REPORT_EVERY = 0.2
+"""Minimum seconds between progress reports of a ranking."""
+
+EXPLAINED_WITHIN = 120.0
+"""Seconds in which `run` ends a process that has lost another one of its group."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The place of this process in its group; by default the only one."""
+
+    index: int = 0
+    size: int = 1
+    meeting: Path | None = None
+    """The file by which the processes find each other."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Group:
+        """As the executor tells it in the document of a job."""
+        told = document.get(GROUP)
+        return cls() if told is None else cls(told["index"], told["size"], Path(told["meeting"]))
+
+    @property
+    def first(self) -> bool:
+        return self.index == 0
+
+    @contextlib.contextmanager
+    def computing(self, config: RunConfig, device: str) -> Iterator[Ranks]:
+        """Context of the computation of a trial, with all processes of the group: entered when all have come.
+
+        Global rngs are seeded, and settings of torch that change results are fixed.
+        """
+        seed_globals(config.seed)
+        fix_arithmetic((config.retrain or config.train).precision)
+        with memory_explained(config, self.size), self._explained():
+            ranks = join(self.index, self.size, f"file://{self.meeting}", device)
+            yield ranks
+            ranks.barrier()  # none leaves while another may still wait for it
+            ranks.leave()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """A process that has lost another is not the cause: it waits for its end by `run`, which knows the cause."""
+        try:
+            yield
+        except RanksLost:
+            time.sleep(EXPLAINED_WITHIN)
+            raise
 
 
 @dataclass(frozen=True)
@@ -92,3 +159,85 @@ def check_images(trial: Trial) -> None:
             f"{trial.config.dataset} has the fingerprint {now_there} here, but the trial was planned with "
             f"{trial.images}"
         )
+
+
+def computed_with(task: Task) -> dict[str, Any]:
+    """What the cost of a trial says about how it was computed."""
+    return {"threads": task.assignment.computing.threads, "arithmetic": arithmetic(task.device)}
+
+
+def predicted(trial: Trial, outcome: Outcome | None) -> dict[str, Any]:
+    """The predictions of an outcome as stored, by architecture number; empty for None."""
+    space = SPACES.get(trial.config.space)()
+
+    def numbered(predictions: Predictions) -> dict[int, float]:
+        return {space.index(architecture): one.accuracy for architecture, one in predictions.items()}
+
+    if outcome is None:
+        return predictions_document(trial.config.json(), {})
+    rough = {images: numbered(scores) for images, scores in outcome.rough.items()}
+    found = outcome.predictions
+    losses = {space.index(architecture): one.loss for architecture, one in found.items() if one.loss is not None}
+    return predictions_document(trial.config.json(), numbered(found), rough, outcome.searched, losses)
+
+
+def noted(task: Task, observers: Sequence[RunObserver]) -> Report:
+    """Reports of progress to the process that started the job, and to the run's record, for whoever reads the store."""
+    records = [one for one in observers if isinstance(one, DirectoryObserver)]
+    known: dict[str, Any] = {"device": task.device}
+    stages = {"epoch": "train" if task.trial.config.retrain is None else "retrain", "rank": "rank", "search": "search"}
+
+    def report(event: dict[str, Any]) -> None:
+        task.progress(event)
+        if event["event"] in stages:
+            measured = {key: finite(event[key]) for key in ("loss", "tau") if event.get(key) is not None}
+            known.update(stage=stages[event["event"]], step=event["step"], steps=event["steps"], **measured)
+            for one in records:
+                one.progress = dict(known)
+
+    return report
+
+
+def throttled(progress: Report) -> Callable[[int, int], None]:
+    """A callback that reports a ranking's progress a few times per second."""
+    last = 0.0
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done == total or now - last >= REPORT_EVERY:
+            last = now
+            progress({"event": "rank", "step": done, "steps": total})
+
+    return report
+
+
+def searching(progress: Report) -> Callable[[SearchProgress], None]:
+    """A callback that reports a search's progress a few times per second, and prints a line per generation.
+
+    The report: `step` of `steps` scores that are asked for now, `generation` of `generations` counted from 1 (both None
+    for a search without), `scored` architectures in all, and the `best` predicted accuracy among them.
+    """
+    last = 0.0
+
+    def report(at: SearchProgress) -> None:
+        nonlocal last
+        now, ended = time.monotonic(), at.done == at.total
+        generation = None if at.generation is None else at.generation + 1
+        if ended and generation is not None and at.best is not None:
+            print(f"generation {generation}/{at.generations}: {at.scored} scored, best {at.best:.2f} %")
+        if ended or now - last >= REPORT_EVERY:
+            last = now
+            progress(
+                {
+                    "event": "search",
+                    "step": at.done,
+                    "steps": at.total,
+                    "generation": generation,
+                    "generations": at.generations,
+                    "scored": at.scored,
+                    "best": at.best,
+                }
+            )
+
+    return report

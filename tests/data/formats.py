@@ -23,6 +23,7 @@ from harness.data.imagenet16 import IMAGENET16_120
 
 Bytes = npt.NDArray[np.uint8]
 
+
 def random_bytes(*shape: int, seed: int = 0) -> Bytes:
     return np.random.default_rng([seed, *shape]).integers(0, 256, shape, np.uint8)
 

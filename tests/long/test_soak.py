@@ -1,4 +1,6 @@
-"""Six processes share 200 trials and are killed at random: each trial is done once, and nothing is lost."""
+"""Six processes share 150 trials that train, rank, search and retrain, and are killed at random: each trial is done
+once, and nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from tests.jobs import outcome
 from tests.many_trials import finish, make_project, standing, start
 from tests.processes import all_gone, descendants
 
-WORKERS, TRIALS, KILLS = 6, 200, 100
+WORKERS, SEEDS, KILLS = 6, 50, 100
+TRIALS = 3 * SEEDS
 
 UNDISTURBED = 2
 """Seeds that are run again without kills, and compared."""
@@ -38,16 +41,15 @@ def training(folder: Path) -> set[int]:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["directory", "mongodb"])
 def test_killed_at_random(kind: str, tmp_path: Path, toy_table: Table, request: pytest.FixtureRequest) -> None:
-    folder = make_project(tmp_path / "project", toy_table)
+    folder = make_project(tmp_path / "project", toy_table, stages=True)
     uri = request.getfixturevalue("mongod").replace("/?", "/soak?") if kind == "mongodb" else None
     store = uri or folder / "runs"
     rng = random.Random(4)
     began = time.monotonic()
 
     def work() -> subprocess.Popen[str]:
-        seeds = str(TRIALS // 2)
         return start(
-            folder, "run", "many", "--preset", "tiny", "--seeds", seeds, "--jobs", "1", "--retry", "all", mongo=uri
+            folder, "run", "many", "--preset", "tiny", "--seeds", str(SEEDS), "--jobs", "1", "--retry", "all", mongo=uri
         )
 
     workers = [work() for _ in range(WORKERS)]
@@ -94,6 +96,7 @@ def test_killed_at_random(kind: str, tmp_path: Path, toy_table: Table, request: 
     newest = {run.key: run.status for run in runs}
     assert counts["lost"] + counts["failed"] >= KILLS // 5  # kills came in the midst of a trial
     assert set(newest.values()) == {"done"}  # attempts were lost, no trial was
+    assert sum(len(run.rankings) == 2 for run in runs if run.counts) == SEEDS  # searches
     seeds = str(UNDISTURBED)
     finish(start(folder, "run", "many", "--preset", "tiny", "--seeds", seeds, "--jobs", "1", "--store", "undisturbed"))
     disturbed = {run.key: run for run in DirectoryStore(folder / "runs").runs() if run.counts}

@@ -2,7 +2,7 @@
 
     python -m tests.perf.simulation [--trials 10000] [--workers 500] [--seconds 600 60 10] [--only mongo] [--out DIR]
 
-What is real: the agenda of every worker (`harness.work.agenda`), and the claims, in a directory and on a MongoDB
+What is real: how every worker chooses (`harness.work.worker`), and the claims, in a directory and on a MongoDB
 server of its own. Each operation of a claim is done for real. What passes for the worker that asked is the median of
 the last durations measured, because this machine may do other things. What is simulated: the clock, the trials and
 their states, and reading stored runs, which takes what it takes on real stores of both kinds that are filled and
@@ -44,10 +44,11 @@ from harness.stores.stored import StoredRun
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request
-from harness.work import agenda as agendas
-from harness.work.agenda import Agenda
+from harness.work import worker as workers
 from harness.work.jobs import Answered, Job
 from harness.work.states import Kind, State, Work, stand
+from harness.work.worker import Round
+from tests.jobs import round_of
 from tests.mongod import Mongod
 from tests.perf.synthetic import fill
 from tests.stored_runs import store_run
@@ -141,10 +142,6 @@ class TimedClaims(Claims):
             claim = self.real.acquire(key, at_least)
         self.collisions += claim is None
         return claim
-
-    def holder(self, key: str) -> Any:
-        with self.server.measured("holder"):
-            return self.real.holder(key)
 
     def held(self, keys: Collection[str]) -> set[str]:
         with self.server.measured(f"held {len(keys).bit_length()}"):
@@ -272,16 +269,17 @@ class Simulation:
     busy: float = 0.0
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 
-    def run(self, workers: int) -> Outcome:
+    def run(self, number: int) -> Outcome:
         # Every trial that has a run is done: what a run says need not be compared with what is asked for.
         quick: dict[str, Any] = {
             "supersede": lambda runs, problems: runs,
             "state_of": lambda trial, runs: STATES[bool(runs)],
         }
-        with mock.patch.multiple(agendas, time=self.clock, **quick):
-            for _ in range(workers):
-                agenda = Agenda(self.work, self.store, self.claims, begin, left)
-                self.at(0.0, partial(self.ask, agenda, agenda.jobs()))
+        with mock.patch.multiple(workers, time=self.clock, **quick):
+            for _ in range(number):
+                one: Any = round_of(self.work, self.store, self.claims)
+                one.worker.kind = left
+                self.at(0.0, partial(self.ask, one, one.jobs()))
             makespan = 0.0
             while self.events:
                 self.clock.now, _, act = heapq.heappop(self.events)
@@ -294,7 +292,7 @@ class Simulation:
     def at(self, when: float, act: Callable[[], None]) -> None:
         heapq.heappush(self.events, (when, next(NUMBERS), act))
 
-    def ask(self, agenda: Agenda, jobs: Iterator[Any]) -> None:
+    def ask(self, one: Round, jobs: Iterator[Any]) -> None:
         begin, free = self.clock.now, len(self.done) + len(self.held) < len(self.work)
         job = next(jobs, None)
         if free:  # else there is nothing that the worker could do instead
@@ -303,15 +301,15 @@ class Simulation:
             self.held.add(self.work[job.number].trial.key)
             seconds = self.seconds * self.rng.uniform(1 - VARIES, 1 + VARIES)
             self.busy += seconds + STARTING
-            self.at(self.clock.now + STARTING + seconds, lambda: self.end(agenda, jobs, job))
+            self.at(self.clock.now + STARTING + seconds, lambda: self.end(one, jobs, job))
         elif job is not None:
             if len(self.done) + len(self.held) < len(self.work):
                 self.lost += job.seconds
-            self.at(self.clock.now + job.seconds, lambda: self.ask(agenda, jobs))
+            self.at(self.clock.now + job.seconds, lambda: self.ask(one, jobs))
 
-    def end(self, agenda: Agenda, jobs: Iterator[Any], job: Job) -> None:
+    def end(self, one: Round, jobs: Iterator[Any], job: Job) -> None:
         begin, server = self.clock.now, self.claims.server
-        trial, claim = self.work[job.number].trial, agenda.running.pop(job.number).claim
+        trial, claim = self.work[job.number].trial, one.running.pop(job.number).claim
         assert claim is not None
         with server.measured("confirm"):
             claim.confirm()
@@ -322,26 +320,12 @@ class Simulation:
         with server.measured("release"):
             claim.release()
         self.lost += self.clock.now - begin
-        agenda.heard(job.number, Answered.DONE)
-        self.ask(agenda, jobs)
-
-
-@dataclass
-class Begun:
-    """An attempt that nobody makes."""
-
-    claim: Claim
-
-    def job(self, number: int) -> Job:
-        return Job(number, {})
+        one.over(job.number, {"status": Answered.DONE})
+        self.ask(one, jobs)
 
 
 def left(work: Work, runs: Sequence[StoredRun]) -> Kind | None:
     return None if runs else Kind.TRAIN
-
-
-def begin(work: Work, kind: Kind, claim: Claim, runs: Sequence[StoredRun]) -> Any:
-    return Begun(claim)
 
 
 STATES = (State.WAITING, State.DONE)
@@ -377,7 +361,7 @@ def simulate(
             cost = {name: 1000 * statistics.median(own) for name, own in found.durations.items()}
             ideal = -(-len(work) // arguments.workers) * seconds
             place = kind if not round_trip else f"{kind}, {1000 * round_trip:g} ms per file operation"
-            claimed = " / ".join(f"{cost[name]:.2f}" for name in ("holder", "acquire", "confirm"))
+            claimed = " / ".join(f"{cost[name]:.2f}" for name in ("held 1", "acquire", "confirm"))
             rows.append(
                 f"| {place} | {seconds:g} s | {found.twice} | {found.lost:.2%} | {found.collisions:,} | "
                 f"{found.makespan / ideal:.2f} | {claimed} ms |"
@@ -397,7 +381,7 @@ def renewals(claims: Claims, workers: int) -> float:
 
 FILES = Files()
 HEAD = (
-    "| store | trials of | done twice | worker time lost | collisions | time / ideal | holder / acquire / confirm |\n"
+    "| store | trials of | done twice | worker time lost | collisions | time / ideal | held / acquire / confirm |\n"
     "|:--|--:|--:|--:|--:|--:|--:|"
 )
 

@@ -13,7 +13,7 @@ from harness.study.expansion import expand
 from harness.study.layout import Column, Row
 from harness.study.study import Study
 from harness.work.plan import make_plan
-from harness.work.session import rankings
+from harness.work.repeating import rankings
 from tests.stored_runs import store_run
 from tests.training.stages.test_retrain import CHILD
 

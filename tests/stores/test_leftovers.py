@@ -84,16 +84,6 @@ def test_a_note_of_a_killed_writer_is_found_too(store: DirectoryStore, monkeypat
     assert Board(DirectoryRecords(store.path)).post(FILES, "abcd", {"a": 2}) == {"a": 2}
 
 
-@pytest.mark.parametrize("name", [".abcd.{pid}.new", ".ab.json.{pid}.140123456789"])
-def test_names_of_older_versions_are_known(name: str, store: DirectoryStore) -> None:
-    file = store.path / "board" / "files" / name.format(pid=killed(lambda: os.kill(os.getpid(), signal.SIGKILL)))
-    file.parent.mkdir(parents=True)
-    file.write_text("{")
-    assert unfinished(store.path) == []  # the process may be one of another machine
-    os.utime(file, (1e9, 1e9))
-    assert [one.path for one in unfinished(store.path)] == [file]
-
-
 def test_a_file_that_is_being_written_stays(store: DirectoryStore) -> None:
     """By a process of this machine, and by one of another whose PID says nothing here."""
     store.path.mkdir()

@@ -63,12 +63,6 @@ def test_a_resumed_meter_goes_on_counting() -> None:
     assert second.state()["resumed"] == second.json()["resumed"] == 1 and first.json()["resumed"] == 0
 
 
-def test_a_checkpoint_of_an_earlier_version_has_no_cost_of_sampling() -> None:
-    counts, state = meter(), meter().state()
-    counts.restore({name: value for name, value in state.items() if "sampling" not in name and "forward" not in name})
-    assert counts.sampling_passes == counts.forward_passes == 0 and counts.sampling_seconds == 0
-
-
 def test_steps_and_their_choices_add_up_and_time_counts_once() -> None:
     counts, choosing = meter(), Sampling()
     for _ in range(2):

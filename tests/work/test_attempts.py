@@ -25,8 +25,8 @@ from harness.truth.table import Table
 from harness.work.assignment import Computing
 from harness.work.attempts import Attempts, Training
 from harness.work.compute import compute
-from harness.work.settings import Settings
 from harness.work.states import Kind, stand
+from harness.work.worker import Settings
 from tests.jobs import attempt
 from tests.many_trials import REPOSITORY, finish, make_project, standing, start
 from tests.processes import await_that
@@ -41,7 +41,7 @@ def trial(**more: Any) -> Trial:
 
 def begun(store: Path, one: Trial) -> Training:
     """An attempt of this process, whose child has not started."""
-    place = Settings(Places(store)).workplace(print)
+    place = Settings(Places(store)).open()
     runs = place.reader.runs()
     work = stand("", [Request("", 0, "toy", one.config.seed, one, False)], runs)
     claim = place.claims.acquire(one.key, at_least=max((run.attempt for run in runs), default=0))
@@ -161,5 +161,3 @@ def test_a_folder_without_an_assignment_is_refused(tmp_path: Path) -> None:
 def nothing_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HARNESS_STORE", "HARNESS_MONGO"):
         monkeypatch.delenv(name, raising=False)
-
-

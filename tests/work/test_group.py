@@ -24,10 +24,9 @@ from harness.work.attempts import Attempt, Attempts
 from harness.work.jobs import Job, Stopping
 from harness.work.plan import make_plan
 from harness.work.processes import Processes
-from harness.work.session import follow
-from harness.work.settings import Settings
 from harness.work.slots import Slots
 from harness.work.states import Kind, stand
+from harness.work.worker import Settings, follow
 from tests.jobs import Silent
 from tests.processes import all_gone
 from tests.shared_trials import processes, shared_trials
@@ -85,7 +84,7 @@ class Several(Silent):
 
     def jobs(self) -> Iterator[Job]:
         for number, (stage, ranks, store) in enumerate(JOBS.values()):
-            trial, place = self.rows[stage], Settings(Places(Path(store))).workplace(print)
+            trial, place = self.rows[stage], Settings(Places(Path(store))).open()
             how = Computing(device="cpu", checkpoint_every=0.0, ranks=ranks)
             runs = [run for run in place.directory.runs() if run.key == trial.key]
             work = stand("", [Request("", 0, "", 0, trial, False)], runs)

@@ -21,7 +21,7 @@ from tests.processes import all_gone, all_stopped
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
-# Targets such as harness.work.experiment:run_job, in a module that imports in no time.
+# Targets such as harness.work.compute:run_job, in a module that imports in no time.
 TARGETS = """
 import os, signal, subprocess, sys, time
 

@@ -96,7 +96,8 @@ class DirectoryRecords(Records):
             except FileNotFoundError:
                 return []
             now = _now(folder)
-            _sweep(folder, now)
+            if keys is None:
+                _sweep(folder, now)
             places = [self._place(kind, key) for key in sorted(filter(_KEY.fullmatch, names))]
             return [record for place in places if (record := _latest(place, now)) is not None]
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +53,15 @@ class DirectoryStore(Store):
         self.name = str(self.path)
         if os.path.exists(self.path) and not os.path.isdir(self.path):
             raise UserError(f"the store {self.path} is not a directory")
+
+    def check_writable(self) -> None:
+        """Make the folder durable. Raises `UserError` unless runs can be made in it."""
+        try:
+            make_folder(self.path)
+            with tempfile.TemporaryFile(dir=self.path):
+                pass
+        except OSError as error:
+            raise UserError(f"cannot write to the store {self.path}: {error.strerror or error}") from error
 
     @property
     def claims(self) -> Path:

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from harness.errors import HarnessError, Unreachable, UserError
 from harness.work.jobs import Answered
 from harness.work.remote.pulling import GRACE, Message
-from harness.work.session import Screen, Session
 from harness.work.slots import Slots
 from harness.work.states import Work
+from harness.work.worker import Screen, Worker
 
 LOSSES = 10
 """Workers that may be lost in a row, without any trial that ends in between."""
@@ -58,8 +58,8 @@ class Crew(Protocol):
 
 
 @dataclass
-class Following(Session):
-    """The session of a cluster: the workers run what is not stored yet, and plan for themselves."""
+class Following(Worker):
+    """In the place of a worker here: those of a cluster run what is not stored yet, and plan for themselves."""
 
     crew: Crew | None = None
     """To be set where there is something to run."""
@@ -82,9 +82,9 @@ class Following(Session):
 
 @dataclass
 class _Shift:
-    """Follows the workers of one session."""
+    """Follows the workers of a cluster."""
 
-    session: Following
+    following: Following
     crew: Crew
     todo: list[Work]
     screen: Screen
@@ -108,7 +108,7 @@ class _Shift:
         for worker in range(min(self.crew.wanted, len(self.todo))):
             self._start(worker)
         began = time.monotonic()
-        while self.workers and not self.session.stopping.asked:
+        while self.workers and not self.following.stopping.asked:
             for heard in self.crew.listen():
                 self._hear(heard)
             if self.done:
@@ -116,7 +116,7 @@ class _Shift:
                     self._forget(worker)  # nothing is left for it
             if not self.begun and time.monotonic() - began > PATIENCE:
                 self._say(f"waiting for the cluster: no worker has begun; each needs {self.crew.needs}")
-        if self.session.stopping.asked:
+        if self.following.stopping.asked:
             self._stop()
 
     def _say(self, line: str) -> None:
@@ -193,7 +193,7 @@ class _Shift:
             self._finish(number, data)
             if not passed_on:
                 self.losses = 0
-                self.session.answers.append((self.todo[number], data))
+                self.following.answers.append((self.todo[number], data))
 
     def _finish(self, number: int, answer: Mapping[str, Any]) -> None:
         if self.owners.pop(number, None) is not None:
@@ -203,9 +203,9 @@ class _Shift:
         """Let the workers save what they do: until no trial that was running is claimed, or their time is over."""
         self.screen.stopping = True
         self.crew.stop()
-        until, claims = time.monotonic() + GRACE, self.session.place.claims
+        until, claims = time.monotonic() + GRACE, self.following.place.claims
         running = {self.todo[number].trial.key for number in self.owners}
-        while running and time.monotonic() < until and self.session.stopping.asked < 2:
+        while running and time.monotonic() < until and self.following.stopping.asked < 2:
             with contextlib.suppress(Unreachable):
                 running = {key for key in running if claims.holder(key) is not None}
             time.sleep(0.2)

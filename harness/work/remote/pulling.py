@@ -27,10 +27,9 @@ from harness.work.jobs import Stopping
 from harness.work.plan import Asked
 from harness.work.processes import Processes
 from harness.work.remote.parcel import Parcel, digest_of, engine_digest
-from harness.work.session import Show
-from harness.work.settings import Settings
 from harness.work.slots import VISIBLE, Slots
 from harness.work.states import Work
+from harness.work.worker import Settings, Show
 
 EVERY = 0.25
 """Least seconds between two messages."""
@@ -123,7 +122,7 @@ def _worked(
     sender: str, packed: bytes, gpus: Sequence[str], tell: Callable[[Message], None], stopping: Stopping
 ) -> Message:
     from harness.study.catalogue import find_studies
-    from harness.work.worker import work
+    from harness.work.unattended import work
 
     here = f"{platform.node()}, process {os.getpid()}"
     if identity() != sender:

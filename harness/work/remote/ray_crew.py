@@ -25,7 +25,7 @@ from harness.work.plan import Asked
 from harness.work.remote.following import Heard
 from harness.work.remote.parcel import pack
 from harness.work.remote.pulling import Order
-from harness.work.settings import Settings
+from harness.work.worker import Settings
 
 LISTENING = 0.5
 """Most seconds of one `listen`."""

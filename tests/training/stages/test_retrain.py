@@ -29,7 +29,7 @@ from harness.training.stages.standalone import StandaloneRecipe, train_standalon
 from harness.training.trial import Outcome, retrain_trial
 from harness.work.jobs import Job, Later
 from harness.work.plan import make_plan
-from tests.jobs import agenda_of, over, run_job
+from tests.jobs import Silent, over, round_of, run_job
 from tests.stored_runs import store_run
 from tests.stores.test_checkpoints import Record, Stop, checkpoint, seed_globals, weights
 from tests.toy import toy_config
@@ -224,22 +224,22 @@ def test_a_plan_holds_the_search_once_and_before_its_children(tmp_path: Path) ->
 
 
 def test_children_wait_for_their_search_and_give_up_without_it(tmp_path: Path) -> None:
-    said: list[str] = []
+    screen = Silent()
     plan = make_plan([CHILD], get_preset("tiny"), [], seeds=1)
     claims = Claims(DirectoryRecords(tmp_path))
     store = DirectoryStore(tmp_path)
-    agenda = agenda_of(plan.work, store, claims, say=said.append)
-    jobs = agenda.jobs()
+    one = round_of(plan.work, store, claims, screen)
+    jobs = one.jobs()
     search = next(jobs)
     assert isinstance(search, Job) and search.number == 0
     assert isinstance(next(jobs), Later)
     store_run(tmp_path, plan.work[0].requests[0], 0.5)
-    over(agenda, search.number, "done")
+    over(one, search.number, "done")
     assert [job.number for job in (next(jobs), next(jobs)) if isinstance(job, Job)] == [1, 2]
 
-    children = agenda_of(plan.work[1:], DirectoryStore(tmp_path / "empty"), claims, say=said.append)
+    children = round_of(plan.work[1:], DirectoryStore(tmp_path / "empty"), claims, screen)
     assert list(children.jobs()) == []
-    assert said == [
+    assert screen.said == [
         f"child/{label} retraining seed 0 stays waiting: the search that it starts from is not there"
         for label in ("cosine", "calr")
     ]

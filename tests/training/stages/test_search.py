@@ -22,7 +22,7 @@ from harness.training.stages.rank import predict
 from harness.training.stages.search import SearchProgress
 from harness.training.stages.train import train
 from harness.training.trial import Outcome, Watch, rank_again, run_trial
-from harness.work.experiment import searching
+from harness.work.task import searching
 from tests.stores.test_checkpoints import Stop, checkpoint, in_pieces, whole
 from tests.toy import toy_config
 

@@ -18,10 +18,9 @@ from harness.work.jobs import Stopping
 from harness.work.plan import Asked
 from harness.work.processes import Processes
 from harness.work.remote.following import LOSSES, Following, Heard
-from harness.work.session import Screen, working
-from harness.work.settings import Settings
 from harness.work.slots import Slots
 from harness.work.states import Work
+from harness.work.worker import Screen, Settings
 from tests.toy import user_folder
 
 
@@ -89,10 +88,8 @@ def session(tmp_path: Path, seen: Seen) -> Iterator[Following]:
         def show(todo: Sequence[Work], parallel: int) -> contextlib.AbstractContextManager[Screen]:
             return contextlib.nullcontext(seen)
 
-        place, executor = settings.workplace(print), Processes(Slots.cpu(1))
-        made = working(place, asked, settings, executor, Stopping(), show, kind=Following)
-        assert isinstance(made, Following)
-        yield made
+        place, executor = settings.open(), Processes(Slots.cpu(1))
+        yield Following(place, settings, asked, executor, Stopping(), show)
 
 
 def told(session: Following, kind: str, data: Mapping[str, Any] | None = None, worker: int = 0) -> Heard:

@@ -21,7 +21,7 @@ from harness.work.plan import Asked
 from harness.work.remote.parcel import digest_of, pack
 from harness.work.remote.pulling import Order, identity, pull
 from harness.work.remote.ray_crew import RayCrew, Wanted
-from harness.work.settings import Settings
+from harness.work.worker import Settings
 from tests.toy import SINGLE_PATH, user_folder
 
 ROOT = Path(__file__).parents[3]

@@ -19,11 +19,10 @@ from harness.study.layout import Column, Row
 from harness.study.study import Study
 from harness.work.jobs import Answered, Event, Job, Later, Stopping
 from harness.work.plan import Plan, make_plan
-from harness.work.session import Session, repeating, working
-from harness.work.settings import Settings
+from harness.work.repeating import repeating
 from harness.work.slots import Slots
 from harness.work.states import State, Work
-from harness.work.workplace import Workplace
+from harness.work.worker import Settings, Worker
 from tests.jobs import Inline
 from tests.stored_runs import store_run
 
@@ -69,7 +68,7 @@ class Bins:
 
 def session(
     store: Path, executor: Any, notes: list[str], bins: Sequence[int] = (3, 4), outage_wait: float = 600.0
-) -> Session:
+) -> Worker:
     @contextlib.contextmanager
     def show(todo: Sequence[Work], parallel: int) -> Iterator[Noted]:
         notes.append(f"round of {len(todo)}, {parallel} in parallel")
@@ -77,7 +76,7 @@ def session(
 
     settings = Settings(Places(store), outage_wait=outage_wait)
     asked: Any = Bins(bins)
-    return working(settings.workplace(print), asked, settings, executor, Stopping(), show)
+    return Worker(settings.open(), settings, asked, executor, Stopping(), show)
 
 
 def test_it_plans_again_after_every_round_until_nothing_is_left(toy_project: Path, tmp_path: Path) -> None:
@@ -111,7 +110,7 @@ def test_what_failed_is_tried_once_and_its_error_kept(toy_project: Path, tmp_pat
 
 def test_the_store_must_be_writable() -> None:
     with pytest.raises(UserError, match="cannot write to the store /proc: "):
-        Workplace(Places(Path("/proc"))).check_writable()
+        DirectoryStore(Path("/proc")).check_writable()
 
 
 def test_a_stop_ends_the_loop(toy_project: Path, tmp_path: Path) -> None:
@@ -130,7 +129,7 @@ def test_a_trial_without_a_study_is_done_once_per_place(toy_project: Path, tmp_p
     settings = Settings(Places(tmp_path / "again"), retry="all")
     for _ in range(2):
         show = lambda todo, parallel: contextlib.nullcontext(Noted([]))  # noqa: E731
-        place = settings.workplace(print)
+        place = settings.open()
         one = repeating(place, run, work.trial, "again", settings, executor, Stopping(), show)
         one.run()
         assert [work.label for work in one.plan.work if work.state is State.DONE] == ["again"]

@@ -14,7 +14,7 @@ from harness.stores.directory.store import DirectoryStore
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request
-from harness.work.fruitless import TIMES, fruitless
+from harness.work.unattended import TIMES, stuck
 from tests.stored_runs import STARTED, store_run
 
 OURS, OTHERS = ({"job": str(int(job) + 3), "array": job, "task": "3"} for job in ("1000", "2000"))
@@ -43,18 +43,18 @@ def test_attempts_that_saved_nothing_are_counted_by_job(request_of_spos: Request
     store, key = DirectoryStore(tmp_path), request_of_spos.trial.key
     for _ in range(TIMES - 1):
         store_run(tmp_path, request_of_spos, status="interrupted")
-    assert not fruitless(store.runs(), tmp_path / "work", OURS)
+    assert not stuck(store.runs(), tmp_path / "work", OURS)
     store_run(tmp_path, request_of_spos, status="interrupted")
-    assert fruitless(store.runs(), tmp_path / "work", OURS) == {key}
-    assert not fruitless(store.runs(), tmp_path / "work", OTHERS)  # it may have more time
-    assert not fruitless(store.runs(), tmp_path / "work", {})
+    assert stuck(store.runs(), tmp_path / "work", OURS) == {key}
+    assert not stuck(store.runs(), tmp_path / "work", OTHERS)  # it may have more time
+    assert not stuck(store.runs(), tmp_path / "work", {})
     save(tmp_path, key, -60.0)
-    assert fruitless(store.runs(), tmp_path / "work", OURS) == {key}
+    assert stuck(store.runs(), tmp_path / "work", OURS) == {key}
     save(tmp_path, key, 60.0)
-    assert not fruitless(store.runs(), tmp_path / "work", OURS)
+    assert not stuck(store.runs(), tmp_path / "work", OURS)
     store_run(tmp_path, request_of_spos, status="lost")
     save(tmp_path, key, -60.0)
-    assert not fruitless(store.runs(), tmp_path / "work", OURS)  # killed before its time was over
+    assert not stuck(store.runs(), tmp_path / "work", OURS)  # killed before its time was over
 
 
 def test_a_worker_leaves_such_a_trial_and_does_not_start_again(
