@@ -141,7 +141,7 @@ def predictions(runs: Runs, store: Store = None) -> pandas.DataFrame:
     """Every predicted accuracy, in long format: run_id, architecture, predicted, true, selected.
 
     The architecture is as its space writes it. `true` is the accuracy in the table that judges the run, and `selected`
-    says whether Kendall's τ is taken over the architecture; both are missing where the table is not here. Runs of a
+    says whether Kendall's τ is taken over the architecture; both are missing without the table. Runs of a
     study are judged as the study judges them, and keep row, labels, seed and `rank_truth`.
     """
     import pandas
@@ -176,7 +176,7 @@ def truth(benchmark: str | None = None, dataset: str | None = None, split: str =
     """A table of truth: architecture, dataset, accuracy, and the space's counts (parameters, flops, …).
 
     By default the benchmark of the default preset, and all its data sets. Raises `UnknownName`, and `DataError` for a
-    table that is not here.
+    missing table.
     """
     import pandas
 
@@ -248,7 +248,7 @@ def pairs(
 def columns() -> pandas.DataFrame:
     """Every column that `runs` can have: its name, what it belongs to, its type, its meaning.
 
-    A star stands for what differs from run to run.
+    A star means a part that differs between runs.
     """
     import pandas
 
@@ -357,7 +357,7 @@ def _place(store: stores.Store, run: StoredRun) -> dict[str, str]:
 
 
 def _as_asked(run: StoredRun, request: Request, names: Mapping[str, str]) -> dict[str, Any]:
-    """The run's columns, with the ranking that the request asks for in place of the run's own."""
+    """The run's columns, with the requested ranking instead of the run's own."""
     config = request.trial.config
     searched = {"search": config.json()["search"]} if config.search else {}
     measured = columns_of({"rank": vars(config.rank), "benchmark": config.benchmark, **searched})

@@ -143,7 +143,7 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
 
 
 def _says_nothing(node: Any) -> bool:
-    """Whether a node is a string that stands alone as a statement: a docstring, or the text beside a field."""
+    """Whether a node is a string as a statement: a docstring, or the text below a field."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 

@@ -1,8 +1,8 @@
-"""Whether a component is what its interface asks for, told before anything runs. Imports nothing heavy.
+"""Whether a component fits its interface, checked before anything runs. Imports nothing heavy.
 
 Python finds these mistakes late, deep in the engine and in its own words: a misspelt hook is never called, a hook with
 another signature fails in the first step, an option without `@dataclass(frozen=True)` does not exist. A registry looks
-here when a component is first asked for, so that a mistake in one component does not stop commands that need others.
+here when a component is first used, so that a mistake in one component does not stop commands that need others.
 """
 
 from __future__ import annotations

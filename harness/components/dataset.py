@@ -2,7 +2,7 @@
 
 A data set is registered as a function without arguments that loads it. A data set that is read from
 files is an object (`harness.data.source.FileDataSet`), which also says where its files are. A split is held in
-memory (`Split`), or is read one image at a time (`Stream`). Training asks `harness.data.loading` for batches of either.
+memory (`Split`), or is read one image at a time (`Stream`). `harness.data.loading` makes batches of either.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Stream(Split):
 
     def __getattr__(self, name: str) -> Any:
         if name in ("images", "labels"):
-            raise DataError(f"{name} of a streamed split are not in memory; ask harness.data.loading for batches")
+            raise DataError(f"{name} of a streamed split are not in memory; harness.data.loading makes batches")
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __len__(self) -> int:

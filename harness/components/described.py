@@ -1,6 +1,6 @@
 """The fields of a dataclass as its source describes them: type, default, meaning, and what is allowed. For readers.
 
-A field's meaning is the string below it in the source. What is allowed is asked of the class itself: values that no
+A field's meaning is the string below it in the source. The class itself decides what is allowed: values that no
 sensible range has are tried, and the class's own message says what it accepts. Knows no particular class.
 """
 

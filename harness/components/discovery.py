@@ -1,14 +1,14 @@
 """Finds component files by directory and loads them under private module names.
 
-Our folders are `methods/` and `spaces/` beside the `harness` package. The user's are the same folders in the
+Our folders are `methods/` and `spaces/` next to the `harness` package. The user's are the same folders in the
 current directory, and `datasets/`, `benchmarks/` and `presets/`. `python -m` puts the current directory first on the
 path, so a plain import of `methods.random` could find the wrong file; here every folder becomes a synthetic package
 (`harness_components.ours.methods`, `harness_components.user.methods`), so no file shadows another and
 relative imports within a folder work. A folder's own `__init__.py` is neither needed nor run.
 
 `studies/` is only listed (`study_files`) and loaded file by file (`load_file`). A file that cannot be imported is left
-out and told once, by a `ComponentWarning`: it does not stop the others. This module knows no particular component and
-imports nothing heavy itself.
+out and reported once, by a `ComponentWarning`: it does not stop the others. This module knows no particular component
+and imports nothing heavy itself.
 """
 
 from __future__ import annotations
@@ -134,12 +134,12 @@ def left_out() -> dict[Path, str]:
 
 
 def leave_out(file: Path, why: str) -> None:
-    """Remember that a file brings nothing, and tell it, once."""
+    """Remember that a file registers nothing, and report it once."""
     _state.notices.leave_out(file, why)
 
 
 def _look_around() -> None:
-    """Tell the folders of the current directory that look like component folders and are not read, once."""
+    """Report the folders of the current directory that look like component folders and are not read, once."""
     from harness.components.registries import REGISTRIES
 
     if (here := _current_directory()) is not None:
@@ -147,7 +147,7 @@ def _look_around() -> None:
 
 
 def _load(file: Path) -> None:
-    """Import a component file; one that cannot be imported, or registers nothing, is told."""
+    """Import a component file; one that cannot be imported, or registers nothing, is reported."""
     module, before, quick = _module_name(file), _registered(), "torch" not in sys.modules
     try:
         loaded = _import_file(file)
@@ -240,7 +240,7 @@ def load_file(path: Path | str) -> ModuleType:
 def reset(ours: Path | None = None) -> None:
     """Forget every component that discovery loaded, as in a new process (for tests).
 
-    `ours` replaces the folder beside the engine.
+    `ours` replaces the folder next to the engine.
     """
     from harness.components.registries import REGISTRIES
 

@@ -49,7 +49,7 @@ class Step:
     forward_images: int = 0
     """Images processed by these."""
     sampling_passes: int = 0
-    """Forward passes made only to choose paths or data. Those told to `training.sampling` are counted already."""
+    """Forward passes made only to choose paths or data. Those given to `training.sampling` are already counted."""
     sampling_images: int = 0
     """Images processed by these."""
 
@@ -98,7 +98,7 @@ class Method:
     """
 
     one_of: ClassVar[tuple[str, ...]] = ("paths", "train_step")
-    """The hooks of which a method defines at least one; checked when the method is first asked for."""
+    """The hooks of which a method defines at least one; checked when the method is first used."""
     paths_vary: ClassVar[bool] = False
     """Whether steps may give other numbers of losses than `paths_per_step`. Otherwise such a step is refused: methods
     that are compared at equal passes would not get equal passes."""
@@ -112,7 +112,7 @@ class Method:
         return (Part({}),)
 
     def divide(self, training: SupernetTraining, epochs: int) -> tuple[Part, ...] | None:
-        """The parts into which a supernet splits after so many epochs; None to go on as it is.
+        """The parts into which a supernet splits after so many epochs; None for no split.
 
         The parts must partition the supernet's own part. Each gets a copy of its weights, an optimiser without state
         and a sampler of its own, and trains for the epochs that are left. Passes that only choose the parts are made
@@ -121,7 +121,7 @@ class Method:
         return None
 
     def restarts(self, part: Part) -> bool:
-        """Whether the supernet of a part that comes from a split begins with initial weights, and its schedule anew."""
+        """Whether the supernet of a part that comes from a split begins with initial weights and a new schedule."""
         return False
 
     def supernets_per_epoch(self, parts: int) -> float:
@@ -174,7 +174,7 @@ class Method:
     def found(self, training: SupernetTraining) -> Sequence[Architecture]:
         """What the method itself has found with a supernet that is now trained, the best first; empty for nothing.
 
-        Not asked for where the configuration has a search.
+        Not used if the configuration has a search.
         """
         return ()
 

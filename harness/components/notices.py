@@ -1,7 +1,7 @@
 """What a user may have meant otherwise: files that are left out or register nothing, folders that are not read.
 
-`harness.components.discovery` finds them. Each is told once, by a `ComponentWarning`, and is remembered as a reason why
-a name may be missing.
+`harness.components.discovery` finds them. Each is reported once, by a `ComponentWarning`, and is remembered as a reason
+why a name may be missing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ELSEWHERE = {"importers": "benchmarks"}
 
 
 class Notices:
-    """What has been noticed, and told, since discovery began."""
+    """What has been noticed and reported since discovery began."""
 
     def __init__(self, read: Sequence[str]) -> None:
         self.read = read
@@ -63,7 +63,7 @@ class Notices:
         self._problems.pop(file, None)
 
     def repaired(self) -> bool:
-        """Whether a file that could not be imported has changed since this was last asked."""
+        """Whether a file that could not be imported has changed since this was last checked."""
         if not self._broken:
             return False
         now = {file: {one: _changed(one) for one in files} for file, files in self._broken.items()}
@@ -89,7 +89,7 @@ class Notices:
         return [text for file, text in self.left_out().items() if _is_about(file, name)]
 
     def look_at(self, here: Path, kinds: Iterable[str]) -> None:
-        """Tell the folders of a directory that look like component folders and are not read, once."""
+        """Report the folders of a directory that look like component folders and are not read, once."""
         if here in self._looked_at:
             return
         self._looked_at.add(here)
@@ -108,7 +108,7 @@ class Notices:
 
 
 def unregistered(file: Path, module: ModuleType) -> str:
-    """What to tell of a file that was imported and has registered nothing."""
+    """What to report of a file that was imported and has registered nothing."""
     for name, thing in vars(module).items():
         if not isinstance(thing, type) or thing.__module__ != module.__name__:
             continue

@@ -42,7 +42,7 @@ class Optimiser(ABC):
     clip_value: float | None = added(None)
     """The largest absolute value of an element of a gradient, clipped before the norm is; None for no limit."""
     inactive: str = "untouched"
-    """What happens to parameters that a step does not use: they stay as they are, or decay and momentum go on."""
+    """What happens to parameters that a step does not use: they stay as they are, or decay and momentum continue."""
 
     def __post_init__(self) -> None:
         require(self.learning_rate > 0, f"optimiser.learning_rate must be above 0, not {self.learning_rate}")

@@ -71,7 +71,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Hours:
-    """What one supernet training took elsewhere, or should take: `plan` estimates by it what nothing stored tells."""
+    """What one supernet training took elsewhere, or should take: `plan` estimates with it what no stored run shows."""
 
     hours: float
     """Device-hours of the training."""

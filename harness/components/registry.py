@@ -37,7 +37,7 @@ class Entry(Generic[T]):
     lazy: str | None = None
     thing: T | None = None
     checked: bool = False
-    """Whether the thing is known to be what its interface asks for."""
+    """Whether the thing is known to fit its interface."""
 
     @property
     def origin(self) -> str:
@@ -109,7 +109,7 @@ class Registry(Generic[T]):
         """The thing of that name.
 
         Raises `UnknownName` with a suggestion and the known names, `NameCollision` for a name that two places have
-        registered, and `InvalidConfiguration` for a class that is not what its interface asks for.
+        registered, and `InvalidConfiguration` for a class that does not fit its interface.
         """
         self._before_lookup()
         if name in self.collisions:

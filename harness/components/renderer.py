@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 
 class Grid(Protocol):
-    """A plain table of text: verdicts, values beside the paper's, references."""
+    """A plain table of text: verdicts, values next to the paper's, references."""
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Section(Protocol):
 
     @property
     def grids(self) -> Sequence[Grid]:
-        """With `--compare`: the values beside the paper's, then the verdicts."""
+        """With `--compare`: the values next to the paper's, then the verdicts."""
 
 
 class Report(Protocol):

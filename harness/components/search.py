@@ -1,6 +1,6 @@
 """Interface of a search: which architectures of a space are found with a trained supernet. Imports no torch.
 
-A search asks for scores and returns what it has found, the best first. It keeps no state: an interrupted search runs
+A search requests scores and returns what it has found, the best first. It keeps no state: an interrupted search runs
 again from its start, with the same random numbers, and gets the scores that are stored already without computing them.
 Searches are frozen dataclasses whose fields are their options. `keep` and `limits` are options of every search.
 """

@@ -133,7 +133,7 @@ class Space(Decisions, ABC):
     """The type of the network's settings: a frozen dataclass, read from the section `network` of a configuration."""
 
     split: int | None = None
-    """The decision at which few-shot methods split the space unless told otherwise; None to draw it."""
+    """The decision at which few-shot methods split the space by default; None to draw it."""
 
     @cached_property
     def layers(self) -> tuple[tuple[int, ...], ...]:
@@ -297,8 +297,8 @@ class Space(Decisions, ABC):
     def supernet(self, settings: Any) -> torch.nn.Module:
         """The supernet: a module whose `forward(images, architecture)` returns logits.
 
-        `settings` has the fields of `Network` and of `Inputs`. `harness.components.supernet` lists what a supernet
-        may offer beside.
+        `settings` has the fields of `Network` and of `Inputs`. `harness.components.supernet` lists what else a supernet
+        may offer.
         """
 
     @abstractmethod

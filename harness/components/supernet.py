@@ -1,4 +1,4 @@
-"""What a supernet may offer beside `forward(images, architecture)`: optional abilities, as protocols. No torch.
+"""What a supernet may offer besides `forward(images, architecture)`: optional abilities, as protocols. No torch.
 
 A supernet is any `torch.nn.Module`. It offers an ability by having the method of that name; nothing is declared.
 The engine and methods ask with `isinstance(network, Mixture)`, or with `offered`, whose error names the ability.

@@ -59,8 +59,8 @@ class Row:
     """The GPUs that a trial of the row needs: 0.5 for half of one, 2 for two, by as many ranks; None for what the
     command says. It precedes `--per-device`, has no effect without GPUs, and is not part of a trial's identity."""
     memory: str | None = None
-    """The memory that a trial of the row needs, as "32G": `harness submit` asks SLURM for it. None for what the command
-    says. Not part of a trial's identity."""
+    """The memory that a trial of the row needs, as "32G": `harness submit` requests it from SLURM. None for the value
+    of the command. Not part of a trial's identity."""
 
     @property
     def retrains(self) -> bool:

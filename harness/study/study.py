@@ -1,4 +1,4 @@
-"""Studies, and the trials that they ask for. Imports no torch.
+"""Studies, and the trials that they request. Imports no torch.
 
 A study is a table: rows of configuration settings, columns of metrics. Expanded under a preset it gives
 requests: a trial (what is trained) with a ranking (what is measured). A study is a view of runs, not
@@ -130,7 +130,7 @@ def find_row(study: Study, labels: Labels, needing: str = "a line of a figure") 
 
 @dataclass(frozen=True)
 class Request:
-    """One run that a study asks for: which row, data set and seed, and the trial itself."""
+    """One run that a study requests: which row, data set and seed, and the trial itself."""
 
     study: str
     row: int
