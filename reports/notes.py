@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -84,9 +85,11 @@ def notes(findings: Findings, columns: Sequence[ValueColumn]) -> list[str]:
     if findings.left_out:
         lines.append(f"The condition leaves out {findings.left_out} of {asked} runs.")
     lines += _best_of(findings)
-    done = sum(one.state == "done" for one in found)
-    if done < len(found):
-        lines.append(f"{done} of {len(found)} runs are done; without a value are:")
+    states = Counter(one.state for one in found)
+    if states["done"] < len(found):
+        diverged = states["diverged"]
+        which = f", {diverged} of them diverged" if diverged else ""
+        lines.append(f"{states['done'] + diverged} of {len(found)} runs are done{which}; without a value are:")
     several = len({column.dataset for column in columns}) > 1
     places: dict[tuple[str, str], list[str]] = {}
     for (row, dataset, text), seeds in reasons.items():

@@ -51,6 +51,8 @@ def stored_references(findings: Findings, store: Store) -> References:
     """The references of the findings' study that the store holds."""
     study, preset = findings.study, findings.preset
     asked = references_of(study, preset, store.runs, findings.seeds, findings.overrides)
+    if not asked:
+        return References({}, lacking=f"{study.name} has no references: its trials have no ground truth to judge by")
     found: dict[Reference, Mapping[str, Any] | None] = dict.fromkeys(asked)
     unjudged: list[DataError] = []
     for one in asked:

@@ -41,7 +41,9 @@ def conclude(
     now = sum(work.trial.key in worker.done_here and work.state is State.DONE for work in everything)
     rest = sorted((state, count) for state, count in states.items() if state is not State.DONE)
     others = "".join(f", {count} {_WORDS.get(state, state)}" for state, count in rest)
-    click.echo(f"{states[State.DONE]} of {len(everything)} trials done, {now} of them now{others}")
+    diverged = sum(work.state is State.DONE and work.run is not None and _diverged(work.run) for work in everything)
+    which = f", {diverged} diverged" if diverged else ""
+    click.echo(f"{states[State.DONE]} of {len(everything)} trials done{which}, {now} of them now{others}")
     done = worker.done_here - errors.keys()
     unread = [work for work in everything if work.state is State.WAITING and work.trial.key in done]
     failed = [work for work in everything if work.state is State.FAILED or work.trial.key in failed_now]
@@ -102,6 +104,10 @@ def tell_given_up(patience: float) -> None:
         "`harness store sync` copies the new runs to it later",
         err=True,
     )
+
+
+def _diverged(run: StoredRun) -> bool:
+    return bool((run.result or {}).get("diverged"))
 
 
 def _where_to_look(run: StoredRun | None, places: Places) -> str:

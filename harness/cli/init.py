@@ -23,6 +23,7 @@ SETTINGS = """\
 # checkpoint-every = "60s"
 # outage-wait = "10m"          # how long to wait for an unreachable database
 # mirror-weights-max = "64MB"
+# notify = "COMMAND"           # or a web address: gets a summary when `run` ends
 # [images]                     # data sets of your own: trees of train/CLASS/*.png
 # leaves = "~/images/leaves"
 """

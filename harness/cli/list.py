@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,8 +37,11 @@ def kinds() -> list[str]:
 def show_kinds(words: tuple[str, ...]) -> None:
     """Print what there is of the kind that these words name, or of every kind."""
     for one in [_meant("-".join(words), kinds())] if words else kinds():
-        rows = _study_rows() if one == "studies" else [*_registered_rows(one), *_built_in_rows(one)]
         click.echo(one)
+        if one == "studies":
+            _show_studies()
+            continue
+        rows = [*_registered_rows(one), *_built_in_rows(one)]
         click.echo("\n".join(_aligned(rows)) if rows else "  none")
 
 
@@ -74,14 +78,29 @@ def _built_in_rows(kind: str) -> list[Row]:
     return []
 
 
-def _study_rows() -> list[Row]:
-    """One row per study file. A file that cannot be loaded shows the reason in place of its docstring."""
-    from harness.components.discovery import leave_out, load_file, study_files
+def _show_studies() -> None:
+    """Print the studies under headings: the user's, then the paper's in its order."""
+    found = _study_rows()
+    if not found:
+        click.echo("  none")
+        return
+    lines = iter(_aligned([row for rows in found.values() for row in rows], "    "))
+    for heading, rows in found.items():
+        click.echo(f"  {heading}")
+        for _ in rows:
+            click.echo(next(lines))
+
+
+def _study_rows() -> dict[str, list[Row]]:
+    """By heading, one row per study file. A file that cannot be loaded shows the reason in place of its docstring."""
+    from harness.components.discovery import component, leave_out, load_file, study_files
     from harness.study.catalogue import studies_in
 
-    rows: list[Row] = []
+    order = component("reports.paper.order")
+    rows: dict[str, list[tuple[Any, Row]]] = {heading: [] for heading in order.HEADINGS}
     places: dict[str, Path] = {}
     for file in study_files():
+        heading, place = order.OWN if order.is_own_file(file) else order.BEYOND, (0, "")
         name = file.parent.name if file.name == "__init__.py" else file.stem
         try:
             held = studies_in(file)
@@ -89,6 +108,7 @@ def _study_rows() -> list[Row]:
                 if (first := places.setdefault(one, file)) != file:
                     told = f"two studies are both named {one!r}: {first} and {file}"
                     click.echo(f"warning: {told}. Give the path of one, or rename one", err=True)
+            heading, place = order.heading(held[0]), order.place(held[0])
             summary = (load_file(file).__doc__ or "").strip().partition("\n")[0] or held[0].title
         except BrokenComponent as error:
             leave_out(file, f"{error}. The file is left out")
@@ -97,8 +117,8 @@ def _study_rows() -> list[Row]:
         except UserError as error:
             leave_out(file, f"{error}. The file is left out")
             summary = one_line(error)
-        rows.append((name, summary, _place(file)))
-    return rows
+        rows[heading].append((place, (name, summary, _place(file))))
+    return {heading: [row for _, row in sorted(own)] for heading, own in rows.items() if own}
 
 
 def _place(file: Path, line: int | None = None) -> str:
@@ -109,7 +129,7 @@ def _place(file: Path, line: int | None = None) -> str:
     return "" if file.is_relative_to(PROJECT) or file.is_relative_to(ENGINE) else f"{file}{at}"
 
 
-def _aligned(rows: list[Row]) -> list[str]:
+def _aligned(rows: list[Row], indent: str = "  ") -> list[str]:
     names = max(len(name) for name, _, _ in rows)
     summaries = max((len(summary) for _, summary, file in rows if file), default=0)
-    return [f"  {name:<{names}}  {summary:<{summaries}}  {file}".rstrip() for name, summary, file in rows]
+    return [f"{indent}{name:<{names}}  {summary:<{summaries}}  {file}".rstrip() for name, summary, file in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from harness.stores.places import Places
 
 if TYPE_CHECKING:
     from harness.study.edits import Edit
+    from harness.study.study import Study
     from harness.work.plan import Plan
 
 
@@ -37,7 +39,9 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
     STUDY is a study file or the name of a known study; by default the studies that were run here. A stored trial
     without all observations that its study needs counts as waiting.
     """
+    from harness.components.discovery import component
     from harness.components.preset import default_preset, presets_of
+    from harness.study.overrides import as_typed, parse_updates
     from harness.work.plan import make_plan
     from harness.work.states import State
 
@@ -46,55 +50,67 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
     reader = store.open()
     runs = reader.runs()
     used = {run.preset for run in runs}
-    seeds_of: dict[tuple[str, str], int] = {}
-    """By study and preset, the number of seeds that were run."""
+    seeds_of: dict[tuple[str, str], dict[str, int]] = {}
+    """By study and preset, the number of seeds that were run with each set of overrides, which is as one types it."""
     for run in runs:
         for name in run.rows:
-            seeds_of[name, run.preset] = max(seeds_of.get((name, run.preset), 1), run.trial["config"]["seed"] + 1)
+            counts_of, typed = seeds_of.setdefault((name, run.preset), {}), shlex.join(as_typed(run.overrides))
+            counts_of[typed] = max(counts_of.get(typed, 1), run.trial["config"]["seed"] + 1)
     sharing = 0
     if preset:
         studies = with_preset(studies, preset)
-    shown: list[tuple[str, str, Plan]] = []
+    shown: list[tuple[Study, str, str, Plan]] = []
+    """Study, preset, overrides and plan of each line."""
     changed: list[Edit] = []
     refused = LeftOut()
     for study in studies:
         known = presets_of(study.about)
         scales = [preset] if preset else [name for name in known if name in used] or [default_preset().name]
         for name in [name for name in scales if name in known]:
-            own = seeds_of.get((study.name, name))
-            try:
-                plan = make_plan([study], known[name], runs, seeds=seeds or own, check=False)
-            except UserError as error:
-                if names:
-                    raise
-                refused.add(study, error)
-                break
-            met = any(work.attempts for work in plan.work)
-            edits = edits_since([plan], lambda: runs)
-            old = met and not seeds_of  # old runs do not name the studies that asked
-            if names or everything or own or old or edits:
-                shown.append((study.name, name, plan))
-                changed += edits
-            else:
-                sharing += met
+            run_here = seeds_of.get((study.name, name), {})
+            for typed in sorted(run_here) or [""]:
+                own, overrides = run_here.get(typed), parse_updates(shlex.split(typed))
+                try:
+                    plan = make_plan([study], known[name], runs, seeds=seeds or own, overrides=overrides, check=False)
+                except UserError as error:
+                    if names:
+                        raise
+                    refused.add(study, error)
+                    break
+                met = any(work.attempts for work in plan.work)
+                edits = edits_since([plan], lambda: runs)
+                old = met and not seeds_of  # old runs do not name the studies that asked
+                if names or everything or own or old or edits:
+                    shown.append((study, name, typed, plan))
+                    changed += edits
+                else:
+                    sharing += met
     refused.tell()
     tell_edits(changed)
-    counts = [plan.states for _, _, plan in shown]
+    order = component("reports.paper.order")
+    shown.sort(key=lambda one: order.HEADINGS.index(order.heading(one[0])))
+    several = len({order.heading(study) for study, *_ in shown}) > 1
+    counts = [plan.states for *_, plan in shown]
     for one in counts:
         one[State.WAITING] += one[State.RANK] + one[State.AGAIN]
     columns = [one for one in columns if one is State.DONE or any(states[one] for states in counts)]
-    width = max([len("study"), *(len(name) for name, _, _ in shown)])
+    width = max([len("study"), *(len(study.name) + 2 * several for study, *_ in shown)])
     if shown:
         click.echo(f"{'study':{width}}  {'preset':8}  {'trials':>6}" + "".join(f"  {name:>7}" for name in columns))
-    for (name, scale, plan), states in zip(shown, counts, strict=True):
+    last = ""
+    for (study, scale, typed, plan), states in zip(shown, counts, strict=True):
+        if several and (heading := order.heading(study)) != last:
+            click.echo(last := heading)
+        name = "  " * several + study.name
         figures = "".join(f"  {states[one]:>{max(7, len(one))}}" for one in columns)
-        click.echo(f"{name:{width}}  {scale:8}  {len(plan.work):>6}{figures}")
-    hidden = len(studies) - len({name for name, _, _ in shown})
+        click.echo(f"{name:{width}}  {scale:8}  {len(plan.work):>6}{figures}" + (f"  with {typed}" if typed else ""))
+    hidden = len(studies) - len({study.name for study, *_ in shown})
     if hidden and not shown and not sharing:
         click.echo(f"none of {hidden} studies has runs here; --all shows them")
     elif hidden:
-        shared = f", {sharing} of which share trials with these" if sharing else ""
-        click.echo(f"{hidden} other studies were not run here{shared}; --all shows them")
+        shared = f", {sharing} of which share{'s' * (sharing == 1)} trials with these" if sharing else ""
+        others = f"{hidden} other studies were" if hidden > 1 else "1 other study was"
+        click.echo(f"{others} not run here{shared}; --all shows them")
     _show_jobs(store, shown)
     if reader.problems:
         click.echo(f"\nnot usable in {reader.name}:")
@@ -102,7 +118,7 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
             click.echo(f"  {problem.place}: {problem.reason}")
 
 
-def _show_jobs(store: Places, shown: Sequence[tuple[str, str, Plan]]) -> None:
+def _show_jobs(store: Places, shown: Sequence[tuple[Study, str, str, Plan]]) -> None:
     """Print which jobs of SLURM run trials of the studies now, and which were submitted."""
     from harness.owner import job_name
     from harness.stores.board import JOBS
@@ -111,14 +127,14 @@ def _show_jobs(store: Places, shown: Sequence[tuple[str, str, Plan]]) -> None:
 
     running = {
         work.trial.key: work.run.owner["slurm"]
-        for _, _, plan in shown
+        for *_, plan in shown
         for work in plan.work
         if work.state is State.RUNNING and work.run is not None and "slurm" in work.run.owner
     }
     places = sorted({f"{job_name(job)} on {job.get('node', 'an unknown node')}" for job in running.values()})
     if running:
         click.echo(f"running in SLURM: {len(running)} trials, by {', '.join(places)}")
-    names = {name for name, _, _ in shown}
+    names = {study.name for study, *_ in shown}
     jobs: Mapping[str, Any] = {}
     with contextlib.suppress(HarnessError):  # a database that is not read need not answer
         jobs = Opened(store).board.all(JOBS)

@@ -71,18 +71,16 @@ def studies(snapshot: Snapshot, store: Store) -> dict[str, Any]:
 
 def parts() -> list[str]:
     """The headings of studies, in order."""
-    order = component("reports.paper.order")
-    return [order.OWN, *order.PARTS]
+    return [*component("reports.paper.order").HEADINGS]
 
 
 def _standing(one: Standing) -> dict[str, Any]:
-    order = component("reports.paper.order")
     counts = one.counts
     waiting = counts.get(State.WAITING, 0) + counts.get(State.RANK, 0) + counts.get(State.AGAIN, 0)
     return {
         "name": one.study.name,
         "title": one.study.title,
-        "part": order.OWN if order.is_own(one.study) else order.part(one.study),
+        "part": component("reports.paper.order").heading(one.study),
         "preset": one.preset,
         "trials": one.trials,
         "done": counts.get(State.DONE, 0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from harness.environment import PROJECT
 from harness.study.catalogue import file_of
@@ -11,6 +12,8 @@ from harness.study.study import Study
 OWN = "Your studies"
 """The heading of studies that are not the project's; they come first."""
 MAIN, SUPPLEMENT, BEYOND = PARTS = ("The paper", "Its supplement", "Beyond the paper")
+HEADINGS = (OWN, *PARTS)
+"""Under which lists of studies group them, in this order."""
 _PRINTED = {
     MAIN: "Figure 1, Figure 2, Figure 3, Figure 4, Table 1, Table 2, Table 3, Table 4, Table 5, Figure 5, Table 6",
     SUPPLEMENT: "Table A, Figure A, Table B, Table C, Figure B, Table D, Table E, Figure C, Table F, Table G, Table H, "
@@ -27,6 +30,11 @@ def place(study: Study) -> tuple[int, str]:
     return (_names().index(named) if named else len(_ORDER)), study.name
 
 
+def heading(study: Study) -> str:
+    """One of `HEADINGS`."""
+    return OWN if is_own(study) else part(study)
+
+
 def part(study: Study) -> str:
     """One of `PARTS`."""
     named = _named(study)
@@ -36,7 +44,12 @@ def part(study: Study) -> str:
 def is_own(study: Study) -> bool:
     """Whether the study is the user's, not one of the project's."""
     file = file_of(study)
-    return file is not None and not file.resolve().is_relative_to(PROJECT / "studies")
+    return file is not None and is_own_file(file)
+
+
+def is_own_file(file: Path) -> bool:
+    """Whether a study file is the user's."""
+    return not file.resolve().is_relative_to(PROJECT / "studies")
 
 
 def rebuilds_figures(study: Study) -> bool:

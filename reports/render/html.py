@@ -24,7 +24,7 @@ from ..figure_values import BarPanel, FigureValue, LinePanel, PointPanel, Search
 from ..forest import NAME as FOREST
 from ..grid import Grid
 from ..overview import facts, notable, tallies
-from ..paper.order import OWN, is_own, part, place, rebuilds_figures
+from ..paper.order import heading, is_own, place, rebuilds_figures
 from ..provenance import describe
 from ..values import Table
 from ..verdicts import VERDICTS
@@ -150,7 +150,7 @@ def _section(
     own = [figure for figure in section.figures if figure.name != FOREST]
     return {
         "name": study.name,
-        "part": OWN if is_own(study) else part(study),
+        "part": heading(study),
         "missing": len(section.table.missing),
         "sentences": section.sentences,
         "table": shown,

@@ -331,6 +331,7 @@ def test_the_module_runs_as_a_program_in_a_users_project(tmp_path: Path) -> None
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty project of a user, with nothing of ours beside the engine."""
     (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "reports").symlink_to(REPOSITORY / "reports")  # says how studies are grouped
     monkeypatch.chdir(tmp_path)
     with discovery.fresh(ours=tmp_path / "ours"):
         yield tmp_path
@@ -350,7 +351,7 @@ def test_list_shows_name_summary_and_origin(project: Path, capsys: pytest.Captur
     assert cli.main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["methods", "  mine  A method of my own.  methods/mine.py:4"]
-    assert lines[-2:] == ["studies", "  table  One table.  studies/table.py"]
+    assert lines[-3:] == ["studies", "  Your studies", "    table  One table.  studies/table.py"]
 
 
 def test_list_takes_one_kind(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -403,7 +404,8 @@ def test_list_says_of_a_study_that_it_does_not_import(project: Path, capsys: pyt
     (studies / "b_name.py").write_text("'''A table.'''\n\nstudy = Studi()\n")
     (studies / "c_empty.py").write_text("")
     assert cli.main(["list", "studies"]) == 0
-    heading, syntax, name, empty = capsys.readouterr().out.splitlines()
-    assert syntax.startswith(f"  a_syntax  does not import: {studies / 'a_syntax.py'}:2: SyntaxError")
-    assert name.startswith(f"  b_name    does not import: {studies / 'b_name.py'}:3: NameError: name 'Studi'")
+    _, heading, syntax, name, empty = capsys.readouterr().out.splitlines()
+    assert heading == "  Your studies"
+    assert syntax.startswith(f"    a_syntax  does not import: {studies / 'a_syntax.py'}:2: SyntaxError")
+    assert name.startswith(f"    b_name    does not import: {studies / 'b_name.py'}:3: NameError: name 'Studi'")
     assert "holds no study" in empty

@@ -196,9 +196,14 @@ def test_status_shows_studies_with_runs_and_says_how_many_have_none(
     heading, *shown, last = capsys.readouterr().out.splitlines()
     assert heading.split() == ["study", "preset", "trials", "done", "waiting"]
     assert "ablation_calr_ms tiny 12 1 11" in [" ".join(line.split()) for line in shown]  # it does not name its studies
-    assert last == f"{int(none[1]) - len(shown)} other studies were not run here; --all shows them"
+    headings = {"The paper", "Its supplement", "Beyond the paper"}
+    assert shown[0] == "The paper" and {line for line in shown if not line.startswith(" ")} <= headings
+    hidden = int(none[1]) - sum(line.startswith(" ") for line in shown)
+    assert last == f"{hidden} other studies were not run here; --all shows them"
     assert main(["status", "--all", "--seeds", "1"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 1 + int(none[1])
+    everything = capsys.readouterr().out.splitlines()
+    assert max(map(len, everything)) <= 80
+    assert len([line for line in everything if line not in headings]) == 1 + int(none[1])
 
 
 def test_status_shows_the_studies_and_seeds_that_were_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,6 +214,13 @@ def test_status_shows_the_studies_and_seeds_that_were_run(capsys: pytest.Capture
     heading, only, last = capsys.readouterr().out.splitlines()
     assert only.split() == ["nb201_main", "tiny", "6", "1", "5"] and len(heading) <= 80
     assert "which share trials with these; --all shows them" in last
+    assert main(["run", "nb201_main", *TINY, *cosine, "with", "train.epochs=3"]) == 0
+    capsys.readouterr()
+    assert main(["status"]) == 0
+    assert [line.split()[3:] for line in capsys.readouterr().out.splitlines()[1:3]] == [
+        ["1", "5"],
+        ["1", "5", "with", "train.epochs=3"],
+    ]
     assert main(["report", "--preset", "tiny", "--seeds", "1"]) == 0
     assert capsys.readouterr().out.count("Preset tiny: ") == 1
     assert main(["report", "--all", "--preset", "tiny", "--seeds", "1"]) == 0

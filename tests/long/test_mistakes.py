@@ -137,7 +137,7 @@ MISTAKES: dict[str, Mistake] = {
     "14 a method that raises": Mistake(
         r"KeyError: 'best' \(methods/bad\.py:\d+\); see `harness show", [RUN], 1, method("bad", RAISES)
     ),
-    "15 a loss that is not finite": Mistake("diverged", [RUN], 0, method("bad", DIVERGES)),
+    "15 a loss that is not finite": Mistake("2 of 2 trials done, 1 diverged", [RUN], 0, method("bad", DIVERGES)),
     "16 a slow method": Mistake("took longer than 3 s", [(*RUN, "--timeout", "3")], 1, method("bad", SLOW)),
     "17 a misspelt hook": Mistake(
         "did you mean `paths`|paths.*path", [("check", BAD)], 1, method("bad", PATHS.replace("paths", "path"))

@@ -236,6 +236,17 @@ def rows_of(printed: str) -> dict[str, list[str]]:
     return {line[0].strip(): [value.strip() for value in line[1:]] for line in lines}
 
 
+def test_a_study_without_ground_truth_says_why_it_has_none(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only if they are asked for."""
+    told = "untrue has no references: its trials have no ground truth to judge by\n"
+    (mine / "untrue.py").write_text(
+        MINE.replace('"mine"', '"untrue"').replace('"benchmark": "toy"', '"benchmark": None')
+    )
+    for option, error in ((["--references"], told), ([], "")):
+        assert main(["report", "untrue.py", "--preset", "tiny", "--seeds", "2", *option]) == 0
+        assert capsys.readouterr().err == error
+
+
 def test_run_makes_them_and_the_report_shows_the_toys_own_truth(
     mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
