@@ -10,12 +10,13 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 from unittest import mock
 
 import torch
 
-from harness.components.dataset import Stream
+from harness.components.dataset import DataSet, Stream
 from harness.components.preset import get_preset
 from harness.components.registries import DATASETS, SPACES
 from harness.data import devices
@@ -30,12 +31,26 @@ from harness.training.stages import train
 from harness.training.workload import Size
 from harness.work.diagnosis.gpu import Extent, GpuCheck, computed, in_pieces, same
 
-SHORT = {"train.epochs": 2, "train.batch_size": 512, "rank.candidates": 2, "rank.bins": 2, "rank.top_sample": 2}
+IMAGES = {"train": 96, "valid": 64, "test": 64}
+SHORT = {"train.epochs": 2, "rank.candidates": 2, "rank.bins": 2, "rank.top_sample": 2}
+
+
+def few(whole: Callable[[], DataSet]) -> DataSet:
+    """The data set with few images: what trials ask of a device does not depend on their number."""
+    every = whole()
+    parts: dict[str, Any] = {part: getattr(every, part).head(count) for part, count in IMAGES.items()}
+    return replace(every, **parts)
+
+
+def use_few_images() -> None:
+    """Let trials have few images, from now on and in the whole process."""
+    for name, entry in [(name, one) for name, one in DATASETS.items() if name.startswith("digits")]:
+        DATASETS.entries[name] = replace(entry, thing=cache(partial(few, DATASETS.get(name))))
 
 
 def configured(settings: dict[str, Any]) -> RunConfig:
     space = settings.get("space", "nasbench201").partition("-")[0]
-    short = SHORT if space == "nasbench201" else {"train.epochs": 1}
+    short = (SHORT if space == "nasbench201" else {"train.epochs": 1}) | {"train.batch_size": 32}
     study = Study("one", "one row", [Row({"": ""}, settings)], [])
     return expand(study, get_preset("tiny", space), 1, short)[0].trial.config
 
@@ -90,8 +105,10 @@ def case(settings: dict[str, Any]) -> dict[str, Any]:
 
 def budgets(cases: dict[str, list[Any]]) -> None:
     """Print the operations and waits per step at paper size: cases are (space, method, steps) by name."""
-    from tests.perf.operations import of_step
+    from tests.perf.operations import beyond_cells, of_step
 
+    for method in ("spos", "fairnas"):
+        print(json.dumps({"case": f"beyond cells, {method}", "operations": beyond_cells(method, 5)}), flush=True)
     for name, (space, method, steps) in cases.items():
         step, _ = of_step(space, method, steps)
         print(json.dumps({"case": name, "operations": step.operations, "waits": step.waits}), flush=True)
@@ -156,6 +173,7 @@ CHECKS = {"doctor": doctor, "wrong": wrong, "ranking": ranking, "streamed": stre
 
 def main() -> None:
     torch.set_num_threads(1)
+    use_few_images()
     if "budgets" in sys.argv:
         given = json.load(sys.stdin)
         budgets(given)

@@ -16,8 +16,10 @@ import torch
 
 from harness.components.preset import get_preset
 from harness.components.registries import METHODS
+from harness.components.space import Architecture
 from harness.training import emulated_device
 from harness.training.workload import Size, Workload, configuration
+from spaces.nasbench201.cell import EDGES, POOL, SKIP, live_edges
 
 SMALL = {
     "nasbench201": Size(2, 8, 2),
@@ -72,6 +74,46 @@ def of_step(space: str, method: str, times: int, **settings: Any) -> tuple[Count
         steps = counted(work.step, times, work.batch)
         work.rank()
         return steps, counted(work.rank, 3)
+
+
+CELLS = 15
+"""Cells of a network of NAS-Bench-201 at paper size."""
+
+
+def of_cell(path: Architecture) -> int:
+    """Operations of one cell of a path in a step, counted by hand: what the kernels make, and sums of values and of
+    gradients. A node is activated once and pooled once, and every further use of a value adds a gradient."""
+    terms, uses = Counter[int](), Counter[tuple[str, int]]()
+    convolutions = 0
+    for edge in live_edges(path):
+        target, source = EDGES[edge]
+        terms[target] += 1
+        made = {POOL: "pooled", SKIP: "plain"}.get(path[edge], "active")
+        uses[made, source] += 1
+        convolutions += made == "active"
+    derived = [source for made, source in uses if made != "plain"]
+    for source in derived:
+        uses["plain", source] += 1
+    sums = sum(count - 1 for count in (*terms.values(), *uses.values()))
+    return 4 * convolutions + 2 * len(derived) + sums  # each with its gradient; a convolution and its normalisation
+
+
+def beyond_cells(method: str, times: int) -> list[int]:
+    """By training step of NAS-Bench-201, the operations that are not its cells', of steps whose paths all train."""
+    found = []
+    with emulated_device.emulated():
+        chosen = configuration(get_preset("paper", "nasbench201"), {"method.name": method})
+        work = Workload(chosen, emulated_device.NAME, SMALL["nasbench201"])
+        work.step()  # has no momentum yet
+        while len(found) < times:
+            batch = work.batch()
+            emulated_device.operations.clear()
+            work.step(batch)
+            paths = work.training.trained
+            if all(map(live_edges, paths)):
+                made = emulated_device.operations.total() - emulated_device.operations["clone"]  # new momenta
+                found.append(made - CELLS * sum(map(of_cell, paths)))
+    return found
 
 
 def of_plain_code(times: int) -> tuple[Counted, Counted]:
