@@ -4,6 +4,7 @@ python reports/measured/simulations.py spread      pooled and within clusters, w
 python reports/measured/simulations.py nulls       CB and C³ of predictors without bias (needs NAS-Bench-201)
 python reports/measured/simulations.py rates       the mean factor of the learning rate, with cosine and with CaLR
 python reports/measured/simulations.py proxies     rank correlations of proxies (needs NAS-Bench-201 and CIFAR-10)
+python reports/measured/simulations.py gradients   the same of two of them, for more and for larger networks
 """
 
 from __future__ import annotations
@@ -114,41 +115,57 @@ DEPTHS = {1: 400, 5: 150}
 """By cells per stage, 1 in `small` and 5 in the benchmark, how many architectures."""
 
 
+LARGER = (("cifar10-16", 8, 1050), ("cifar10", 16, 150))
+"""Data set, channels and number of architectures, for the two proxies by gradients: more of them, and at full size."""
+
+
 def print_proxies() -> Rows:
     """Spearman's ρ of every proxy with the accuracies of CIFAR-10, over random architectures, with its standard error.
 
     The standard error is over bootstrap samples of the architectures.
     """
+    from harness.components.registries import PROXIES
+    from harness.study.references import reference_names
+
+    names = [name for name in reference_names() if name.startswith("az") or PROXIES.get(name).order in range(1, 20)]
+    names.remove("random")
+    found = [correlations(names, "cifar10-16", 8, depth, count) for depth, count in DEPTHS.items()]
+    heads = (f"{depth} cell{'s' * (depth > 1)} per stage, {count} architectures" for depth, count in DEPTHS.items())
+    rows: Rows = [("proxy", "published", *heads)]
+    published = {name: f"{PUBLISHED_RHO[name]:.2f}" if name in PUBLISHED_RHO else "" for name in names}
+    return [*rows, *((name, published[name], *(one[name] for one in found)) for name in names)]
+
+
+def print_gradients() -> Rows:
+    """The same for gradient norm and SNIP alone, 5 cells per stage."""
+    names = ["grad-norm", "snip"]
+    rows: Rows = [("images", "channels", "architectures", *names)]
+    for dataset, width, count in LARGER:
+        rows.append((dataset, f"{width}", f"{count}", *correlations(names, dataset, width, 5, count).values()))
+    return rows
+
+
+def correlations(names: list[str], dataset: str, width: int, depth: int, count: int) -> dict[str, str]:
+    """By proxy, Spearman's ρ with the accuracies of CIFAR-10 over so many random architectures."""
     from harness.components.benchmark import benchmark_for
     from harness.components.proxy import NetworkProxy
     from harness.components.registries import DATASETS, PROXIES
     from harness.study.configuration import RunConfig
-    from harness.study.references import reference_names
     from harness.training.proxies import ProxyScene
 
     benchmark = benchmark_for("nasbench201", "nasbench201")
-    sample = np.random.default_rng(0).permutation(len(benchmark.accuracies("cifar10")))
-    names = [name for name in reference_names() if name.startswith("az") or PROXIES.get(name).order in range(1, 20)]
-    names.remove("random")
-    found: dict[str, list[str]] = {name: [] for name in names}
-    dataset = "cifar10-16"
-    for depth, count in DEPTHS.items():
-        network = {"width": 8, "depth": depth}
-        config = RunConfig.from_json({"dataset": dataset, "benchmark": "nasbench201", "network": network})
-        proxies = {name: PROXIES.get(name)() for name in names}
-        together = [one for one in proxies.values() if isinstance(one, NetworkProxy)]
-        scene = ProxyScene(config, DATASETS.get(dataset)(), benchmark, together=together)
-        architectures = [benchmark.space.architecture(int(number)) for number in sample[:count]]
-        truth = benchmark.accuracies("cifar10")[sample[:count]]
-        for name, proxy in proxies.items():
-            scores = proxy.predict(scene, architectures)
-            found[name].append(_correlation(np.array([scores[one] for one in architectures]), truth))
-    heads = (f"{depth} cell{'s' * (depth > 1)} per stage, {count} architectures" for depth, count in DEPTHS.items())
-    rows: Rows = [("proxy", "published", *heads)]
-    return [
-        *rows,
-        *((name, f"{PUBLISHED_RHO[name]:.2f}" if name in PUBLISHED_RHO else "", *own) for name, own in found.items()),
-    ]
+    sample = np.random.default_rng(0).permutation(len(benchmark.accuracies("cifar10")))[:count]
+    network = {"width": width, "depth": depth}
+    config = RunConfig.from_json({"dataset": dataset, "benchmark": "nasbench201", "network": network})
+    proxies = {name: PROXIES.get(name)() for name in names}
+    together = [one for one in proxies.values() if isinstance(one, NetworkProxy)]
+    scene = ProxyScene(config, DATASETS.get(dataset)(), benchmark, together=together)
+    architectures = [benchmark.space.architecture(int(number)) for number in sample]
+    truth, found = benchmark.accuracies("cifar10")[sample], {}
+    for name, proxy in proxies.items():
+        scores = proxy.predict(scene, architectures)
+        found[name] = _correlation(np.array([scores[one] for one in architectures]), truth)
+    return found
 
 
 def _correlation(scores: Any, truth: Any) -> str:
@@ -166,6 +183,7 @@ PRINTED: dict[str, Callable[[], Rows]] = {
     "nulls": print_nulls,
     "rates": print_rates,
     "proxies": print_proxies,
+    "gradients": print_gradients,
 }
 
 
