@@ -100,7 +100,7 @@ def of_cell(path: Architecture) -> int:
 
 def beyond_cells(method: str, times: int) -> list[int]:
     """By training step of NAS-Bench-201, the operations that are not its cells', of steps whose paths all train."""
-    found = []
+    found: list[int] = []
     with emulated_device.emulated():
         chosen = configuration(get_preset("paper", "nasbench201"), {"method.name": method})
         work = Workload(chosen, emulated_device.NAME, SMALL["nasbench201"])
