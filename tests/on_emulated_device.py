@@ -100,6 +100,7 @@ def case(settings: dict[str, Any]) -> dict[str, Any]:
     with plain():
         here = computed(config, "cpu")
     found |= {"arithmetic": arithmetic(emulated_device.NAME), "gpu": there.cost.get("gpu")}
+    found["checkpoint"] = devices.with_model(emulated_device.NAME)
     return found | {"same": same(there, here), "resumed": same(there, resumed)}
 
 

@@ -143,6 +143,8 @@ def _problems(name: str, shown: dict[str, Any]) -> Any:
         yield "other bytes than on the CPU without its faster code"
     if shown["gpu"] != "emulated GPU":
         yield f"the cost names {shown['gpu']} as the model of the GPU"
+    if shown["checkpoint"] != "emulated (emulated GPU)":
+        yield f"checkpoints name {shown['checkpoint']} as the model of the GPU"
     layout = "pixel by pixel" if name in ("bfloat16", "autoformer") else "channel by channel"
     if not shown["arithmetic"].endswith(f"images {layout}"):
         yield f"the cost says {shown['arithmetic']!r}"
