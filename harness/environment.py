@@ -1,4 +1,5 @@
-"""The environment of a run: packages, the project's commit, Python, CPU, GPUs, host. Imports no torch.
+"""The environment of a run: packages, the project's commit, Python, CPU, GPUs, host; and the versions that the project
+requires. Imports no torch.
 
 Environment variables and paths are left out: they may be private, or meaningful on one machine only.
 """
@@ -10,13 +11,18 @@ import hashlib
 import os
 import platform
 import subprocess
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, distributions, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
+
+PACKAGE = "nas-harness"
 
 ENGINE = Path(__file__).resolve().parent
 """The package `harness`."""
@@ -180,3 +186,37 @@ def cpu_model() -> str:
     wanted = ("model name", "cpu family", "model\t")
     found = {line.split(":")[0].strip(): line.split(":")[1].strip() for line in lines if line.startswith(wanted)}
     return " ".join(f"{value}" if key == "model name" else f"{key} {value}" for key, value in sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The versions that the project asks for."""
+
+    python: str
+    needed: Sequence[str]
+    extras: dict[str, list[str]] = field(default_factory=dict)
+
+
+def bounds() -> Bounds | None:
+    """The bounds of `pyproject.toml` in a checkout, else those of the installed package; None if neither is there."""
+    file = ENGINE.parent / "pyproject.toml"
+    if not SHIPPED.is_dir() and file.is_file():
+        project = tomllib.loads(file.read_text())["project"]
+        return Bounds(project["requires-python"], project["dependencies"], project["optional-dependencies"])
+    try:
+        about = metadata(PACKAGE)
+    except PackageNotFoundError:
+        return None
+    from packaging.requirements import Requirement
+
+    needed: list[str] = []
+    extras: dict[str, list[str]] = {str(extra): [] for extra in about.get_all("Provides-Extra") or ()}
+    for text in about.get_all("Requires-Dist") or ():
+        one = Requirement(text)
+        if one.marker is None or one.marker.evaluate({"extra": ""}):
+            needed.append(text)
+            continue
+        for extra, own in extras.items():
+            if one.marker.evaluate({"extra": extra}):
+                own.append(f"{one.name}{one.specifier}")
+    return Bounds(about["Requires-Python"] or "", needed, extras)

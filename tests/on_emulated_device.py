@@ -29,7 +29,7 @@ from harness.training import emulated_device
 from harness.training.precision import arithmetic
 from harness.training.stages import train
 from harness.training.workload import Size
-from harness.work.diagnosis.gpu import Extent, GpuCheck, computed, in_pieces, same
+from harness.work.doctor_gpu import Extent, GpuCheck, computed, in_pieces, same
 
 IMAGES = {"train": 96, "valid": 64, "test": 64}
 SHORT = {"train.epochs": 2, "rank.candidates": 2, "rank.bins": 2, "rank.top_sample": 2}

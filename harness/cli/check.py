@@ -20,22 +20,21 @@ def command(files: tuple[str, ...], updates: tuple[str, ...], gpu: bool) -> int:
     """
     import torch
 
+    from harness.cli.doctor import styled
     from harness.study.overrides import parse_updates
-    from harness.work.checking.components import check_named
-    from harness.work.checking.findings import Verdict
+    from harness.testing.components import check_named
 
     if gpu:
         import harness.training.emulated_device  # noqa: F401  # before the first gradient, or it gets no thread for them
     overrides = parse_updates(updates)
     torch.set_num_threads(1)  # as a trial by default: sums in one order
-    colours = {Verdict.OK: "green", Verdict.WRONG: "red", Verdict.NOTE: "yellow"}
-    checks = wrong = 0
+    checks = problems = 0
     for name in files:
-        for found in check_named(name, overrides, gpu):
-            click.secho(found.about, bold=True)
-            for line in found.lines:
-                click.echo(f"  {click.style(f'{line.verdict:5}', fg=colours[line.verdict])}  {line.text}")
-            checks += len(found.lines)
-            wrong += sum(line.verdict is Verdict.WRONG for line in found.lines)
-    click.echo(f"{checks} checks, {wrong} wrong")
-    return int(wrong > 0)
+        for done in check_named(name, overrides, gpu):
+            click.secho(done.subject, bold=True)
+            for finding in done.found:
+                click.echo(f"  {styled(finding.state)} {finding.text}")
+            checks += len(done.found)
+            problems += len(done.problems)
+    click.echo(f"{checks} checks, {problems} problem{'s' * (problems != 1)}")
+    return int(problems > 0)

@@ -12,7 +12,7 @@ from harness.cli._options import store_option
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
-    from harness.work.diagnosis.finding import Findings
+    from harness.work.findings import Findings, State
 
 
 @click.command("doctor", cls=Command, example="harness doctor --store runs")
@@ -45,7 +45,7 @@ def command(wait: float, gpu: bool, file: Path, store: Places) -> int:
     With --gpu: whether a tiny trial of each space has the CPU's result on the GPU, and equal bytes when repeated or
     resumed; times at paper size; the best memory layout and number of trials per GPU; hours of each study.
     """
-    from harness.work.diagnosis.examination import examine
+    from harness.work.doctor import examine
 
     return _check_gpu(file) if gpu else _shown(examine(store, wait))
 
@@ -54,7 +54,7 @@ def _check_gpu(file: Path) -> int:
     import torch
 
     from harness.files import write_json
-    from harness.work.diagnosis.gpu import GpuCheck
+    from harness.work.doctor_gpu import GpuCheck
 
     if not torch.cuda.is_available():
         click.echo("there is no GPU here that torch can use, so nothing was checked; `harness doctor` says more")
@@ -66,18 +66,21 @@ def _check_gpu(file: Path) -> int:
     return status
 
 
+def styled(state: State) -> str:
+    """The word for a state in its colour."""
+    return click.style(f"{state:8}", fg={"ok": "green", "note": "yellow", "problem": "red"}[state])
+
+
 def _shown(findings: Findings) -> int:
     """Print findings as they come; 1 if one is a problem."""
     from collections import Counter
 
-    from harness.work.diagnosis.finding import State
+    from harness.work.findings import State
 
-    colours = {State.OK: "green", State.NOTE: "yellow", State.PROBLEM: "red"}
     counts: Counter[State] = Counter()
     for finding in findings:
         counts[finding.state] += 1
-        state = click.style(f"{finding.state:8}", fg=colours[finding.state])
-        click.echo(f"{state} {finding.subject:11} {finding.text}")
+        click.echo(f"{styled(finding.state)} {finding.subject:11} {finding.text}")
         if finding.advice:
             click.echo(f"{'':21}what to do: {finding.advice}")
     problems, notes = counts[State.PROBLEM], counts[State.NOTE]

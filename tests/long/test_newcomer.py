@@ -219,7 +219,7 @@ MISTAKES: dict[str, tuple[Edit, tuple[str, ...], int, str]] = {
 @pytest.mark.long
 def test_from_an_empty_folder_to_a_table_in_every_format(site: Path, project: Path) -> None:
     for file in (METHOD, SPACE, DATASET, STUDY):
-        assert re.search(r"checks, 0 wrong", done(site, project, "check", file))
+        assert re.search(r"checks, 0 problems", done(site, project, "check", file))
     assert "4 of 4 trials done, 4 of them now" in done(site, project, "run", "compare", *TINY)
     for form, suffix in SUFFIXES.items():
         done(site, project, "report", "compare", *TINY, "--format", form, "--out", form)
@@ -249,6 +249,6 @@ def test_typical_mistakes_are_answered_without_a_traceback(site: Path, project: 
 
 def message(ended: subprocess.CompletedProcess[str]) -> str:
     """The lines that say what is wrong."""
-    wrong = [line.strip() for line in ended.stdout.splitlines() if line.startswith("  wrong")]
+    wrong = [line.strip() for line in ended.stdout.splitlines() if line.startswith("  problem")]
     usage = ("Usage: ", "Try 'harness")
     return "\n   ".join(wrong + [line for line in ended.stderr.splitlines() if line and not line.startswith(usage)])

@@ -9,8 +9,8 @@ import pytest
 
 from harness.cli import main
 from harness.environment import PROJECT
-from harness.work.checking.components import check_named
-from harness.work.checking.findings import Findings, Verdict
+from harness.testing.components import check_named
+from harness.work.findings import Checks, State
 from tests.test_documents import example_files
 from tests.toy import user_folder
 
@@ -90,21 +90,21 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-def checked(folder: Path, component: str) -> list[Findings]:
+def checked(folder: Path, component: str) -> list[Checks]:
     """The findings of a file outside of the folders that are read by themselves."""
     (folder / "tried.py").write_text(HEADING + component)
     return list(check_named("tried.py", {}))
 
 
-def wrong(found: list[Findings]) -> list[str]:
-    return [line.text for one in found for line in one.lines if line.verdict is Verdict.WRONG]
+def wrong(found: list[Checks]) -> list[str]:
+    return [line.text for one in found for line in one.found if line.state is State.PROBLEM]
 
 
 @pytest.mark.parametrize("component", [METHOD, SPACE, DATA], ids=["method", "space", "data set"])
 def test_a_right_component_is_ok_and_nothing_is_written(folder: Path, component: str) -> None:
     found = checked(folder, component)
-    assert [line.verdict for one in found for line in one.lines if line.verdict is not Verdict.OK] == []
-    ends = [line.text.partition(":")[0] for line in found[0].lines][-4:]
+    assert [line.state for one in found for line in one.found if line.state is not State.OK] == []
+    ends = [line.text.partition(":")[0] for line in found[0].found][-4:]
     assert ends[1:] == ["costs 1 pass per step, as paths_per_step says", "repeats", "resumes"]
     assert {path.name for path in folder.iterdir()} <= {"tried.py", "__pycache__"}
 
@@ -261,18 +261,18 @@ def test_more_passes_than_promised_and_a_hook_that_is_never_called_are_noted(fol
             "    def begin_epok(self, training, epoch):\n        pass\n",
         ),
     )
-    notes = [line.text for line in found[0].lines if line.verdict is Verdict.NOTE]
+    notes = [line.text for line in found[0].found if line.state is State.NOTE]
     assert notes[0].endswith("`begin_epok` is never called; did you mean `begin_epoch`?")
     assert notes[1].startswith("a step makes 3 passes, and paths_per_step says 1") and not wrong(found)
 
 
 def test_paths_of_several_clusters_are_noted(folder: Path) -> None:
     several = METHOD.replace("draw(1)", "draw(2)") + "    def paths_per_step(self, space):\n        return 2\n"
-    assert all(line.verdict is Verdict.OK for line in checked(folder, several)[0].lines)
+    assert all(line.state is State.OK for line in checked(folder, several)[0].found)
     apart = several.replace("training.draw(2)", "[training.source.draw(training.rng) for _ in range(2)]")
     (folder / "apart.py").write_text(HEADING + apart.replace('"mine"', '"apart"'))
     (found,) = check_named("apart.py", {})
-    assert found.lines[-1].verdict is Verdict.NOTE and "training.draw(2)" in found.lines[-1].text
+    assert found.found[-1].state is State.NOTE and "training.draw(2)" in found.found[-1].text
 
 
 STUDY = """from harness.study import Column, Row, Study
@@ -301,12 +301,12 @@ def test_the_command_exits_by_what_it_found(folder: Path, capsys: pytest.Capture
     (folder / "methods" / "good.py").write_text(HEADING + METHOD)
     (folder / "bad.py").write_text("import nothing_of_this_name\n")
     assert main(["check", "methods/good.py", "with", "dataset=digits", "clusters.name=operation"]) == 0
-    assert capsys.readouterr().out.endswith("6 checks, 0 wrong\n")
+    assert capsys.readouterr().out.endswith("6 checks, 0 problems\n")
     assert main(["check", "methods"]) == 0  # a folder
-    assert capsys.readouterr().out.endswith("6 checks, 0 wrong\n")
+    assert capsys.readouterr().out.endswith("6 checks, 0 problems\n")
     assert main(["check", "mine", "bad.py"]) == 1  # a registered name, and a file
     captured = capsys.readouterr()
-    assert captured.out.endswith("7 checks, 1 wrong\n") and "Traceback" not in captured.out + captured.err
+    assert captured.out.endswith("7 checks, 1 problem\n") and "Traceback" not in captured.out + captured.err
     assert main(["check", "methods/none.py"]) == 2
     assert "there is no file methods/none.py" in capsys.readouterr().err
     assert main(["check", "mien"]) == 2
@@ -315,10 +315,10 @@ def test_the_command_exits_by_what_it_found(folder: Path, capsys: pytest.Capture
 
 
 @pytest.mark.long
-def test_everything_that_is_shipped_or_documented_passes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_studies_and_documented_examples_pass(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, text in example_files().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    ours = [str(file) for kind in ("methods", "studies") for file in sorted((PROJECT / kind).glob("[!_]*.py"))]
+    ours = [str(file) for file in sorted((PROJECT / "studies").glob("[!_]*.py"))]
     users = [name for name in example_files() if not Path(name).name.startswith("_")]
-    assert main(["check", *ours, str(PROJECT / "spaces" / "nasbench201"), *users]) == 0, capsys.readouterr().out
+    assert main(["check", *ours, *users]) == 0, capsys.readouterr().out

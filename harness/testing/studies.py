@@ -10,20 +10,20 @@ from harness.errors import UserError
 from harness.study.configuration import RunConfig
 from harness.study.fingerprints import are_here
 from harness.study.study import Study
-from harness.work.checking.findings import Findings, Verdict
-from harness.work.checking.training import TINY, attempt, few_images, shrunk
+from harness.testing.training import TINY, attempt, few_images, shrunk
+from harness.work.findings import Checks
 from harness.work.plan import Plan, make_plan
 
 ROWS = 8
 """Rows whose first step is tried."""
 
 
-def check_study(found: Findings, study: Study, overrides: Mapping[str, Any]) -> None:
+def check_study(found: Checks, study: Study, overrides: Mapping[str, Any]) -> None:
     """Check that some preset fits, and that rows train."""
     plans, refusals = _plans(study, overrides)
     if not plans:
         _, reason = next(iter(refusals.items()))
-        found.add(Verdict.WRONG, f"expands under no preset: {reason}")
+        found.problem(f"expands under no preset: {reason}")
         return
     for name, reason in refusals.items():
         found.note(f"does not fit preset {name}: {reason}")
@@ -42,7 +42,7 @@ def check_study(found: Findings, study: Study, overrides: Mapping[str, Any]) -> 
             attempt(shrunk(config), few_images(config.dataset), enough=1)
 
 
-def check_preset(found: Findings, preset: Preset, overrides: Mapping[str, Any]) -> None:
+def check_preset(found: Checks, preset: Preset, overrides: Mapping[str, Any]) -> None:
     """Check that the preset's settings make a valid configuration."""
     from harness.study.layout import Row
 

@@ -40,8 +40,8 @@ from harness.training.stages.train import build_supernets
 from harness.training.trial import Outcome, run_trial
 from harness.training.workload import Size, Workload, configuration
 from harness.work.costing import published_hours
-from harness.work.diagnosis.finding import Findings, note, ok, problem
 from harness.work.effort import effort
+from harness.work.findings import Findings, note, ok, problem
 
 SCHEMA = 1
 TINY, PAPER = "tiny", "paper"
@@ -338,7 +338,7 @@ def timed(work: Callable[[], Any], device: str, extent: Extent) -> float:
 def steps_per_second(device: str, space: str, size: Mapping[str, Any], count: int, seconds: float) -> float:
     """Training steps per second of so many processes at once on the device. Raises `RuntimeError` if one fails."""
     given = json.dumps({"device": device, "space": space, "size": size, "seconds": seconds})
-    command = [sys.executable, "-m", "harness.work.diagnosis.gpu", given]
+    command = [sys.executable, "-m", "harness.work.doctor_gpu", given]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with contextlib.ExitStack() as stack:
         children = [stack.enter_context(subprocess.Popen(command, text=True, **pipes)) for _ in range(count)]

@@ -6,13 +6,13 @@ import numpy as np
 
 from harness.components.dataset import SPLITS, DataSet, Split, Stream
 from harness.components.registries import DATASETS
-from harness.work.checking.findings import Findings, Unfit
+from harness.work.findings import Checks, Unfit
 
 READ = 8
 """Images that are read of a streamed split."""
 
 
-def check_images(found: Findings, name: str) -> DataSet | None:
+def check_images(found: Checks, name: str) -> DataSet | None:
     """Check all that needs no training; returns the data set, or None if it is not usable."""
     made: list[DataSet] = []
     with found.check("loads, with images and labels of the right shapes and types"):

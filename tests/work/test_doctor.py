@@ -16,9 +16,8 @@ import pytest
 from harness import environment
 from harness.stores.directory.store import DirectoryStore
 from harness.stores.places import Places
-from harness.work.diagnosis import installation, machine, probe, stored
-from harness.work.diagnosis.content import check_components, check_contents
-from harness.work.diagnosis.finding import Finding
+from harness.work import doctor
+from harness.work.findings import Finding
 from tests.listed_gpus import listed_gpus
 from tests.mongod import Mongod
 from tests.toy import user_folder
@@ -34,20 +33,20 @@ def problems(found: Iterator[Finding]) -> list[Finding]:
 
 def test_a_store_that_is_a_file_or_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("not a folder")
-    (found,) = problems(stored.check_store(Places(tmp_path / "runs")))
+    (found,) = problems(doctor.check_store(Places(tmp_path / "runs")))
     assert "is not a directory" in found.text and "--store" in found.advice
-    (found,) = stored.check_store(Places(tmp_path / "none" / "yet"))
+    (found,) = doctor.check_store(Places(tmp_path / "none" / "yet"))
     assert found.state == "note" and "the first `harness run` makes it" in found.text
-    (found,) = problems(stored.check_store(Places(Path("/proc/none"))))  # nobody can write there, not even root
+    (found,) = problems(doctor.check_store(Places(Path("/proc/none"))))  # nobody can write there, not even root
     assert "no file can be written in /proc" in found.text
     assert list(tmp_path.iterdir()) == [tmp_path / "runs"]
 
 
 def test_a_clock_that_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not problems(stored.check_store(Places(tmp_path)))
+    assert not problems(doctor.check_store(Places(tmp_path)))
     now = time.time()
-    monkeypatch.setattr(stored, "time", SimpleNamespace(time=lambda: now + 100))
-    (found,) = problems(stored.check_store(Places(tmp_path)))
+    monkeypatch.setattr(doctor, "time", SimpleNamespace(time=lambda: now + 100))
+    (found,) = problems(doctor.check_store(Places(tmp_path)))
     assert found.subject == "clock" and "100 s behind" in found.text
 
 
@@ -59,7 +58,7 @@ from harness.stores.directory.records import DirectoryRecords
 Claims(DirectoryRecords(Path({str(tmp_path)!r}))).acquire("{"a" * 64}")
 import os; os._exit(9)"""
     subprocess.run([sys.executable, "-c", script], check=False)
-    (found,) = [one for one in stored.check_store(Places(tmp_path)) if one.subject == "claims"]
+    (found,) = [one for one in doctor.check_store(Places(tmp_path)) if one.subject == "claims"]
     assert "1 claim of dead" in found.text and "store check --fix" in found.advice
 
 
@@ -79,7 +78,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
 def test_a_database_that_refuses(guarded: Mongod, tmp_path: Path) -> None:
     place = f"127.0.0.1:{guarded.port}/nas?authSource=admin&directConnection=true"
     for password, expected in (("wrong-one", "authentication failed"), (PASSWORD, "permission denied")):
-        (found,) = problems(stored.check_database(Places(tmp_path, f"mongodb://reader:{password}@{place}")))
+        (found,) = problems(doctor.check_database(Places(tmp_path, f"mongodb://reader:{password}@{place}")))
         assert expected in found.text and password not in found.text + found.advice
 
 
@@ -90,7 +89,7 @@ def test_a_database_that_lacks_runs(
 
     DirectoryStore(tmp_path).create(trial(), "tiny", {})
     address = mongod.replace("/?", f"/{mongo_database.name}?")
-    answers, behind = stored.check_database(Places(tmp_path, address))
+    answers, behind = doctor.check_database(Places(tmp_path, address))
     assert answers.state == "ok" and "MongoDB " in answers.text
     assert behind.state == "note" and "1 run of" in behind.text and "store sync" in behind.advice
     assert not mongo_database.list_collection_names()  # nothing was written
@@ -105,11 +104,11 @@ def test_what_is_left_out_is_a_problem_and_the_rest_is_checked(
         "dataset/other.py": "import harness\n",
     }
     with user_folder(tmp_path, files):
-        broken, silent, folder = problems(check_components())
+        broken, silent, folder = problems(doctor.check_components())
         assert f"{tmp_path / 'methods' / 'mine.py'}:3 does not import" in broken.text and "underscore" in broken.advice
         assert f"{tmp_path / 'methods' / 'silent.py'} registers nothing" in silent.text
         assert folder.text == "./dataset is not read" and "rename it to ./datasets" in folder.advice
-        assert {"data sets", "tables"} <= {one.subject for one in check_contents() if one.state == "ok"}
+        assert {"data sets", "tables"} <= {one.subject for one in doctor.check_contents() if one.state == "ok"}
     assert not recwarn.list  # told as findings alone
 
 
@@ -118,16 +117,16 @@ def test_a_file_that_hides_a_module(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("")
     (tmp_path / "mine.py").write_text("")
-    hidden = [one.text for one in problems(installation.check_hidden(tmp_path))]
+    hidden = [one.text for one in problems(doctor.check_hidden(tmp_path))]
     assert len(hidden) == 2 and "random.py hides" in hidden[0] and "'torch'" in hidden[1]
 
 
 @pytest.mark.parametrize("installed", [False, True])
 def test_versions_out_of_bounds(installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if installed:  # without a checkout beside it, the bounds are those of the installed package
-        monkeypatch.setattr(installation, "ENGINE", tmp_path / "engine")
-    assert not problems(installation.check_packages())
-    told = {word for one in installation.check_packages() for word in one.text.replace(",", "").split()}
+        monkeypatch.setattr(environment, "ENGINE", tmp_path / "engine")
+    assert not problems(doctor.check_packages())
+    told = {word for one in doctor.check_packages() for word in one.text.replace(",", "").split()}
     assert not told & {"dev", "long"}  # whoever uses the harness needs neither
     for name, version, more in (
         ("setuptools", "99.0", ""),
@@ -138,7 +137,7 @@ def test_versions_out_of_bounds(installed: bool, tmp_path: Path, monkeypatch: py
         place.mkdir()
         (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = {one.text: one.advice for one in problems(installation.check_packages())}
+    found = {one.text: one.advice for one in problems(doctor.check_packages())}
     assert found["setuptools is 99.0; <81 is needed"] == "pip install 'setuptools<81'"
     assert found["parquet: pyarrow is 3.0; >=15 is needed"] == "pip install 'pyarrow>=15'"
     (pair,) = [text for text in found if text.startswith("torchvision 9.0: torch is ")]
@@ -158,14 +157,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_disk_that_is_too_small_for_a_run(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (found,) = problems(machine.check_disk(small_disk / "runs"))
+    (found,) = problems(doctor.check_disk(small_disk / "runs"))
     assert "MB free" in found.text or "kB free" in found.text
     assert "a run may need 32.0 MB" in found.text and "HARNESS_STORE" in found.advice
     monkeypatch.setenv("TMPDIR", str(small_disk))
     with (small_disk / "ballast").open("wb") as file, pytest.raises(OSError):
         file.write(bytes(2 << 20))
         file.flush()
-    (found,) = problems(machine.check_temporary())
+    (found,) = problems(doctor.check_temporary())
     assert "which TMPDIR names: No space left" in found.text
 
 
@@ -209,16 +208,16 @@ def test_what_torch_says_of_a_gpu(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     torch_stand_in(tmp_path, built_for, usable)
     monkeypatch.chdir(tmp_path)
-    (found,) = probe.Probe(600.0).findings()
+    (found,) = doctor.Probe(600.0).findings()
     assert found.state == state and text in found.text, found
 
 
 def test_a_torch_that_does_not_answer_or_does_not_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (found,) = problems(probe.Probe(0.0).findings())
+    (found,) = problems(doctor.Probe(0.0).findings())
     assert "did not answer" in found.text and "--wait" in found.advice
     for name, text in (("torch", "raise OSError('libcudart.so: no such file')"), ("sacred", "import pkg_resources_99")):
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "torchvision.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    torch, sacred = problems(probe.Probe(600.0).findings())
+    torch, sacred = problems(doctor.Probe(600.0).findings())
     assert "torch does not import: OSError: libcudart.so" in torch.text and "sacred does not import" in sacred.text

@@ -1,4 +1,7 @@
-"""`harness check`: tries every component of a file, or of a name, as a trial would use it. Stores nothing.
+"""The contract of every kind of component: tries a component as a trial would use it. Stores nothing.
+
+`harness check` prints the findings about a file or a name, and a test class that derives from `ComponentSuite` asserts
+that there is no problem.
 
 Knows no particular component. Each kind has one function; those that take part in training are then trained with.
 """
@@ -27,20 +30,20 @@ from harness.components.sampler import informed
 from harness.errors import BrokenComponent, DataError, InvalidConfiguration, NameCollision, UnknownName, UserError
 from harness.study.catalogue import find_studies, studies_in
 from harness.study.configuration import COMPONENTS, RunConfig
+from harness.testing.datasets import check_images
+from harness.testing.spaces import DRAWN, check_architectures, check_networks
+from harness.testing.studies import check_preset, check_study
+from harness.testing.training import CPU, EPOCHS, Tried, check_training, few_images, tiny_config
 from harness.training.cost import Meter
 from harness.training.proxies import ProxyScene, as_predictions
 from harness.training.stages.search import Scorer, search
 from harness.training.stages.train import Progress
-from harness.work.checking.data import check_images
-from harness.work.checking.findings import Findings, Unfit, Verdict, shown
-from harness.work.checking.spaces import DRAWN, check_architectures, check_networks
-from harness.work.checking.studies import check_preset, check_study
-from harness.work.checking.training import CPU, EPOCHS, Tried, check_training, few_images, tiny_config
+from harness.work.findings import Checks, Unfit
 
 Overrides = Mapping[str, Any]
 
 
-def check_named(name: str, overrides: Overrides, gpu: bool = False) -> Iterator[Findings]:
+def check_named(name: str, overrides: Overrides, gpu: bool = False) -> Iterator[Checks]:
     """The findings of a file or of a registered name, one component after the other; by `gpu` on an emulated GPU, too.
 
     Raises `UserError` for a file that does not exist, and for a name that nothing has.
@@ -57,7 +60,7 @@ def check_named(name: str, overrides: Overrides, gpu: bool = False) -> Iterator[
         (kind, entry) for kind, registry in REGISTRIES.items() for known, entry in registry.items() if known == name
     ]
     for kind, entry in found:
-        yield _checked(kind, entry, overrides, gpu)
+        yield checked(kind, entry, overrides, gpu)
     if not found:
         known = {other for registry in REGISTRIES.values() for other in registry.names()}
         try:
@@ -68,15 +71,15 @@ def check_named(name: str, overrides: Overrides, gpu: bool = False) -> Iterator[
             yield _study(study, name, overrides)
 
 
-def _in_file(path: Path, overrides: Overrides, gpu: bool) -> Iterator[Findings]:
+def _in_file(path: Path, overrides: Overrides, gpu: bool) -> Iterator[Checks]:
     file = path / "__init__.py" if path.is_dir() else path
     if not file.is_file():
         raise UserError(f"there is no file {path}")
-    about = Findings(shown(file.resolve()), shown(file.resolve()))
+    about = Checks(shown(file.resolve()), shown(file.resolve()))
     try:
         module = load_file(file)
     except (BrokenComponent, NameCollision) as error:
-        about.add(Verdict.WRONG, f"imports: {about.explained(error)}")
+        about.problem(f"imports: {about.explained(error)}")
         yield about
         return
     inside = file.resolve().parent if file.name == "__init__.py" else file.resolve()
@@ -87,17 +90,17 @@ def _in_file(path: Path, overrides: Overrides, gpu: bool) -> Iterator[Findings]:
         if entry.file.resolve().is_relative_to(inside)
     ]
     for kind, entry in entries:
-        yield _checked(kind, entry, overrides, gpu)
+        yield checked(kind, entry, overrides, gpu)
     if hasattr(module, "study") or hasattr(module, "studies"):
         with about.check("holds studies whose metrics exist"):
             studies = studies_in(file)
-        if about.wrong:
+        if about.problems:
             yield about
             return
         for study in studies:
             yield _study(study, shown(file.resolve()), overrides)
     elif not entries:
-        about.add(Verdict.WRONG, f"{about.origin}: it registers nothing and holds no study. {_forgotten(module)}")
+        about.problem(f"{about.origin}: it registers nothing and holds no study. {_forgotten(module)}")
         yield about
 
 
@@ -109,16 +112,17 @@ def _forgotten(module: Any) -> str:
     return 'Put a decorator such as @METHODS.register("NAME") above a class, or bind `study`'
 
 
-def _study(study: Any, origin: str, overrides: Overrides) -> Findings:
-    found = Findings(f"study {study.name!r} ({origin})", origin)
+def _study(study: Any, origin: str, overrides: Overrides) -> Checks:
+    found = Checks(f"study {study.name!r} ({origin})", origin)
     check_study(found, study, overrides)
     return found
 
 
-def _checked(kind: str, entry: Entry[Any], overrides: Overrides, gpu: bool) -> Findings:
+def checked(kind: str, entry: Entry[Any], overrides: Overrides, gpu: bool = False) -> Checks:
+    """The findings about a registered component; by `gpu` on an emulated GPU, too."""
     registry = REGISTRIES[kind]
     origin = f"{shown(entry.file)}:{entry.line}"
-    found = Findings(f"{registry.kind} {entry.name!r} ({origin})", origin, gpu)
+    found = Checks(f"{registry.kind} {entry.name!r} ({origin})", origin, gpu)
     things: list[Any] = []
     with found.check("fits its interface"):
         things.append(registry.get(entry.name))
@@ -131,11 +135,11 @@ def _checked(kind: str, entry: Entry[Any], overrides: Overrides, gpu: bool) -> F
     return found
 
 
-def _not_tried(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _not_tried(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     found.note("nothing of this kind is tried")
 
 
-def _trained_with(found: Findings, settings: Mapping[str, Any], overrides: Overrides) -> tuple[RunConfig, Tried] | None:
+def _trained_with(found: Checks, settings: Mapping[str, Any], overrides: Overrides) -> tuple[RunConfig, Tried] | None:
     """Train a little with these settings; None if that is not possible."""
     made: list[tuple[RunConfig, DataSet]] = []
     with found.check("builds with its options"):
@@ -148,16 +152,16 @@ def _trained_with(found: Findings, settings: Mapping[str, Any], overrides: Overr
     return None if tried is None else (config, tried)
 
 
-def _setting(key: str, several: bool = False) -> Callable[[Findings, str, Any, Overrides], None]:
+def _setting(key: str, several: bool = False) -> Callable[[Checks, str, Any, Overrides], None]:
     """The check of a kind that a configuration names at that key."""
 
-    def check(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+    def check(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
         _trained_with(found, {key: [name] if several else name}, overrides)
 
     return check
 
 
-def _method(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _method(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     made = _trained_with(found, {"method.name": name}, overrides)
     if made is None:
         return
@@ -172,7 +176,7 @@ def _method(found: Findings, name: str, thing: Any, overrides: Overrides) -> Non
         found.note(f"does not go with momentum separation: {found.explained(error)}")
 
 
-def _schedule(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _schedule(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     made = _trained_with(found, {"schedule.name": name}, overrides)
     if made is None:
         return
@@ -186,7 +190,7 @@ def _schedule(found: Findings, name: str, thing: Any, overrides: Overrides) -> N
                     raise Unfit(f"the factor of {path} at progress {progress} is {value!r}")
 
 
-def _sampler(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _sampler(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     made = _trained_with(found, {"sampler.name": name}, overrides)
     if made is None:
         return
@@ -205,7 +209,7 @@ def _sampler(found: Findings, name: str, thing: Any, overrides: Overrides) -> No
                 )
 
 
-def _clusters(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _clusters(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     made = _trained_with(found, {"clusters.name": name}, overrides)
     if made is None:
         return
@@ -221,7 +225,7 @@ def _clusters(found: Findings, name: str, thing: Any, overrides: Overrides) -> N
                 )
 
 
-def _search(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _search(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     made = _trained_with(found, {"search.name": name}, overrides)
     if made is None or made[1].supernets is None:
         return
@@ -234,9 +238,9 @@ def _search(found: Findings, name: str, thing: Any, overrides: Overrides) -> Non
             raise Unfit("two searches differ: draw from the `rng` of find only")
 
 
-def _space(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _space(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     few = check_architectures(found, name, thing())
-    if found.wrong:
+    if found.problems:
         return
     made: list[RunConfig] = []
     with found.check("builds with its options"):
@@ -244,16 +248,16 @@ def _space(found: Findings, name: str, thing: Any, overrides: Overrides) -> None
     if made:
         dataset = few_images(made[0].dataset)
         check_networks(found, thing(), made[0], dataset, few)
-        if not found.wrong:
+        if not found.problems:
             check_training(found, made[0], dataset)
 
 
-def _dataset(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
-    if check_images(found, name) is not None and not found.wrong:
+def _dataset(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
+    if check_images(found, name) is not None and not found.problems:
         _trained_with(found, {"dataset": name}, overrides)
 
 
-def _benchmark(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _benchmark(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     try:
         benchmark = open_benchmark(name)
     except DataError as error:
@@ -274,14 +278,14 @@ def _benchmark(found: Findings, name: str, thing: Any, overrides: Overrides) -> 
                 raise Unfit(f"{dataset} has accuracies from {accuracies.min():g} to {accuracies.max():g}, not 0 to 100")
 
 
-def _metric(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _metric(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     with found.check("gives one number for predicted accuracies, true ones and complexities"):
         rng = np.random.default_rng(0)
         value = thing(rng.random(DRAWN) * 100, rng.random(DRAWN) * 100, rng.integers(1, 1000, DRAWN).astype(float))
         float(value)
 
 
-def _observation(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _observation(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     made = _trained_with(found, {}, overrides)
     if made is None or made[1].supernets is None:
         return
@@ -294,7 +298,7 @@ def _observation(found: Findings, name: str, thing: Any, overrides: Overrides) -
             float(value)
 
 
-def _proxy(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _proxy(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     with found.check("scores architectures, each with a number, the same twice"):
         config = tiny_config({}, overrides)
         scenes = [ProxyScene(config, few_images(config.dataset), None) for _ in range(2)]
@@ -311,11 +315,11 @@ def _proxy(found: Findings, name: str, thing: Any, overrides: Overrides) -> None
             raise Unfit("two calls differ: draw from `initial.generator`, or from the seed of the scene")
 
 
-def _preset(found: Findings, name: str, thing: Any, overrides: Overrides) -> None:
+def _preset(found: Checks, name: str, thing: Any, overrides: Overrides) -> None:
     check_preset(found, thing, overrides)
 
 
-KINDS: dict[str, Callable[[Findings, str, Any, Overrides], None]] = {
+KINDS: dict[str, Callable[[Checks, str, Any, Overrides], None]] = {
     "methods": _method,
     "optimisers": _setting("optimiser.name"),
     "orders": _setting("train.order"),
@@ -333,3 +337,19 @@ KINDS: dict[str, Callable[[Findings, str, Any, Overrides], None]] = {
     "presets": _preset,
 }
 """How each kind of component is checked, by the words of the registries."""
+
+
+class ComponentSuite:
+    """Every component passes these tests: derive a class from it in a test file, with a fixture `component`, which
+    gives kind, name and overrides, as `("methods", "mine", {"train.epochs": 1})`."""
+
+    def test_the_contract_of_its_kind(self, component: tuple[str, str, Overrides]) -> None:
+        kind, name, overrides = component
+        entry = dict(REGISTRIES[kind].items())[name]
+        assert checked(kind, entry, overrides).problems == []
+
+
+def shown(file: Path) -> str:
+    """A file as the user names it."""
+    here = Path.cwd().resolve()
+    return str(file.relative_to(here) if file.is_relative_to(here) else file)

@@ -11,7 +11,7 @@ from harness.components.dataset import DataSet
 from harness.components.space import Architecture, Space, network_settings
 from harness.data.randomness import seeded
 from harness.study.configuration import RunConfig
-from harness.work.checking.findings import Findings, Unfit
+from harness.work.findings import Checks, Unfit
 
 DRAWN = 20
 """Architectures that are drawn to check what holds for all."""
@@ -21,14 +21,14 @@ LISTED = 20_000
 """The largest space whose extremes are found by listing it here."""
 
 
-def check_architectures(found: Findings, name: str, space: Space) -> list[Architecture]:
+def check_architectures(found: Checks, name: str, space: Space) -> list[Architecture]:
     """Check everything that needs no network; returns a few architectures, the extreme ones first."""
     rng, drawn, ends = random.Random(0), [], []
     with found.check(f"draws architectures of {len(space.choices)} decisions"):
         _check_definition(name, space)
         drawn = [space.check(space.sample(rng)) for _ in range(DRAWN)]
         _check_steps(space, drawn, rng)
-    if found.wrong:
+    if found.problems:
         return []
     with found.check("prints and parses: parse(format(architecture)) is the architecture"):
         _check_text(space, drawn)
@@ -46,9 +46,7 @@ def check_architectures(found: Findings, name: str, space: Space) -> list[Archit
     return [*ends, *drawn][:BUILT]
 
 
-def check_networks(
-    found: Findings, space: Space, config: RunConfig, data: DataSet, few: Sequence[Architecture]
-) -> None:
+def check_networks(found: Checks, space: Space, config: RunConfig, data: DataSet, few: Sequence[Architecture]) -> None:
     """Check supernet and stand-alone networks of a few architectures: logits, gradients, the same twice."""
     inputs = {"classes": data.classes, "image_channels": data.image_channels, "image_size": data.image_size}
     settings = network_settings(config.network, **inputs)
@@ -66,7 +64,7 @@ def check_networks(
         grouped = {id(p) for group in space.parameter_groups(network) for p in group["params"]}
         if grouped != {id(p) for p in network.parameters()}:
             raise Unfit("parameter_groups must hold every parameter of the supernet once, and no others")
-    if found.wrong:
+    if found.problems:
         return
     alone = network_settings(space.alone(config.network), **inputs)
     with found.check(f"builds {len(few)} stand-alone networks"):
@@ -106,7 +104,7 @@ def _check_text(space: Space, drawn: Sequence[Architecture]) -> None:
         text = space.format(one)
         if not isinstance(text, str):
             raise Unfit(f"format({one}) must be text, not {text!r}")
-        if (back := space.parse(text)) != one:
+        if space.canonical(back := space.parse(text)) != space.canonical(one):
             raise Unfit(f"format({one}) is {text!r}, but parse({text!r}) is {back}")
 
 

@@ -23,7 +23,7 @@ from harness.study.study import Study
 from harness.training.cost import Meter
 from harness.training.stages.train import Resumable, Supernets, train
 from harness.training.state import random_state, set_random_state
-from harness.work.checking.findings import Findings, Unfit
+from harness.work.findings import Checks, Unfit
 from harness.work.plan import make_plan
 
 TINY = "tiny"
@@ -137,7 +137,7 @@ def few_images(name: str) -> DataSet:
     return replace(whole, train=whole.train.head(train), valid=whole.valid.head(rest), test=whole.test.head(rest))
 
 
-def check_training(found: Findings, config: RunConfig, dataset: DataSet) -> Tried | None:
+def check_training(found: Checks, config: RunConfig, dataset: DataSet) -> Tried | None:
     """Check that it trains, costs what the method promises, repeats, and resumes. None if it does not train."""
     first: Tried | None = None
     with found.check(f"trains {EPOCHS * BATCHES} steps in {config.space} on {config.dataset}"):
@@ -168,7 +168,7 @@ def check_training(found: Findings, config: RunConfig, dataset: DataSet) -> Trie
     return first
 
 
-def _check_on_gpu(found: Findings, config: RunConfig, dataset: DataSet) -> None:
+def _check_on_gpu(found: Checks, config: RunConfig, dataset: DataSet) -> None:
     """Check on the emulated GPU that it trains and resumes, and name lines that would slow a GPU down."""
     from harness.training import emulated_device
 
@@ -214,7 +214,7 @@ def _require_losses(tried: Tried) -> None:
         )
 
 
-def _check_budget(found: Findings, config: RunConfig, tried: Tried) -> None:
+def _check_budget(found: Checks, config: RunConfig, tried: Tried) -> None:
     """Passes per step against the promised ones. A step with another number of losses was refused already."""
     method: Method = config.method.build(COMPONENTS["method"], "method")
     assert tried.supernets is not None, "a training that ended early"
