@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -35,22 +35,15 @@ class Price(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
 class Terms:
     """How costs are estimated and shown."""
 
+    HEADING: ClassVar[str] = HOW
+
     calibrate: bool = option(
-        "--calibrate",
-        is_flag=True,
-        heading=HOW,
-        help="Train for a few seconds where no stored trial gives an estimate.",
+        "--calibrate", "Train for a few seconds where no stored trial gives an estimate.", is_flag=True
     )
     devices: int | None = option(
-        "--devices",
-        type=COUNT,
-        metavar="N",
-        heading=HOW,
-        help="Show the time on that many devices.  [default: the slots of this machine]",
+        "--devices", "Show the time on that many devices.  [default: the slots of this machine]", COUNT, "N"
     )
-    price: float | None = option(
-        "--price", type=Price(), metavar="X/h", heading=HOW, help="Show money, too: the price of one device per hour."
-    )
+    price: float | None = option("--price", "Show money, too: the price of one device per hour.", Price(), "X/h")
 
 
 def show_costs(asked: Asked, todo: Sequence[Work], runs: Sequence[StoredRun], terms: Terms) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, field, fields
+from dataclasses import field, fields
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,25 +39,32 @@ class Option(click.Option):
         self.more = more
 
 
-def option(*names: str, **attributes: Any) -> Any:
-    """A field of a value, and the option for it: names and attributes as those of `click.option`."""
-    default = attributes.get("default", False if attributes.get("is_flag") else None)
-    attributes = {"cls": Option, "show_default": default not in (None, False), **attributes}
-    return field(default=default, metadata={"parameter": lambda name: click.option(*names, name, **attributes)})
+def option(flag: str, help: str, type: Any = None, metavar: str | None = None, **more: Any) -> Any:
+    """A field of a value, and the option for it, under the heading of the value; `more` as for `click.option`."""
+    default = more.pop("default", False if more.get("is_flag") else None)
+    told = {"type": type, "metavar": metavar, "default": default, "show_default": default not in (None, False), **more}
+
+    def add(name: str, heading: str) -> Callable[[F], F]:
+        return click.option(flag, name, cls=Option, help=help, **{"heading": heading, **told})
+
+    return field(default=default, metadata={"parameter": add})
 
 
 def argument(**attributes: Any) -> Any:
     """A field of a value, and the argument of a command for it."""
-    return field(default=(), metadata={"parameter": lambda name: click.argument(name, **attributes)})
+    return field(default=(), metadata={"parameter": lambda name, heading: click.argument(name, **attributes)})
 
 
 def shared(parameter: Callable[..., Any]) -> Any:
     """A field of a value whose option other commands have by itself."""
-    return field(default=None, metadata={"parameter": lambda name: parameter})
+    return field(default=None, metadata={"parameter": lambda name, heading: parameter})
 
 
 def takes(**kinds: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options of these dataclasses; it receives a value of each, by these names."""
+    """Give a command the options of these dataclasses; it receives a value of each, by these names.
+
+    The `HEADING` of a dataclass is that of its options.
+    """
 
     def given(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -68,10 +75,10 @@ def takes(**kinds: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             }
             return command(**values, **all_values)
 
-        declared: list[Field[Any]] = [one for kind in kinds.values() for one in fields(kind)]
-        for one in reversed(declared):
+        declared = [(one, getattr(kind, "HEADING", "")) for kind in kinds.values() for one in fields(kind)]
+        for one, heading in reversed(declared):
             if "parameter" in one.metadata:
-                receiving = one.metadata["parameter"](one.name)(receiving)
+                receiving = one.metadata["parameter"](one.name, heading)(receiving)
         return receiving
 
     return given

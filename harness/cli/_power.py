@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -52,34 +52,26 @@ class Need:
 class Power:
     """Whether seeds are counted in place of trials, and for which effects."""
 
+    HEADING: ClassVar[str] = WHAT
+
     power: float | None = option(
         "--power",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        metavar="P",
-        heading=WHAT,
-        help="Show how many seeds each comparison needs to be decided with this probability, such as 0.8.",
+        "Show how many seeds each comparison needs to be decided with this probability, such as 0.8.",
+        click.FloatRange(0, 1, min_open=True, max_open=True),
+        "P",
     )
     effects: tuple[tuple[str, float], ...] = option(
         "--effect",
-        type=Margin(),
+        "With --power: the effect to find, in the unit of the column.",
+        Margin(),
+        "[METRIC=]X",
         multiple=True,
-        metavar="[METRIC=]X",
-        heading=WHAT,
-        help="With --power: the effect to find, in the unit of the column.",
     )
     max_seeds: int | None = option(
-        "--max-seeds",
-        type=click.IntRange(2),
-        metavar="N",
-        heading=WHAT,
-        help=f"With --power: the most seeds.  [default: {MOST}]",
+        "--max-seeds", f"With --power: the most seeds.  [default: {MOST}]", click.IntRange(2), "N"
     )
     hours: float | None = option(
-        "--hours",
-        type=click.FloatRange(0, min_open=True),
-        metavar="X",
-        heading=WHAT,
-        help="With --power: the most hours of one.",
+        "--hours", "With --power: the most hours of one.", click.FloatRange(0, min_open=True), "X"
     )
 
     def wish(self) -> Wish | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
@@ -137,29 +137,21 @@ class LeftOut:
 class Request:
     """Which trials of which studies."""
 
+    HEADING: ClassVar[str] = WHAT
+
     names: tuple[str, ...] = argument(metavar="[STUDY]...", nargs=-1, shell_complete=studies)
-    everything: bool = option(
-        "--all", is_flag=True, heading=WHAT, help="All studies, without those that only their name runs."
-    )
+    everything: bool = option("--all", "All studies, without those that only their name runs.", is_flag=True)
     preset: str = shared(preset_option)
-    seeds: int | None = option(
-        "--seeds",
-        type=COUNT,
-        metavar="N",
-        heading=WHAT,
-        help="Seeds, from 0 on.  [default: the preset's]",
-    )
+    seeds: int | None = option("--seeds", "Seeds, from 0 on.  [default: the preset's]", COUNT, "N")
     only: tuple[str, ...] = option(
         "--only",
+        "Only trials with these values: train.epochs=20,seed=0.",
+        None,
+        "KEY=VALUE,…",
         multiple=True,
-        metavar="KEY=VALUE,…",
         shell_complete=conditions,
-        heading=WHAT,
-        help="Only trials with these values: train.epochs=20,seed=0.",
     )
-    printed: bool = option(
-        "--printed", is_flag=True, heading=WHAT, more=True, help="Only the rows and data sets that the paper prints."
-    )
+    printed: bool = option("--printed", "Only the rows and data sets that the paper prints.", is_flag=True, more=True)
     updates: tuple[str, ...] = ()
     """The overrides after `with`."""
 

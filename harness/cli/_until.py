@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -72,19 +72,13 @@ class Ending:
 class Deciding:
     """Whether seeds are added until comparisons are decided."""
 
+    HEADING: ClassVar[str] = WHAT
+
     until: str | None = option(
-        "--until",
-        type=click.Choice(["decided"]),
-        heading=WHAT,
-        help="Add seeds until every (primary) comparison is decided.",
+        "--until", "Add seeds until every (primary) comparison is decided.", click.Choice(["decided"])
     )
     max_seeds: int | None = option(
-        "--max-seeds",
-        type=click.IntRange(2),
-        metavar="N",
-        heading=WHAT,
-        more=True,
-        help=f"With --until: the most seeds.  [default: {MOST}]",
+        "--max-seeds", f"With --until: the most seeds.  [default: {MOST}]", click.IntRange(2), "N", more=True
     )
     margins: Mapping[str, float] = shared(margin_option)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -23,34 +23,21 @@ if TYPE_CHECKING:
 class Machine:
     """What trials use of this machine, or of others."""
 
-    jobs: int | None = option(
-        "--jobs",
-        type=COUNT,
-        metavar="N",
-        heading=HOW,
-        help="Trials in parallel.  [default: one per GPU, or core]",
-    )
-    threads: int = option("--threads", default=1, type=COUNT, metavar="N", heading=HOW, help="Threads per trial.")
-    device: str | None = option(
-        "--device", metavar="NAME", heading=HOW, help="Such as cpu or cuda:1.  [default: all GPUs, else cpu]"
-    )
+    HEADING: ClassVar[str] = HOW
+
+    jobs: int | None = option("--jobs", "Trials in parallel.  [default: one per GPU, or core]", COUNT, "N")
+    threads: int = option("--threads", "Threads per trial.", COUNT, "N", default=1)
+    device: str | None = option("--device", "Such as cpu or cuda:1.  [default: all GPUs, else cpu]", None, "NAME")
     per_device: int = option(
-        "--per-device",
-        default=1,
-        type=COUNT,
-        metavar="N",
-        heading=HOW,
-        more=True,
-        help="Trials in parallel on each GPU; no effect without GPUs.",
+        "--per-device", "Trials in parallel on each GPU; no effect without GPUs.", COUNT, "N", default=1, more=True
     )
     ranks: int = option(
         "--ranks",
+        "Processes that train one trial together, each on its own GPU, or on --threads cores.",
+        COUNT,
+        "N",
         default=1,
-        type=COUNT,
-        metavar="N",
-        heading=HOW,
         more=True,
-        help="Processes that train one trial together, each on its own GPU, or on --threads cores.",
     )
 
     def slots(self) -> Slots:
@@ -79,56 +66,42 @@ def slots_of(device: str | None, jobs: int | None, per_device: int = 1, ranks: i
 class Working:
     """How a worker runs trials, whatever they are; `harness.work.worker.Settings`, as options."""
 
+    HEADING: ClassVar[str] = HOW
+
     retry: str | None = option(
-        "--retry",
-        type=click.Choice(["failed", "lost", "all"]),
-        heading=HOW,
-        help="Retry trials that failed, or were lost too often.",
+        "--retry", "Retry trials that failed, or were lost too often.", click.Choice(["failed", "lost", "all"])
     )
-    timeout: float | None = option(
-        "--timeout", type=Duration(), metavar="TIME", heading=HOW, help="Time after which a trial fails (90m, 2h)."
-    )
+    timeout: float | None = option("--timeout", "Time after which a trial fails (90m, 2h).", Duration(), "TIME")
     compile: bool = option(
-        "--compile",
-        is_flag=True,
-        heading=HOW,
-        more=True,
-        help="Compile operations on GPUs with torch; needs a C compiler.",
+        "--compile", "Compile operations on GPUs with torch; needs a C compiler.", is_flag=True, more=True
     )
-    no_wait: bool = option(
-        "--no-wait", is_flag=True, heading=HOW, more=True, help="Do not wait for trials claimed by other processes."
-    )
+    no_wait: bool = option("--no-wait", "Do not wait for trials claimed by other processes.", is_flag=True, more=True)
     work: Path | None = shared(work_option)
     checkpoint_every: float = option(
-        "--checkpoint-every",
-        type=Duration(),
-        default=60.0,
-        heading=CLAIMS,
-        more=True,
-        help="Seconds between checkpoints.",
+        "--checkpoint-every", "Seconds between checkpoints.", Duration(), heading=CLAIMS, default=60.0, more=True
     )
     lease: float = option(
         "--lease",
-        type=Duration(),
-        default=60.0,
+        "Seconds without renewal after which a claim expires.",
+        Duration(),
         heading=CLAIMS,
+        default=60.0,
         more=True,
-        help="Seconds without renewal after which a claim expires.",
     )
     offline: bool = option(
         "--offline",
-        is_flag=True,
+        "Do not use the database; `harness store sync` updates it later.",
         heading=PLACES,
+        is_flag=True,
         more=True,
-        help="Do not use the database; `harness store sync` updates it later.",
     )
     outage_wait: float = option(
         "--outage-wait",
-        type=Duration(),
-        default=600.0,
+        "Seconds to wait for an unreachable database before giving up.",
+        Duration(),
         heading=PLACES,
+        default=600.0,
         more=True,
-        help="Seconds to wait for an unreachable database before giving up.",
     )
     mirror_weights_max: int = shared(weights_option)
 
@@ -155,35 +128,35 @@ class Working:
 class Cluster:
     """Which engine starts workers, and what each of them gets."""
 
+    HEADING: ClassVar[str] = RAY
+
     executor: str = option(
         "--executor",
-        type=click.Choice(["local", "ray"]),
-        default="local",
+        "On this machine, or on a Ray cluster.",
+        click.Choice(["local", "ray"]),
         heading=HOW,
-        help="On this machine, or on a Ray cluster.",
+        default="local",
     )
     ray_address: str | None = option(
         "--ray-address",
-        metavar="HOST:PORT",
-        heading=RAY,
+        "The Ray cluster, or auto.  [default: RAY_ADDRESS, else a Ray on this machine alone]",
+        None,
+        "HOST:PORT",
         more=True,
-        help="The Ray cluster, or auto.  [default: RAY_ADDRESS, else a Ray on this machine alone]",
     )
     cpus_per_trial: float | None = option(
         "--cpus-per-trial",
-        type=click.FloatRange(0, min_open=True),
-        metavar="X",
-        heading=RAY,
+        "CPUs of a trial.  [default: --threads times --ranks]",
+        click.FloatRange(0, min_open=True),
+        "X",
         more=True,
-        help="CPUs of a trial.  [default: --threads times --ranks]",
     )
     gpus_per_trial: float | None = option(
         "--gpus-per-trial",
-        type=click.FloatRange(0),
-        metavar="X",
-        heading=RAY,
+        "GPUs of a trial; 0.5 runs two on each.  [default: --ranks if the cluster has any]",
+        click.FloatRange(0),
+        "X",
         more=True,
-        help="GPUs of a trial; 0.5 runs two on each.  [default: --ranks if the cluster has any]",
     )
 
     def wanted(self, machine: Machine, excluded: dict[str, Any]) -> Wanted | None:

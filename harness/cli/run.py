@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
@@ -38,33 +38,31 @@ if TYPE_CHECKING:
 class Doing:
     """What else a run does, or leaves out."""
 
+    HEADING: ClassVar[str] = WHAT
+
     profile: bool = option(
         "--profile",
-        is_flag=True,
+        "Profile the first trial: write a time breakdown and a trace.",
         heading=HOW,
+        is_flag=True,
         more=True,
-        help="Profile the first trial: write a time breakdown and a trace.",
     )
     no_references: bool = option(
-        "--no-references",
-        is_flag=True,
-        heading=WHAT,
-        more=True,
-        help="Do not compute references (the rows of `report --references`).",
+        "--no-references", "Do not compute references (the rows of `report --references`).", is_flag=True, more=True
     )
     references_only: bool = option(
         "--references-only",
+        "Compute all references, including zero-cost proxies, which take longer; run no trial.",
         is_flag=True,
-        heading=WHAT,
         more=True,
-        help="Compute all references, including zero-cost proxies, which take longer; run no trial.",
     )
     notify: str | None = option(
         "--notify",
-        metavar="COMMAND|URL",
+        "At the end, send each study's summary as JSON: to a command's standard input, or to a web address.",
+        None,
+        "COMMAND|URL",
         heading=SHOWN,
         more=True,
-        help="At the end, send each study's summary as JSON: to a command's standard input, or to a web address.",
     )
 
 
@@ -92,8 +90,7 @@ def command(
     """
     asked, ending = request.asked(store), deciding.ending()
     wanted = cluster.wanted(
-        machine,
-        {"--until": ending, "--profile": doing.profile, "--references-only": doing.references_only},
+        machine, {"--until": ending, "--profile": doing.profile, "--references-only": doing.references_only}
     )
     if wanted is not None and machine.device != "cpu":
         machine = replace(machine, device=None)  # it is for the cluster; this machine only makes references

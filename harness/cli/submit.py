@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -25,17 +25,17 @@ _EXAMPLE = 'harness submit mine --preset paper --slurm "partition=gpu gres=gpu:1
 class Jobs:
     """What SLURM starts."""
 
+    HEADING: ClassVar[str] = SLURM
+
     given: str = option(
         "--slurm",
+        'Options of sbatch, by their long names: "partition=gpu gres=gpu:1 time=4:00:00".',
+        None,
+        "OPTIONS",
         required=True,
-        metavar="OPTIONS",
-        heading=SLURM,
-        help='Options of sbatch, by their long names: "partition=gpu gres=gpu:1 time=4:00:00".',
     )
-    workers: int = option(
-        "--workers", required=True, type=COUNT, metavar="N", heading=SLURM, help="The most workers at the same time."
-    )
-    dry_run: bool = option("--dry-run", is_flag=True, heading=SLURM, help="Print the script, and submit nothing.")
+    workers: int = option("--workers", "The most workers at the same time.", COUNT, "N", required=True)
+    dry_run: bool = option("--dry-run", "Print the script, and submit nothing.", is_flag=True)
 
 
 @click.command("submit", cls=WithUpdates, example=_EXAMPLE)

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -48,25 +48,17 @@ class Until(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
 class Task:
     """The part of a worker that SLURM started."""
 
+    HEADING: ClassVar[str] = SLURM
+
     deadline: Deadline | str | None = option(
         "--until-deadline",
-        type=Until(),
-        metavar="TIME",
-        heading=SLURM,
-        help="Exit by this time (14:30), within this duration (4h), or before the job's time ends (slurm).",
+        "Exit by this time (14:30), within this duration (4h), or before the job's time ends (slurm).",
+        Until(),
+        "TIME",
     )
-    requeue: bool = option(
-        "--requeue",
-        is_flag=True,
-        heading=SLURM,
-        help="Requeue the SLURM job if its time ends while trials are left.",
-    )
+    requeue: bool = option("--requeue", "Requeue the SLURM job if its time ends while trials are left.", is_flag=True)
     needs: str | None = option(
-        "--needs",
-        metavar="NEEDS",
-        heading=SLURM,
-        more=True,
-        help="Only trials whose rows have these needs: gpus=2, memory=32G, or none.",
+        "--needs", "Only trials whose rows have these needs: gpus=2, memory=32G, or none.", None, "NEEDS", more=True
     )
 
 

@@ -6,19 +6,15 @@ sensible range has are tried, and the class's own message says what it accepts. 
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import dataclasses
 import json
 import re
-import sys
 import types
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from harness.components.option import meanings
 from harness.errors import UserError
 
 PROBES: dict[type, tuple[Any, ...]] = {int: (-(10**6), 10**6), float: (-1e6, 1e6), str: ("?",)}
@@ -45,13 +41,13 @@ def options(cls: type) -> list[Option]:
     """The fields of a dataclass; none of a class that is not one."""
     if not dataclasses.is_dataclass(cls):
         return []
-    meanings, hints = _meanings(cls), _hints(cls)
+    texts, hints = meanings(cls), _hints(cls)
     return [
         Option(
             field.name,
             kind_of(hints.get(field.name)),
             _default(field),
-            meanings.get(field.name, ""),
+            texts.get(field.name, ""),
             _allowed(cls, field.name, hints.get(field.name)),
         )
         for field in dataclasses.fields(cls)
@@ -97,37 +93,6 @@ def _default(field: dataclasses.Field[Any]) -> str | None:
     if field.default is not dataclasses.MISSING:
         return shown(field.default)
     return None if field.default_factory is dataclasses.MISSING else shown(field.default_factory())
-
-
-def _meanings(cls: type) -> dict[str, str]:
-    """The strings below the fields, those of base classes where a class does not say it again."""
-    found: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        found |= dict(_strings_below(base))
-    return found
-
-
-def _strings_below(cls: type) -> Iterator[tuple[str, str]]:
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    if file is None:
-        return
-    body = _classes(file).get(cls.__name__, [])
-    for field, below in zip(body, body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and _is_text(below):
-            yield field.target.id, " ".join(ast.literal_eval(below.value).split())  # type: ignore[attr-defined]
-
-
-@lru_cache(maxsize=64)
-def _classes(file: str) -> dict[str, list[ast.stmt]]:
-    """The bodies of the classes in a file, by name."""
-    with contextlib.suppress(OSError, SyntaxError):
-        tree = ast.parse(Path(file).read_text(errors="replace"))
-        return {node.name: node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    return {}
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _allowed(cls: type, name: str, hint: Any) -> tuple[str, ...]:

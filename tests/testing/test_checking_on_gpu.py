@@ -41,7 +41,7 @@ def test_a_method_is_tried_on_an_emulated_gpu(tmp_path: Path) -> None:
     assert done.returncode == 1 and not done.stderr, done.stderr
     said = {part.partition("'")[0]: part for part in done.stdout.split("method '")[1:]}
     sound, waiting, mixing = (said[name] for name in ("sound", "waiting", "mixing"))
-    trained = "ok     trains on a GPU, and resumes there to the same weights (emulated)"
+    trained = "ok       trains on a GPU, and resumes there to the same weights (emulated)"
     assert trained in sound and "note" not in sound
     assert (
         trained in waiting
