@@ -12,7 +12,7 @@ import click
 from harness.cli._completion import AFTER_WITH, conditions, presets, studies
 from harness.cli._help import Command
 from harness.cli._options import COUNT, WHAT, Option, argument, option, shared
-from harness.errors import DataError, UserError
+from harness.errors import MOST, DataError, UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -212,8 +212,12 @@ def chosen_studies(names: tuple[str, ...], everything: bool) -> list[Study]:
     if everything and names:
         raise UserError("either name studies or use --all, not both")
     if not everything and not names:
-        known = ", ".join(file.parent.name if file.name == "__init__.py" else file.stem for file in study_files())
-        raise UserError(f"name a study, by file or by name, or use --all. Known: {known or 'none'}")
+        # The user's come last in discovery, and first here: of the project's, a few are enough.
+        files = [file.parent.name if file.name == "__init__.py" else file.stem for file in reversed(study_files())]
+        more = f" and {len(files) - MOST} more: `harness explain studies`" if len(files) > MOST else ""
+        raise UserError(
+            f"name a study, by file or by name, or use --all. Known: {', '.join(files[:MOST]) or 'none'}{more}"
+        )
     if everything:
         return [study for study in all_studies() if not study.by_name_only]
     found = [one for name in names for one in locate(name)]

@@ -238,7 +238,7 @@ def test_status_of_an_empty_folder_shows_the_demo_on_request(capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name a study, by file or by name, or use --all. Known: ablation_calr_ms"),
+        ([], "more: `harness explain studies`"),
         (["ablation_calr_ms", "--all"], "either name studies or use --all"),
         (["ablation_clar_ms"], "did you mean 'ablation_calr_ms'"),
         (["no/such.py"], "there is no file no/such.py"),

@@ -99,7 +99,7 @@
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       xaxis: { ...axis, title: { text: x } }, yaxis: { ...axis, title: { text: y } },
       margin: { l: 50, r: 10, t: 24, b: 40 }, hovermode: "closest", uirevision: "same",
-      legend: { orientation: "h", y: -0.2 }, ...more,
+      legend: { orientation: "h", yref: "container", yanchor: "bottom", y: 0 }, ...more,
     }, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
   }
   const translucent = (colour) => `${colour}2e`;
