@@ -132,11 +132,11 @@ def gather(requests: Iterable[Request], runs: Sequence[StoredRun]) -> list[Evide
 
 
 def _without_weights(one: Evidence, store: Store) -> Evidence:
-    """The same; a run that is not ranked as asked says if its weights are not stored."""
+    """The same; a run that is not ranked as requested says if its weights are not stored."""
     if one.state != "unranked" or one.run is None or WEIGHTS in store.files(one.run):
         return one
     told = "its weights are not stored, so only stored predictions could rank it"
-    return replace(one, reason=f"trained, but not ranked as asked (run {one.run.id}); {told}")
+    return replace(one, reason=f"trained, but not ranked as requested (run {one.run.id}); {told}")
 
 
 def _of_the_start(start: Trial, by_key: Mapping[str, Sequence[StoredRun]]) -> Mapping[str, Any]:
@@ -187,7 +187,7 @@ def _judge(request: Request, candidates: Sequence[StoredRun]) -> Evidence:
         return Evidence(request, run, "diverged", f"diverged at step {diverged['step']} (run {run.id})")
     ranking = request.trial.ranking_key
     if ranking not in run.rankings:
-        reason = f"trained, but not ranked as asked (run {run.id}); `harness run` does that from its weights"
+        reason = f"trained, but not ranked as requested (run {run.id}); `harness run` does that from its weights"
         return Evidence(request, run, "unranked", reason)
     last = {name: points[-1][1] for name, points in curves(run, ranking).items() if points}
     if averaged := curves(run, ranking).get(AVERAGED):  # the run may have averaged over more epochs

@@ -154,7 +154,11 @@ def elsewhere(findings: Findings) -> list[str]:
     runs = [one.run for one in findings.counted if one.run and one.state == "done"]
     others = {run.id: run for run in runs if (run.preset, run.overrides) != asked}
     kinds = sorted({f"{run.preset} {_settings(run.overrides)}".strip() for run in others.values()})
-    return [f"Of equal identity, but asked for otherwise: {len(others)} runs ({'; '.join(kinds)})."] if others else []
+    return (
+        [f"Of equal identity, but requested with other settings: {len(others)} runs ({'; '.join(kinds)})."]
+        if others
+        else []
+    )
 
 
 def several_versions(findings: Findings) -> list[str]:

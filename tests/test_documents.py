@@ -349,8 +349,7 @@ def sentence_problems(text: str) -> list[str]:
 
 @every_document
 def test_documents_have_no_bad_habits(document: Path) -> None:
-    if document.stem not in ("architecture", "gpus", "measured", "measured_tables", "measures", "view"):
-        assert not habit_problems(document.read_text())
+    assert not habit_problems(document.read_text())
 
 
 def test_help_has_no_bad_habits() -> None:

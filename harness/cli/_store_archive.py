@@ -162,7 +162,7 @@ def _chosen(plan: Plan, stored: list[StoredRun], all_attempts: bool) -> tuple[li
     keys = {work.trial.key for work in plan.work}
     missing = []
     for work in plan.work:
-        state = "not ranked as asked" if work.state is State.RANK else work.state
+        state = "not ranked as requested" if work.state is State.RANK else work.state
         if work.state is not State.DONE:
             missing.append(f"{work.label}: {state}")
     if all_attempts:

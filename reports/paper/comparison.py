@@ -52,12 +52,12 @@ def beside_the_paper(findings: Findings, table: Table) -> Grid:
     if foreign:
         theirs = known[foreign[0]]
         heading = f"Paper ({theirs})" if len(foreign) == len(table.datasets) else f"Paper (or its {theirs})"
-        notes.append(f"The paper has no {', '.join(foreign)}: the values beside ours are those on {theirs}.")
+        notes.append(f"The paper has no {', '.join(foreign)}: the values next to ours are those on {theirs}.")
     if not alike:
         notes.append("Differences are shown where data set and preset are the paper's.")
     return Grid(
         name=f"{study.name}-paper",
-        title=f"{table.title}: this store beside the paper",
+        title=f"{table.title}: this store compared with the paper",
         scale=table.scale,
         headings=(*table.labels, "Data set", "Metric", "Ours", "Seeds", heading, *(["Difference"] if alike else [])),
         rows=tuple(rows),

@@ -88,7 +88,7 @@ def test_ours_and_the_papers_without_a_difference_between_unlike_data(preset: Pr
         ("SPOS", "✓", "–", "digits", "Top-1 acc. (%)", "61.00 ± 0.00", "2 of 3", "93.3"),
     )
     assert grid.notes[:2] == (
-        "The paper has no digits: the values beside ours are those on cifar10.",
+        "The paper has no digits: the values next to ours are those on cifar10.",
         "Differences are shown where data set and preset are the paper's.",
     )
     assert "SPOS, CaLR, no MS, seed 1: missing" in grid.notes

@@ -71,7 +71,7 @@ def test_a_run_that_only_observed_more_counts_and_is_mentioned(short: Study, pre
     table = build(short, preset, tmp_path, seeds=1)
     assert [row.values[0].mean for row in rows(table)] == ["0.900", "0.900"]
     assert table.notes == (
-        "Of equal identity, but asked for otherwise: 2 runs (tiny with observe.kendall_tau_every=1).",
+        "Of equal identity, but requested with other settings: 2 runs (tiny with observe.kendall_tau_every=1).",
     )
 
 
@@ -101,7 +101,7 @@ def test_equal_weights_ranked_otherwise_are_not_mixed_in(short: Study, preset: P
     other = replace(request, trial=Trial.from_json(document))
     assert other.trial.key == request.trial.key
     run = store_run(tmp_path, other, 0.9)
-    told = f"SPOS, no CaLR, seed 0: trained, but not ranked as asked (run {run.id}); "
+    told = f"SPOS, no CaLR, seed 0: trained, but not ranked as requested (run {run.id}); "
     table = build(short, preset, tmp_path, seeds=1)
     assert rows(table)[0].values[0].mean == ""
     assert told + "its weights are not stored, so only stored predictions could rank it" in table.notes

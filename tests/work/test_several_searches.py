@@ -155,7 +155,7 @@ def test_a_search_that_is_not_there_is_named_under_its_figure(project: Path) -> 
     assert job(planned("first").work[0].trial, "first")["status"] == "done"
     figure = built("first")
     assert [len(panel.points) for panel in figure.panels] == [18, 0, 0]
-    assert len(figure.missing) == 2 and "At most 300: trained, but not ranked as asked" in figure.missing[0]
+    assert len(figure.missing) == 2 and "At most 300: trained, but not ranked as requested" in figure.missing[0]
 
 
 def test_killed_in_each_they_end_with_the_same_bytes(store: str, project: Path) -> None:
