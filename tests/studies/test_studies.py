@@ -173,6 +173,15 @@ def test_curves_have_about_ten_points(preset: str, every: int) -> None:
     assert {config.observe.kendall_tau_every for config in spos} == {every}
 
 
+@pytest.mark.parametrize("preset", ["paper", "demo", "tiny"])
+def test_table_i_has_20_groups_of_subnets_in_a_run_with_their_deviation(preset: str) -> None:
+    (study,) = find_studies("gradient_similarity")
+    options = [one.trial.config.method.options for one in expand(study, get_preset(preset), 1)]
+    assert [one.get("bases") for one in options] == [20] * len(options)
+    names = [(f"mgcs_{number}", f"mgcs_deviation_{number}") for number in (1, 2, 3)]
+    assert [tuple(row.metrics[column.metric] for column in study.columns) for row in study.rows] == names
+
+
 def test_a_copied_study_file_is_a_study(tmp_path: Path) -> None:
     (study,) = find_studies("ablation_calr_ms")
     copied = tmp_path / "mine.py"

@@ -73,6 +73,10 @@ def test_each_measure_is_taken_over_those_of_its_set_that_were_predicted() -> No
         assert own["tau"] == (None if expected is None else pytest.approx(expected, abs=1e-6))
     assert found["selected"] == found["equal_width"]
     assert found["spearman"] == pytest.approx(spearman_rho(values, truth), abs=1e-6)
+    sizes = [SPACE.complexity(one) for one in guess]
+    both, ours, theirs = (kendall_tau(*pair) for pair in ((values, truth), (values, sizes), (truth, sizes)))
+    beyond = (both - ours * theirs) / ((1 - ours**2) * (1 - theirs**2)) ** 0.5
+    assert found["partial_tau"] == pytest.approx(beyond, abs=1e-6)
     for name, k in {"at_1": 1, "at_10": 10, "at_100": 100, "at_1_percent": 30, "at_30_percent": 900}.items():
         assert found[name]["count"] == k
         assert found[name]["precision"] == pytest.approx(at_k(values, truth, k).precision, abs=1e-6)
