@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli._completion import presets, studies
 from harness.cli._help import Command
-from harness.cli._options import store_option
+from harness.cli._options import Duration, store_option
 from harness.cli._request import LeftOut, PresetOption, chosen_studies, edits_since, tell_edits, with_preset
 from harness.errors import HarnessError, UserError
 from harness.stores.places import Places
 
 if TYPE_CHECKING:
+    from harness.stores.stored import StoredRun
     from harness.study.edits import Edit
     from harness.study.study import Study
     from harness.work.plan import Plan
+    from harness.work.states import Work
 
 
 @click.command("status", cls=Command, example="harness status --preset demo")
@@ -32,8 +35,23 @@ if TYPE_CHECKING:
 )
 @click.option("--all", "everything", is_flag=True, help="Also the studies that were not run here.")
 @click.option("--seeds", type=click.IntRange(1), help="Number of seeds, from 0 on.  [default: those that were run]")
+@click.option(
+    "--watch",
+    type=Duration(),
+    is_flag=False,
+    flag_value=2.0,
+    metavar="[SECONDS]",
+    help="Then show the trials live, as `run` does, until none runs or waits; looks every SECONDS (2 if not given).",
+)
 @store_option
-def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds: int | None, store: Places) -> None:
+def command(
+    names: tuple[str, ...],
+    preset: str | None,
+    everything: bool,
+    seeds: int | None,
+    watch: float | None,
+    store: Places,
+) -> None:
     """Count the done, running, failed and waiting trials of each study.
 
     STUDY is a study file or the name of a known study; by default the studies that were run here. A stored trial
@@ -61,6 +79,8 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
         studies = with_preset(studies, preset)
     shown: list[tuple[Study, str, str, Plan]] = []
     """Study, preset, overrides and plan of each line."""
+    planned: list[Callable[[Sequence[StoredRun]], Plan]] = []
+    """The plan of each line, as other runs make it."""
     changed: list[Edit] = []
     refused = LeftOut()
     for study in studies:
@@ -70,8 +90,9 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
             run_here = seeds_of.get((study.name, name), {})
             for typed in sorted(run_here) or [""]:
                 own, overrides = run_here.get(typed), parse_updates(shlex.split(typed))
+                made = partial(make_plan, [study], known[name], seeds=seeds or own, overrides=overrides, check=False)
                 try:
-                    plan = make_plan([study], known[name], runs, seeds=seeds or own, overrides=overrides, check=False)
+                    plan = made(runs)
                 except UserError as error:
                     if names:
                         raise
@@ -82,6 +103,7 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
                 old = met and not seeds_of  # old runs do not name the studies that asked
                 if names or everything or own or old or edits:
                     shown.append((study, name, typed, plan))
+                    planned.append(made)
                     changed += edits
                 else:
                     sharing += met
@@ -116,6 +138,14 @@ def command(names: tuple[str, ...], preset: str | None, everything: bool, seeds:
         click.echo(f"\nnot usable in {reader.name}:")
         for problem in reader.problems:
             click.echo(f"  {problem.place}: {problem.reason}")
+    if watch is not None:
+        from harness.cli._watch import watch as follow
+
+        def look() -> list[Work]:
+            runs = reader.runs()
+            return [work for made in planned for work in made(runs).work]
+
+        follow(look, reader, [study for study, *_ in shown], watch)
 
 
 def _show_jobs(store: Places, shown: Sequence[tuple[Study, str, str, Plan]]) -> None:

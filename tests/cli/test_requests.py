@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 
 from harness.cli import main
 from harness.components.preset import get_preset
+from harness.environment import PROJECT
 from harness.study.catalogue import find_studies
 from harness.study.expansion import expand
 from harness.study.study import Request
@@ -295,3 +299,31 @@ def test_a_study_that_does_not_import_shows_its_line(folder: Path, capsys: pytes
     (folder / "empty.py").write_text("")
     assert main(["plan", "empty.py"]) == 2
     assert "holds no study" in capsys.readouterr().err
+
+
+def test_status_watches_the_trials_until_none_is_left(folder: Path) -> None:
+    """Of three trials that others run, one was done before, one ends meanwhile, and one that nobody saw begin."""
+    methods = '"spos", "fairnas", "fsnas"'
+    rows = f'[Row({{"Method": name}}, {{"method.name": name}}) for name in ({methods})]'
+    study = f'Study("three", "Three", {rows}, [Column("τ", "kendall_tau")])'
+    (folder / "studies").mkdir(exist_ok=True)
+    (folder / "studies" / "three.py").write_text(f"from harness.study import Column, Row, Study\nstudy = {study}\n")
+    before, running, unseen = expand(find_studies("three")[0], get_preset("tiny"), 1)
+    store_run(folder / "runs", before, 0.5)
+    store_run(folder / "runs", running, status="running")
+    command = [sys.executable, "-u", "-m", "harness", "status", "three", "--preset", "tiny", "--seeds", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    command += ["--watch", "0.2"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            lines = iter(process.stdout.readline, "")
+            assert "three/fairnas seed 0: started\n" in lines
+            store_run(folder / "runs", running, 0.25)
+            assert re.match(r"\[1/2\] three/fairnas seed 0: done after .*, τ 0.250$", next(lines))
+            store_run(folder / "runs", unseen, 0.25)
+            (last,) = [line for line in lines if "started" not in line]  # it may be seen while it is written
+            assert last.startswith("[2/2] three/fsnas seed 0: done ")
+            assert process.wait() == 0
+        finally:
+            process.kill()
