@@ -160,11 +160,12 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     own = {key: value for key, value in kwargs.items() if not (name == "_to_copy" and key == "non_blocking")}
     if target == NAME:
         own["device"] = "cpu"
-    draws, aliases = _nature(func)
-    if draws:
+    draws, chosen, aliases = _nature(func)
+    if draws and chosen:
         own["generator"] = generator
     raw, own = _changed((args, own), lambda one: one.raw if isinstance(one, EmulatedTensor) else one)
-    result = func(*raw, **own)
+    with _random_numbers() if draws and not chosen else contextlib.nullcontext():
+        result = func(*raw, **own)
     if moves and (target == "cpu" or (name == "copy_" and not on_device)):
         return args[0] if name == "copy_" else result
     result = result.clone() if name == "_to_copy" and result is raw[0] else result
@@ -175,11 +176,25 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 @cache
-def _nature(func: Any) -> tuple[bool, bool]:
-    """Whether the operation draws random numbers, and whether its results share memory with its arguments."""
+def _nature(func: Any) -> tuple[bool, bool, bool]:
+    """Whether the operation draws random numbers, can be given a generator, and has results that share memory with its
+    arguments."""
     arguments, returned = func._schema.arguments, func._schema.returns
     aliases = any(one.alias_info is not None for one in (*arguments, *returned))
-    return any(one.name == "generator" for one in arguments), aliases
+    chosen = any(one.name == "generator" for one in arguments)
+    return chosen or torch.Tag.nondeterministic_seeded in func.tags, chosen, aliases
+
+
+@contextlib.contextmanager
+def _random_numbers() -> Iterator[None]:
+    """Context in which operations that take no generator draw the random numbers of the device."""
+    before = torch.default_generator.get_state()
+    torch.default_generator.set_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(torch.default_generator.get_state())
+        torch.default_generator.set_state(before)
 
 
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:

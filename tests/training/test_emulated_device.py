@@ -13,7 +13,8 @@ from harness.components.registries import METHODS
 
 Settings = dict[str, Any]
 
-AUGMENTATIONS = ["crop", "flip", "cutout", "erasing", "mixup", "cutmix"]
+AUGMENTATIONS = ["crop", "flip", {"name": "cutout", "length": 4}, "erasing"]
+"""Those that draw on the device, apart from the others: a CPU draws for both from one generator."""
 
 BY_METHOD: dict[str, Settings] = {
     name: {"method.name": name} for name in METHODS.names() if name not in ("autoformer", "related")
@@ -24,6 +25,7 @@ OTHERS: dict[str, Settings] = {
     "tracked": {"method.name": "spos", "network.batch_norm": "tracked", "rank.calibration": 1},
     "bfloat16": {"method.name": "spos", "train.precision": "bfloat16"},
     "augmented": {"method.name": "spos", "train.augment": AUGMENTATIONS},
+    "mixed": {"method.name": "spos", "train.augment": ["mixup", "cutmix"]},
     "adamw": {"method.name": "spos", "optimiser.name": "adamw"},
     "mobilenet": {"method.name": "spos", "space": "mobilenet-reduced", "search.name": "evolution"},
     "darts-space": {"method.name": "spos", "space": "darts"},
