@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,21 @@ def test_every_score_is_kept_with_generation_cost_and_counts(toy_project: Path) 
     assert set(outcome.searched["images"]) == {50}
     best = max(outcome.searched["accuracies"])
     assert [one["score"] for one in outcome.result["found"]][0] == best
+
+
+def test_scores_and_the_accuracy_of_what_is_found_are_in_the_precision_of_rankings(toy_project: Path) -> None:
+    config, seen = searching_config(test_accuracy=True), Counter[torch.dtype]()
+
+    def note(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(module, torch.nn.Conv2d) and not torch.is_grad_enabled():
+            seen[output.dtype] += 1
+
+    handle = torch.nn.modules.module.register_module_forward_hook(note)
+    try:
+        run_trial(replace(config, rank=replace(config.rank, precision="bfloat16")))
+    finally:
+        handle.remove()
+    assert set(seen) == {torch.bfloat16} and seen.total() > 10
 
 
 def test_a_search_at_two_costs_says_which_score_cost_what(toy_project: Path) -> None:
