@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
+from harness.components import discovery
 from harness.components.preset import get_preset
 from harness.environment import PROJECT
 from harness.study.catalogue import find_studies
@@ -327,3 +329,29 @@ def test_status_watches_the_trials_until_none_is_left(folder: Path) -> None:
             assert process.wait() == 0
         finally:
             process.kill()
+
+
+def test_plan_imports_no_torch_and_loads_the_file_of_its_study_alone(folder: Path) -> None:
+    (folder / "studies").mkdir(exist_ok=True)
+    (folder / "studies" / "mine.py").write_text(MINE)
+    script = (
+        "import json, sys; from harness.cli import main; status = main(['plan', 'mine', '--preset', 'tiny']); "
+        "loaded = [name for name in sys.modules if '.studies.' in name and '.presets' not in name]; "
+        "print(json.dumps([status, loaded, sorted({'torch', 'pandas', 'sacred'} & set(sys.modules))]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
+    status, loaded, heavy = json.loads(done.stdout.splitlines()[-1])
+    assert (status, heavy) == (0, []) and loaded == ["harness_components.user.studies.mine"], done.stderr
+
+
+def test_a_name_collision_refuses_what_needs_the_name_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The default method is the one that two files register: commands that need no method still work."""
+    (folder / "methods").mkdir(exist_ok=True)
+    (folder / "methods" / "mine.py").write_text(SLOW.replace('"slow"', '"spos"'))
+    with discovery.fresh():
+        for command in (["query"], ["status"], ["list", "methods"], ["explain", "fairnas"], ["explain", "method"]):
+            assert main(command) == 0, command
+        capsys.readouterr()
+        assert main(["plan", "ablation_calr_ms", *TINY]) == 2
+    assert "two method registrations are named 'spos'" in capsys.readouterr().err
