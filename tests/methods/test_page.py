@@ -33,12 +33,12 @@ def rows(heading: str, begin: str = "| `") -> dict[str, list[str]]:
 
 
 def test_every_method_has_its_rows() -> None:
-    assert list(rows("What there is")) == list(rows("What was tried"))
-    assert sorted(rows("What there is")) == sorted(NAMES)
+    assert list(rows("Overview")) == list(rows("Tested combinations"))
+    assert sorted(rows("Overview")) == sorted(NAMES)
 
 
 def test_the_page_names_the_file_of_every_method() -> None:
-    for name, (_, file, *_) in rows("What there is").items():
+    for name, (_, file, *_) in rows("Overview").items():
         assert ROOT / file.strip("`") == METHODS.entries[name].file
 
 
