@@ -23,6 +23,7 @@ import torch
 
 from harness.components import discovery
 from harness.errors import DataError, HarnessError
+from harness.owner import machine
 from harness.stores.checkpoints import Checkpoint, CheckpointNotWritten, stored_checkpoints
 from harness.study.configuration import RunConfig
 from harness.study.trial import Trial
@@ -445,7 +446,7 @@ def dead_process() -> int:
 def test_half_written_files_are_cleared_away_and_listed(stored: bytes, tmp_path: Path) -> None:
     """What a process that was killed while saving leaves behind."""
     made, other = put(tmp_path, stored), checkpoint(tmp_path, toy_config(seed=1))
-    halves = [tmp_path / f".{one.path.name}.{dead_process()}.456" for one in (made, other)]
+    halves = [tmp_path / f".{one.path.name}.{dead_process()}.{machine()}00000456" for one in (made, other)]
     for half in halves:
         half.write_bytes(stored[:5000])
     (tmp_path / "else.txt").touch()
@@ -467,7 +468,8 @@ def test_what_another_process_writes_is_left_to_it(stored: bytes, tmp_path: Path
     """One that was stopped, say, and woke up after its claim was taken over: it saves once more, and learns of it."""
     made = put(tmp_path, stored)
     with subprocess.Popen(["sleep", "600"]) as living:
-        half, own = (tmp_path / f".{made.path.name}.{process}.456" for process in (living.pid, os.getpid()))
+        names = (f".{made.path.name}.{process}.{machine()}00000456" for process in (living.pid, os.getpid()))
+        half, own = (tmp_path / name for name in names)
         for path in (half, own):
             path.write_bytes(stored[:5000])
         try:

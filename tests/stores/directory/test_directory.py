@@ -267,7 +267,7 @@ def test_what_is_no_run_is_not_looked_at(store: DirectoryStore, make_run: Make) 
 
 def test_half_written_leftovers_of_a_killed_process_do_no_harm(store: DirectoryStore, make_run: Make) -> None:
     path = make_run()
-    (path / ".run.json.123.456").write_text('{"sta')
+    (path / ".run.json.123.0123456789abcdef").write_text('{"sta')
     assert only(store).status == "done"
 
 

@@ -17,6 +17,7 @@ from pymongo.database import Database
 
 from harness.cli import main
 from harness.files import DAY
+from harness.owner import machine
 from harness.stores.claims import Claims
 from harness.stores.directory.records import DirectoryRecords
 from harness.stores.directory.run_directory import COMPLETION, METRICS, RUN, WEIGHTS, declare_absent, write_ranking
@@ -171,11 +172,11 @@ def test_unfinished_things_are_leftovers_once_they_rest_and_their_writer_is_dead
     store: DirectoryStore, make_run: MakeRun
 ) -> None:
     run = make_run()
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    elsewhere = f"1.{'0' * 16}"  # a process of another machine
     files = [
-        run / f".weights.pt.{int(dead.stdout)}.1",
-        run / "rankings" / f".x.json.{int(dead.stdout)}.2",
-        store.path / "index" / f".ab.json.{int(dead.stdout)}.3",
+        run / f".weights.pt.{elsewhere}",
+        run / "rankings" / f".x.json.{elsewhere}",
+        store.path / "index" / f".ab.json.{elsewhere}",
     ]
     folders = [store.path / ".new-abc", store.path / ".import-abc"]
     for path in files:
@@ -184,7 +185,7 @@ def test_unfinished_things_are_leftovers_once_they_rest_and_their_writer_is_dead
     for path in folders:
         path.mkdir()
         (path / "cell.json").write_text("{}")
-    living = run / f".weights.pt.{os.getpid()}.1"
+    living = run / f".weights.pt.{os.getpid()}.{machine()}00000001"
     living.write_bytes(b"")
     assert unfinished(store.path) == []  # just written
     for path in [*files, *folders, living]:
@@ -204,13 +205,14 @@ def test_checkpoints_are_leftovers_unless_somebody_uses_them(store: DirectorySto
     work.mkdir()
     key, other, busy = run.name[:16], "ab" * 8, "cd" * 8
     names = [f"{key}-1.checkpoint", f"{key}-2.checkpoint", f"{other}-1.checkpoint", f"{busy}-1.checkpoint"]
-    for name in [*names, f".{other}-1.checkpoint.1.1"]:
+    half = f".{other}-1.checkpoint.1.{machine()}00000001"
+    for name in [*names, half]:
         (work / name).write_bytes(b"123")
     os.utime(work / names[0], (1, 1))  # from before it was done; the other is of a run that observes more
     done = done_trials(store.runs())
     found = {one.path.name: one.what for one in checkpoints(work, {busy}, done)}
     unused = "unused checkpoint"
-    assert found == {names[0]: OF_DONE, names[1]: unused, names[2]: unused, f".{other}-1.checkpoint.1.1": unused}
+    assert found == {names[0]: OF_DONE, names[1]: unused, names[2]: unused, half: unused}
 
 
 def test_when_a_trial_was_done_does_not_depend_on_the_time_zone(
