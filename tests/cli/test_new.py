@@ -34,13 +34,13 @@ def test_new_files_pass_the_check_and_name_their_next_step(folder: Path, capsys:
         written("study")
         files = ["methods/my_method.py", "spaces/my_space.py", "datasets/my_dataset.py", "studies/my_study.py"]
         assert main(["check", *files]) == 0
-    checked = capsys.readouterr().out
+    checked = " ".join(capsys.readouterr().out.split())
     for line in (
         "method 'my-method' (methods/my_method.py:10)",
-        "ok     costs 2 passes per step, as paths_per_step says",
-        "ok     builds 4 stand-alone networks",
-        "ok     is the same when it is loaded twice",
-        "ok     takes the first step of my-study/my-method search seed 0 under preset tiny",
+        "ok costs 2 passes per step, as paths_per_step says",
+        "ok builds 4 stand-alone networks",
+        "ok is the same when it is loaded twice",
+        "ok takes the first step of my-study/my-method search seed 0 under preset tiny",
     ):
         assert line in checked
 
