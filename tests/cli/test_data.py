@@ -113,6 +113,7 @@ def test_a_download_that_fails_says_why_and_what_to_do(
         monkeypatch.setenv(variable, "http://127.0.0.1:9")
         monkeypatch.delenv(variable.upper(), raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr("urllib.request._opener", None)  # the one that is made now remembers the proxies
     assert main(["data", "check", name, "--download"]) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith(f"error: cannot download {name} from http") and "refused" in error
