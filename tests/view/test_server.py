@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
 from starlette.testclient import TestClient
@@ -209,3 +212,15 @@ def test_a_store_that_cannot_be_read_is_said_and_the_last_state_stays(
     watcher.refresh()
     found = client.get("/data/studies").json()
     assert found["trouble"] == "the database does not answer" and found["studies"][0]["done"] == 4
+
+
+def test_the_printed_address_can_be_opened_at_once(stored: list[str]) -> None:
+    command = [sys.executable, "-m", "harness", "view", "mine"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            address = server.stdout.readline().strip()
+            with build_opener(HTTPCookieProcessor()).open(address, timeout=600) as page:
+                assert "Mine" in page.read().decode()
+        finally:
+            server.terminate()
