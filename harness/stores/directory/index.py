@@ -39,7 +39,7 @@ def summaries(store: Path, ids: Collection[str], problems: list[Problem]) -> lis
 
     Summaries of runs that ended and have no problems are kept for the next call, if the store is writable.
     """
-    found: list[dict[str, Any]] = []
+    found: dict[str, dict[str, Any]] = {}
     for prefix, names in groupby(sorted(ids), key=lambda name: name[:2]):
         shard = store / INDEX / f"{prefix}.json"
         known = _read(shard)
@@ -50,12 +50,14 @@ def summaries(store: Path, ids: Collection[str], problems: list[Problem]) -> lis
             if entry is None or entry["signature"] != now:
                 entry = _entry(store / name, now, problems)
             if entry is not None:
-                found.append(entry["summary"])
+                found[name] = entry["summary"]
                 if entry["signature"] is not None:
                     kept[name] = entry
         if kept != known:
-            _write(shard, {name: entry for name, entry in kept.items() if (store / name).is_dir()})
-    return found
+            written = _write(shard, {name: entry for name, entry in kept.items() if (store / name).is_dir()})
+            # Entries that were read together share the texts of their keys, which takes less memory.
+            found.update((name, entry["summary"]) for name, entry in written.items() if name in found)
+    return list(found.values())
 
 
 def signature(run: str | os.PathLike[str]) -> str | None:
@@ -123,13 +125,18 @@ def _read(shard: Path) -> dict[str, dict[str, Any]]:
     if (content[:start], content[-end:]) != (before, behind):
         return {}
     try:
-        entries: dict[str, dict[str, Any]] = json.loads(text)
-        for entry in entries.values():
-            summary, _ = entry["summary"], entry["signature"]
-            if (own := own_ranking(summary)) is not None and summary["rankings"][own] is None:
-                summary["rankings"][own] = without_curves(summary["result"])
+        return _entries(text)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
+
+
+def _entries(text: bytes) -> dict[str, dict[str, Any]]:
+    """The entries of a shard's text."""
+    entries: dict[str, dict[str, Any]] = json.loads(text)
+    for entry in entries.values():
+        summary, _ = entry["summary"], entry["signature"]
+        if (own := own_ranking(summary)) is not None and summary["rankings"][own] is None:
+            summary["rankings"][own] = without_curves(summary["result"])
     return entries
 
 
@@ -142,10 +149,12 @@ def _packed(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**entry, "summary": {**summary, "rankings": {**summary["rankings"], own: None}}}
 
 
-def _write(shard: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
+def _write(shard: Path, entries: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Write a shard; returns the entries as its next reader gets them."""
     text = json.dumps({name: _packed(entry) for name, entry in entries.items()}).encode()
     before, behind = _frame(hashlib.sha256(text).hexdigest())
     # A store that is not writable is read in full every time.
     with contextlib.suppress(OSError):
         shard.parent.mkdir(exist_ok=True)
         write(shard, lambda file: file.write(before + text + behind))
+    return _entries(text)
