@@ -1,4 +1,4 @@
-"""`harness status --watch`: the live view of `run`, filled from the store, whoever runs the trials."""
+"""`harness status --watch`: the live view of `run`, filled from the store, on whichever machine the trials run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def watch(look: Callable[[], Sequence[Work]], store: Store, studies: Sequence[St
     display = Display(studies)
     display.tally.stored = sum(work.state is State.DONE for work in now.values())
     left = [work for work in now.values() if work.state is not State.DONE]
-    # What a trial lacks is several jobs to its worker, and one to whoever watches.
+    # What a trial lacks is several jobs to its worker, and one on the display.
     items = [replace(item, jobs=(sum(item.jobs),)) for item in items_of(left, studies)]
     numbers = {item.key: number for number, item in enumerate(items)}
     with suppress(KeyboardInterrupt), display, display.round(items):

@@ -91,7 +91,7 @@ def _serve(watcher: Watcher, store: Places, bind: str, port: int) -> None:
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((bind, port))
-        listening.listen()  # whoever follows the address early waits instead of being refused
+        listening.listen()  # an early request waits instead of being refused
     except OSError as error:
         raise UserError(f"cannot listen on {bind}, port {port}: {error.strerror or error}") from error
     port = listening.getsockname()[1]

@@ -182,7 +182,7 @@ def predicted(trial: Trial, outcome: Outcome | None) -> dict[str, Any]:
 
 
 def noted(task: Task, observers: Sequence[RunObserver]) -> Report:
-    """Reports of progress to the process that started the job, and to the run's record, for whoever reads the store."""
+    """Reports of progress to the process that started the job, and to the run's record for other processes."""
     records = [one for one in observers if isinstance(one, DirectoryObserver)]
     known: dict[str, Any] = {"device": task.device}
     stages = {"epoch": "train" if task.trial.config.retrain is None else "retrain", "rank": "rank", "search": "search"}
